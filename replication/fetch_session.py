@@ -255,6 +255,17 @@ class FetchSessions:
         self._sessions[session.id] = self._sessions.pop(session.id)
         return FetchContext(session.wanted(), session, is_incremental=True)
 
+    def throttled(self, fetch: FetchContext, throttle_ms: int) -> FetchResponse:
+        """The empty response to a client that is throttled (KIP-219). A session that this fetch opened is given up: the
+        client opens one again."""
+        session = fetch.session
+        if session is None or fetch.is_incremental:
+            return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id if session is not None else 0)
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            session.close()
+        return FetchResponse(throttle_time_ms=throttle_ms)
+
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         if len(self._sessions) >= self._sessions_max:
             oldest = next(iter(self._sessions.values()), None)

@@ -28,6 +28,7 @@ from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
+from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.purgatory import Purgatory
@@ -40,6 +41,7 @@ from replication.fetch_session import FetchSessions
 from replication.partition import Partition
 from replication.replication_quota import ReplicationQuota
 from replication.source import LocalLog
+from security.quotas.sampled_rate import Windows
 from storage.files.local_files import LocalFile, LocalFiles
 from storage.log.log import Log
 from storage.log_config import LogConfig
@@ -107,6 +109,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
         fetch_sessions=FetchSessions(0, 0, lambda: 1),
         fetch_size_max=55 << 20,
         reply_memory=ReplyMemory(-1, loop),
+        quotas=ClientQuotas(Windows()),
         fetch_planner=FetchPlanner(replicas, LocalLog(), ReplicationQuota(), None, lambda: 0),
     )
     listener = SimpleNamespace(

@@ -27,7 +27,6 @@ REASONS: Final = {
     "preallocate": "Segments grow as they are written.",
     "purgatory": "A waiting request leaves the purgatory when it is answered; nothing is left to purge.",
     "quorum-flush": "The metadata log is made durable as soon as the disk is free; nothing waits for more records.",
-    "quota": "Quotas are not enforced in this version.",
     "sasl": "Nothing reads it in this version.",
     "share": "Share groups are not served in this version.",
     "streams": "Streams groups are not served in this version.",

@@ -16,6 +16,8 @@ from kraft.controller.decision import Decision
 from kraft.image.metadata_image import Provenance
 from protocol.errors import ErrorCode
 from security.principal import ANONYMOUS, Principal
+from security.quotas.limits import Sharers
+from security.quotas.mutations import MutatingClient
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -68,14 +70,23 @@ class ActiveController:
         return is_written
 
     def submit(
-        self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
+        self,
+        request: object,
+        reply: Reply,
+        given_up: Callable[[], None],
+        principal: Principal = ANONYMOUS,
+        client: MutatingClient | None = None,
     ) -> None:
         """Decide on a request of a principal. `reply` gets the response once the decision is committed; `given_up` is
-        called instead where the term ends before that."""
-        decision = self._controller.step(request, self._environment.monotonic_ms(), principal)
+        called instead where the term ends before that. `client`: the client whose quota bounds the request."""
+        decision = self._controller.step(request, self._environment.monotonic_ms(), principal, client)
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()
+
+    def mutation_tokens(self) -> dict[Sharers, float]:
+        """What clients under a quota of mutations may spend."""
+        return self._controller.mutation_tokens(self._environment.monotonic_ms())
 
     def disconnected(self, broker_id: int) -> None:
         """A connection to the broker broke, so the broker may have failed."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
+from broker.metadata.enveloping import ForwardedClient, mutating_client, opened_response, sealed_request
 from broker.metadata.refusals import error_of, refused
 from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from broker.runtime.environment import Environment
+    from security.quotas.mutations import MutatingClient
 
 log = logging.getLogger("moldau.quorum")
 
@@ -38,11 +39,17 @@ class ControllerLocation(Protocol):
     """The location of the active controller, as far as this node knows it."""
 
     def decide(
-        self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
+        self,
+        request: object,
+        reply: Reply,
+        given_up: Callable[[], None],
+        principal: Principal = ANONYMOUS,
+        client: MutatingClient | None = None,
     ) -> bool:
         """Pass the request of a principal to the controller of this node.
 
-        False where this node does not lead. `given_up` is called instead of `reply` where the term ends.
+        False where this node does not lead. `given_up` is called instead of `reply` where the term ends. `client`: the
+        client whose quota of mutations bounds the request.
         """
 
     @property
@@ -117,7 +124,8 @@ class ControllerChannel:
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
         principal = ANONYMOUS if attempt.client is None else attempt.client.principal
-        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), principal):
+        client = mutating_client(attempt.request, attempt.version, attempt.client)
+        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), principal, client):
             return
         address = self._leadership.leader_address
         if left_ms <= 0:

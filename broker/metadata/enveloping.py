@@ -7,12 +7,14 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from broker.network.principal_data import written_principal
+from kraft.controller.throttling import STRICT_SINCE
 from protocol.compiler import decoder_of, encode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.primitives import MalformedMessage
 from protocol.schema import header_flexible_from, response_class_of, spec_of
 from protocol.tagged_section import skip_tags
 from security.principal import Principal
+from security.quotas.mutations import MutatingClient
 
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0
@@ -25,6 +27,15 @@ class ForwardedClient(NamedTuple):
     principal: Principal
     host: str
     client_id: str | None
+
+
+def mutating_client(request: object, version: int | None, client: ForwardedClient | None) -> MutatingClient | None:
+    """Whose quota of mutations bounds a request (KIP-599); None where none does. What a broker asks for by itself, the
+    topics of coordinators and those that are created automatically, is not bounded."""
+    strict_since = STRICT_SINCE.get(type(request))
+    if strict_since is None or client is None or version is None:
+        return None
+    return MutatingClient(client.principal.name, client.client_id or "", version >= strict_since)
 
 
 def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:

@@ -19,6 +19,7 @@ from kraft.raft.settings import QuorumIdentity, RaftSettings
 from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from protocol.records.metadata import FeatureLevelRecord
+from security.quotas.sampled_rate import Windows
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.files.port import FileSystem
 from storage.log_config import LogConfig
@@ -173,6 +174,9 @@ def controller_settings(
         broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
         metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
         security=security_settings(config, environment),
+        quota_windows=Windows(
+            config.integer("controller.quota.window.num"), 1000 * config.integer("controller.quota.window.size.seconds")
+        ),
     )
 
 

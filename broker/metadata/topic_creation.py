@@ -58,6 +58,7 @@ class TopicCreation:
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
+        # DIVERGES: Apache Kafka counts an automatic creation as a mutation of the client that asked for the topic.
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
 
     def create_internal(self, topic: InternalTopic) -> None:

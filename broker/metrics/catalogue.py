@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from broker.metrics.quota_rows import QUOTA_ROWS
 from broker.metrics.tiered_rows import TIERED_ROWS
 
 ROWS = """
@@ -401,8 +402,8 @@ class Metric(NamedTuple):
 
 @cache
 def metrics() -> dict[str, Metric]:
-    """All metrics by name, in the order of the page."""
-    lines = [*ROWS.strip().split("\n"), *TIERED_ROWS.strip().split("\n")]
+    """All of them by name, in the order of the page."""
+    lines = [*ROWS.strip().split("\n"), *TIERED_ROWS.strip().split("\n"), *QUOTA_ROWS.strip().split("\n")]
     rows = zip(lines[0::3], lines[1::3], lines[2::3], strict=True)
     return {metric.name: metric for metric in (_read(*map(str.strip, row)) for row in rows)}
 

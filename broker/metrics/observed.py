@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from broker.metadata.cluster_view import ClusterView
     from broker.metadata.quorum import Quorum
     from broker.network.listener import Listener
+    from broker.network.quotas.address_rates import AddressRates
+    from broker.network.quotas.client_quotas import ClientQuotas
     from broker.network.reply_memory import ReplyMemory
     from broker.network.request_memory import RequestMemory
     from broker.purgatory.purgatory import Purgatory
@@ -45,6 +47,8 @@ class Observed:
     replicas: Replicas
     flusher: Flusher
     throttles: ReplicationThrottles
+    client_quotas: ClientQuotas
+    address_rates: AddressRates
     in_sync_changes: InSyncChanges
     damaged: DamagedReplicas
     coordinators: BrokerCoordinators

@@ -15,6 +15,7 @@ from broker.metrics.limits import collect_limits
 from broker.metrics.observed import Observed
 from broker.metrics.partitions import collect_partitions
 from broker.metrics.process_metrics import ProcessMetrics
+from broker.metrics.quotas import collect_quotas
 from broker.metrics.request_meter import RequestMeter
 from broker.metrics.stall import StallWatch
 from broker.metrics.tiering import collect_tiering
@@ -99,6 +100,7 @@ class Metrics:
         collect_connections(page, node.listeners)
         collect_delayed_operations(page, node.purgatory.sizes)
         collect_limits(page, node)
+        collect_quotas(page, node, self._series_max)
         collect_flushes(page, node.flusher, node.quorum.flusher)
         left_out = await collect_partitions(page, node, self._series_max)
         page.add("moldau_series_left_out", left_out)

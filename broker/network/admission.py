@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.network.connection_quota import ConnectionLimits, ConnectionQuotas
+from broker.network.quotas.address_rates import AddressRates
 
 
 class LimitedListener(Protocol):
@@ -30,6 +31,8 @@ class Admission:
     def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:
         self.quotas = ConnectionQuotas(limits, listener_names, protected)
         self.listeners: list[LimitedListener] = []
+        self.address_rates: AddressRates | None = None
+        """The quotas of addresses; None while none is set."""
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """Apply changed limits: close the connections in excess, accept those that waited."""

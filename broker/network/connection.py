@@ -201,6 +201,10 @@ class Connection(asyncio.BufferedProtocol):
     def hold(self) -> None:
         self._flow.hold()
 
+    def throttle(self, delay_ms: int) -> None:
+        if not self.is_closed:
+            self._flow.throttle(self._loop, delay_ms, self._resume)
+
     async def hold_during(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
@@ -292,6 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         """The connection is closed: read nothing more, and abandon the waiting requests."""
         self._partial = None
         self._memory.let_go(self)
+        self._flow.end()
         self._output.drop()
         self.replies.abandon()
         if self.authentication is not None:

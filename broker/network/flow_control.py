@@ -4,6 +4,7 @@
     too many of its replies wait                some have left
     what was written does not leave             the transport has drained
     a request of it is examined in a thread     `release`
+    its client is throttled by a quota          the throttle time is over
     it handled its share of requests            the loop's next iteration
     its partial frame has no room               request memory grants some (`PartialFrame.is_short`)
 
@@ -12,6 +13,9 @@ A pause takes effect at once: frames that have arrived already are kept and hand
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from broker.network.output import Output
 from broker.network.reply_queue import ReplyQueue
 
@@ -19,14 +23,16 @@ from broker.network.reply_queue import ReplyQueue
 class FlowControl:
     """The state of one connection's flow control. `is_paused` is an attribute, because it is read before each frame."""
 
-    __slots__ = ("_output", "_replies", "is_held", "is_paused")
+    __slots__ = ("_output", "_replies", "_throttle", "is_held", "is_paused")
 
     def __init__(self, output: Output, replies: ReplyQueue) -> None:
         self._output = output
         self._replies = replies
         self.is_paused = False
         self.is_held = False
-        """Whether requests wait until one of them has been examined."""
+        """Its requests wait until one of them has been examined."""
+        self._throttle: asyncio.TimerHandle | None = None
+        """Ends the time for which the client is throttled."""
 
     def pause(self) -> None:
         """Stop handling and reading, until `may_resume` is true."""
@@ -39,10 +45,30 @@ class FlowControl:
         self.is_held = True
         self.pause()
 
+    def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
+        """Pause for a time; `resume` is called when it is over. Of several times the one that ends last counts."""
+        end_s = loop.time() + delay_ms / 1000
+        if self._throttle is not None:
+            if self._throttle.when() >= end_s:
+                return
+            self._throttle.cancel()
+
+        def over() -> None:
+            self._throttle = None
+            resume()
+
+        self._throttle = loop.call_at(end_s, over)
+        self.pause()
+
+    def end(self) -> None:
+        """The connection is closed."""
+        if self._throttle is not None:
+            self._throttle.cancel()
+
     def may_resume(self) -> bool:
         """Whether a paused connection may continue."""
         output = self._output
         transport = output.transport
         if not self.is_paused or not output.is_writable or transport is None or transport.is_closing():
             return False
-        return not self.is_held and not self._replies.is_ahead()
+        return not self.is_held and self._throttle is None and not self._replies.is_ahead()

@@ -17,6 +17,7 @@ from broker.network.route import Route
 from broker.runtime.acceptor import Acceptor
 from security.access import Access
 from security.principal import Principal
+from security.quotas.throttle_times import ThrottleTimes
 
 log = logging.getLogger("moldau.listener")
 
@@ -65,7 +66,11 @@ class Listener:
         self.idle_count = 0
         """The number of connections that were closed because they were idle."""
         self.refused_count = 0
-        """The number of connections that were closed at once because of the limit of their address."""
+        """Connections that were closed at once, because their address had too many."""
+        self.throttled_count = 0
+        """Connections that were closed without an answer, because their address made them too fast."""
+        self.throttle_times = ThrottleTimes()
+        """How long they stayed open."""
         self.excess_count = 0
         """The number of connections that were closed because there were more than the limit."""
         self.accept_failures_count = 0
@@ -107,15 +112,23 @@ class Listener:
             self._rate_timer = self._loop.call_later(wait_ms / 1000, self._rate_allows)
         return False
 
-    def accepted(self, address: str) -> bool:
+    def accepted(self, address: str) -> float | None:
+        rates = self._admission.address_rates
+        if rates is not None:
+            now_ms = self._environment.monotonic_ms()
+            delay_ms = rates.throttle_ms(address, now_ms)
+            if delay_ms > 0:
+                self.throttled_count += 1
+                self.throttle_times.record(delay_ms, now_ms)
+                return delay_ms / 1000
         self._quotas.accepted(self.name)
         if self._quotas.is_full(address):
             self.refused_count += 1
             log.debug("refusing a connection from %s, which has as many as it may", address)
-            return False
+            return 0.0
         self._quotas.begun(self.name, address)
         self._admission.end_excess()
-        return True
+        return None
 
     def gone(self, address: str) -> None:
         self._quotas.ended(self.name, address)

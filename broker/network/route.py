@@ -88,6 +88,9 @@ class ClientConnection(Protocol):
     def hold(self) -> None:
         """Handle no further request until the work passed to `hold_during` has ended."""
 
+    def throttle(self, delay_ms: int) -> None:
+        """Mute the connection: read and handle nothing for a time, while replies leave."""
+
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
         """Run `work`, then handle the requests that arrived meanwhile."""
 
@@ -194,12 +197,21 @@ class Meter(Protocol):
         """Wrap an encoder so that it counts errors."""
 
 
+class Governor(Protocol):
+    """Stands in the way of the requests of an API, where client quotas are set."""
+
+    def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
+        """The handler of all requests; `sampled` is that of those which are measured, at `route.sample_at`. While it
+        serves, `route.sample_at` is 0."""
+
+
 class Route:
     """One API of a listener. Codecs are compiled, and `bind` is called, at first use."""
 
     __slots__ = (
         "_bind",
         "_binding",
+        "_governor",
         "decoders",
         "encoders",
         "errors",
@@ -256,6 +268,13 @@ class Route:
         self.hook: HookMaker | None = None
         self._bind = bind
         self._binding: Binding | None = None
+        self._governor: Governor | None = None
+
+    def govern(self, governor: Governor | None) -> None:
+        """Every request goes through the governor from the next one on; None: none does any more."""
+        self._governor = governor
+        if self._binding is not None:
+            self._serve(self._binding)
 
     def load(self, version: int) -> Decoder[object] | None:
         """Compile the decoder of a version at its first use; None where the version is not served."""
@@ -292,9 +311,17 @@ class Route:
             self.flexible_from = header_flexible_from(binding.request_class)
             self.reply_flexible_from = header_flexible_from(binding.response_class)
             self.hook = binding.hook
-            self.handle = binding.handle
-            self.sampled = binding.handle if self.meter is None else self.meter.timed(self, binding.handle)
+            self._serve(binding)
         return binding
+
+    def _serve(self, binding: Binding) -> None:
+        """Take up the handlers of the requests: those that are measured, and the others."""
+        self.handle = self.sampled = binding.handle
+        self.sample_at = NEVER_SAMPLED
+        if self.meter is not None:
+            self.sampled = self.meter.timed(self, binding.handle)
+        if self._governor is not None:
+            self.sampled = self._governor.governed(self, self.handle, self.sampled)
 
 
 def _not_bound(context: RequestContext, request: object) -> object:

@@ -31,6 +31,8 @@ def compose_metrics(node: Node) -> Metrics | None:
         replicas=node.replicas,
         flusher=node.flusher,
         throttles=node.throttles,
+        client_quotas=node.quotas.clients,
+        address_rates=node.quotas.addresses,
         in_sync_changes=node.in_sync_changes,
         damaged=node.damaged,
         coordinators=node.coordinators,

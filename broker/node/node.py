@@ -28,6 +28,7 @@ from broker.network.request_memory import RequestMemory, request_memory_size_max
 from broker.node.mechanisms import NodeMechanisms
 from broker.node.metrics import compose_metrics
 from broker.node.open_files import bound_open_files
+from broker.node.quotas import NodeQuotas
 from broker.node.security import NodeSecurity
 from broker.node.tiering import compose_tiering
 from broker.purgatory.purgatory import Purgatory
@@ -249,7 +250,8 @@ class Node:
             environment.monotonic_ms,
             self.tiering.source if self.tiering is not None else None,
         )
-        self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done)
+        self.quotas = NodeQuotas(config, environment)
+        self.controller = Forwarding(self.quorum, self.purgatory, self.partition_work.when_done, self.quotas.clients)
         self.large_batches = LargeBatches(environment)
         self.services = Services(
             node_id=self.node_id,
@@ -281,6 +283,7 @@ class Node:
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
             has_authorizer=self.security.authorizer is not None,
+            quotas=self.quotas.clients,
         )
         self._compose_listeners()
         self.metrics = compose_metrics(self)
@@ -326,6 +329,7 @@ class Node:
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
         self.security.attach(self.listeners, self.quorum)
+        self.quotas.attach(self.listeners, self.admissions.values())
 
     # Read later by the parts
 
@@ -379,6 +383,7 @@ class Node:
         await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
         self.security.follow(self.quorum)
+        self.quotas.begin(self.quorum)
         if self.config.is_controller:
             self.tasks.spawn(keep_registered(self.quorum, self.config))
         if self.config.is_broker:

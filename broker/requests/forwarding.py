@@ -6,14 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from broker.metadata.enveloping import ForwardedClient
+from broker.metadata.enveloping import ForwardedClient, mutating_client
 from broker.metadata.refusals import refused
 from broker.network.listener_role import ListenerRole
+from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
 from security.principal import ANONYMOUS, Principal
+from security.quotas.mutations import MutatingClient
 
 Response = TypeVar("Response")
 
@@ -31,10 +33,15 @@ class VersionedControllerPort(Protocol):
         """Send a request; `reply` is called once with the response, on the event loop."""
 
     def decide(
-        self, request: object, reply: Callable[..., None], given_up: Callable[[], None], principal: Principal
+        self,
+        request: object,
+        reply: Callable[..., None],
+        given_up: Callable[[], None],
+        principal: Principal,
+        client: MutatingClient | None,
     ) -> bool:
         """Decide in this process on a request of a principal; False where this node does not lead. `given_up`: the term
-        ended first."""
+        ended first. `client`: the client whose quota of mutations bounds the request."""
 
 
 class Forwarding:
@@ -45,8 +52,10 @@ class Forwarding:
         controller: VersionedControllerPort,
         purgatory: Purgatory,
         when_made: Callable[[Callable[[], None]], None],
+        quotas: ClientQuotas,
     ) -> None:
-        """`when_made(done)` calls `done` once the partitions that the metadata assigned to this broker are created."""
+        """`when_made(done)` calls `done` once the partitions that this broker was told to make are there."""
+        self._quotas = quotas
         self._controller = controller
         self._purgatory = purgatory
         self._when_made = when_made
@@ -71,17 +80,20 @@ class Forwarding:
     def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
         """Forward a request whose response is only a part of the reply.
 
-        The controller is told the client's principal, unless it is the anonymous one of a node without an authorizer.
+        The controller is told the client's principal, unless it is the anonymous one of a node without an authorizer
+        and the controller counts no mutations of clients.
         """
         if context.listener.role is ListenerRole.CONTROLLER:
             # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
             lost = partial(_lost, request, reply)
-            if not self._controller.decide(request, reply, lost, context.principal):
+            asking = ForwardedClient(context.principal, context.client_host, context.client_id)
+            mutating = mutating_client(request, context.version, asking)
+            if not self._controller.decide(request, reply, lost, context.principal, mutating):
                 lost()
             return
         access = context.access
         client = None
-        if not access.is_unrestricted or access.principal != ANONYMOUS:
+        if not access.is_unrestricted or access.principal != ANONYMOUS or self._quotas.bounds_mutations:
             client = ForwardedClient(access.principal, context.client_host, context.client_id)
         self._controller.submit(request, reply, context.version, client)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.config.config import Config
 from broker.coordinators.groups import Groups
@@ -15,6 +15,7 @@ from broker.metadata.dynamic_config import DynamicConfig
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.quorum import Quorum
 from broker.metadata.topic_creation import TopicCreation
+from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.purgatory.purgatory import Purgatory
@@ -30,6 +31,7 @@ from broker.runtime.tasks import Spawn
 from broker.tiering.remote_offsets import RemoteOffsets
 from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
+from security.quotas.sampled_rate import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +69,6 @@ class Services:
     """Lookups in remote storage; None where tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
+    quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
     has_authorizer: bool = False
     """Whether an authorizer decides what clients may do."""

@@ -26,7 +26,9 @@ connection.
 RETRY_S: Final = 1.0
 """The time (seconds) without accepts after a lack of descriptors or of memory."""
 FILES_SHARE: Final = 8
-"""The divisor of the share of descriptors that is reserved for files."""
+"""One descriptor in so many is kept for files."""
+REFUSED_MAX: Final = 1000
+"""Most connections that wait to be closed; further ones are closed at once."""
 PROBED_BEFORE: Final = 64
 """The number of descriptors left for clients below which it is checked before each accept."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -42,8 +44,8 @@ class AcceptPolicy(Protocol):
     def may_accept(self) -> bool:
         """Whether one more connection may be accepted now. If not, `release` is called later."""
 
-    def accepted(self, address: str) -> bool:
-        """A connection was accepted. Returns whether it may stay."""
+    def accepted(self, address: str) -> float | None:
+        """One was accepted. None where it may stay; else the time in seconds after which it is closed, unanswered."""
 
     def gone(self, address: str) -> None:
         """A connection that was to stay was lost before it reached its protocol."""
@@ -82,7 +84,9 @@ class SocketAcceptor:
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
         self._beginnings: dict[asyncio.Task[None], socket.socket] = {}
-        """The accepted connections that have no protocol yet, in order of arrival."""
+        """Accepted, and not yet known to their protocols. In order of arrival."""
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Accepted, and closed without an answer when their time is over."""
 
     async def bind(self, host: str | None, port: int) -> None:
         """Bind the address, in every address family that it has. Raises OSError."""
@@ -130,6 +134,10 @@ class SocketAcceptor:
         self._sockets.clear()
         for beginning in tuple(self._beginnings):
             beginning.cancel()
+        for refused, timer in self._refused.items():
+            timer.cancel()
+            refused.close()
+        self._refused.clear()
 
     def _hold_back(self) -> None:
         if self._is_reading:
@@ -171,13 +179,26 @@ class SocketAcceptor:
                 raise OSError(errno.EMFILE, "the rest of the descriptors is for files")
 
     def _enter(self, accepted: socket.socket, host: str) -> None:
-        if not self._policy.accepted(host):
-            accepted.close()
+        closing_s = self._policy.accepted(host)
+        if closing_s is not None:
+            self._refuse(accepted, closing_s)
             return
         accepted.setblocking(False)
         task = self._loop.create_task(self._begin(accepted, host))
         self._beginnings[task] = accepted
         task.add_done_callback(self._begun)
+
+    def _refuse(self, accepted: socket.socket, closing_s: float) -> None:
+        """Close a connection that may not stay: at once, or a little later where that slows its client down."""
+        if closing_s <= 0 or len(self._refused) >= REFUSED_MAX:
+            accepted.close()
+            return
+
+        def close() -> None:
+            del self._refused[accepted]
+            accepted.close()
+
+        self._refused[accepted] = self._loop.call_later(closing_s, close)
 
     def _begun(self, task: asyncio.Task[None]) -> None:
         accepted = self._beginnings.pop(task)

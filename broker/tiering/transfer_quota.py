@@ -15,11 +15,10 @@ from typing import Final, NamedTuple
 
 from broker.metadata.dynamic_config import DynamicConfig
 from replication.replication_quota import Window
+from security.quotas.throttle_times import ThrottleTimes
 
 LOOK_AGAIN_S: Final = 1.0
-"""The interval (seconds) at which a waiting copy checks the rate again."""
-TIMES_MS: Final = 30_000
-"""The period (ms) of the throttle times: the current one and the one before it."""
+"""How often a copy that waits looks at the rate again."""
 
 
 class QuotaNames(NamedTuple):
@@ -40,35 +39,6 @@ FETCH_QUOTA: Final = QuotaNames(
     "remote.log.manager.fetch.quota.window.num",
     "remote.log.manager.fetch.quota.window.size.seconds",
 )
-
-
-class ThrottleTimes:
-    """Mean and maximum of the throttle times (ms) of the last minute."""
-
-    def __init__(self) -> None:
-        self._began_ms = 0
-        self._now = self._before = (0, 0, 0)
-        """Count, sum and maximum of the current half minute and of the one before it."""
-
-    def record(self, throttle_ms: int, now_ms: int) -> None:
-        self._forget_old(now_ms)
-        count, total, longest = self._now
-        self._now = (count + 1, total + throttle_ms, max(longest, throttle_ms))
-
-    def mean(self, now_ms: int) -> float:
-        """The mean throttle time (ms); 0 where nothing was throttled."""
-        self._forget_old(now_ms)
-        return (self._now[1] + self._before[1]) / max(1, self._now[0] + self._before[0])
-
-    def longest(self, now_ms: int) -> int:
-        self._forget_old(now_ms)
-        return max(self._now[2], self._before[2])
-
-    def _forget_old(self, now_ms: int) -> None:
-        if now_ms - self._began_ms >= 2 * TIMES_MS:
-            self._now = (0, 0, 0)
-        if now_ms - self._began_ms >= TIMES_MS:
-            self._began_ms, self._before, self._now = now_ms, self._now, (0, 0, 0)
 
 
 class TransferQuota:

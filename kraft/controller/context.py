@@ -12,6 +12,7 @@ from kraft.controller.settings import ControllerSettings
 from kraft.controller.view import View
 from kraft.image.metadata_image import MetadataImage
 from security.principal import ANONYMOUS, Principal
+from security.quotas.mutations import UNBOUNDED, Mutations
 
 
 class DecisionContext(NamedTuple):
@@ -27,10 +28,9 @@ class DecisionContext(NamedTuple):
     now_ms: int
     """The time on the controller's clock, which never goes back."""
     principal: Principal = ANONYMOUS
-    """The principal of the client that sent the request.
-
-    The broker has authorized it already; delegation tokens need it.
-    """
+    """The client that asks. What it may do was decided before; delegation tokens belong to it."""
+    mutations: Mutations = UNBOUNDED
+    """How many partitions the request may create and delete."""
 
     @property
     def image(self) -> MetadataImage:

@@ -39,6 +39,8 @@ from protocol.records.metadata import (
     UnregisterBrokerRecord,
 )
 from security.principal import ANONYMOUS, Principal
+from security.quotas.limits import Sharers
+from security.quotas.mutations import UNBOUNDED, MutatingClient, MutationQuotas, Mutations
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
@@ -63,6 +65,8 @@ class Controller:
         self._sessions = BrokerSessions(replay.image, settings.broker_session_timeout_ms, now_ms)
         self._failures = FailureDetector(settings.broker_silence_fence_ms)
         self._apis = apis
+        self._mutations = MutationQuotas(settings.quota_windows)
+        self._mutations.limits.changed(dict(replay.image.quotas.by_entity.items()))
         self._last_append_ms = now_ms
         self._rebalance_ms = now_ms + settings.leader_imbalance_check_interval_seconds * 1000
         """When the next check for partitions without their preferred leader is due."""
@@ -109,11 +113,24 @@ class Controller:
         if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
             yield from records_of_eligible_replicas(self.view)
 
-    def step(self, request: object, now_ms: int, principal: Principal = ANONYMOUS) -> Decision:
-        """Decide on a request. `AssertionError` where the controller has no such API."""
+    def step(
+        self, request: object, now_ms: int, principal: Principal = ANONYMOUS, client: MutatingClient | None = None
+    ) -> Decision:
+        """Decide on a request of a client, a message of the protocol; `AssertionError` where the controller has no such
+        API. `client`: whose quota of mutations bounds the request; None where none does."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
-        return row.decide(DecisionContext(self.view, self._sessions, self._failures, now_ms, principal), request)
+        mutations: Mutations = UNBOUNDED if client is None else self._mutations.of(client, now_ms)
+        context = DecisionContext(self.view, self._sessions, self._failures, now_ms, principal, mutations)
+        decision = row.decide(context, request)
+        if mutations.throttle_ms:
+            assert hasattr(decision.reply, "throttle_time_ms"), "mutations are counted where the reply can say so"
+            decision.reply.throttle_time_ms = mutations.throttle_ms
+        return decision
+
+    def mutation_tokens(self, now_ms: int) -> dict[Sharers, float]:
+        """What clients under a quota of mutations may spend, for metrics."""
+        return self._mutations.tokens(now_ms)
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
         """Do what is due: fence brokers whose session ended, hold elections, append a NoOpRecord to an idle log
@@ -180,6 +197,9 @@ class Controller:
         self._last_append_ms = now_ms
         delta = self._replay.replay(records, provenance)
         self._index.update(delta.topics)
+        if delta.quotas.changed:
+            quotas = self.image.quotas.by_entity
+            self._mutations.limits.changed({entity: quotas.get(entity) for entity in delta.quotas.changed})
         for record in records:
             self._replay_session(record, now_ms)
         return delta

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kraft.controller.decision import ApiError
 from kraft.image.configs import ConfigResource
+from security.quotas.sampled_rate import Windows
 
 if TYPE_CHECKING:
     from protocol.messages.create_topics import CreatableTopicConfigs
@@ -101,3 +102,5 @@ class ControllerSettings(NamedTuple):
     metadata_max_idle_interval_ms: int = 500
     """Idle time (ms) of the log after which the controller appends a NoOpRecord; 0 for never."""
     security: SecuritySettings = SecuritySettings()
+    quota_windows: Windows = Windows()
+    """Of the quotas of mutations."""

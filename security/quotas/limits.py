@@ -17,6 +17,7 @@ each client has its own rate.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -47,16 +48,22 @@ class QuotaLimits:
         self.stamp = 0
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._known: dict[tuple[str, str, str], Limit | None] = {}
+        self._counts: Counter[str] = Counter()
+        """Of each key, how many entities have a value."""
 
     def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Set the quotas of entities; None for an entity without quotas."""
         for entity, values in entities.items():
+            self._counts.subtract(self._quotas.pop(entity, {}).keys())
             if values:
                 self._quotas[entity] = values
-            else:
-                self._quotas.pop(entity, None)
+                self._counts.update(values.keys())
         self._known.clear()
         self.stamp += 1
+
+    def are_set(self, key: str) -> bool:
+        """Whether any entity has a quota of this key."""
+        return self._counts[key] > 0
 
     def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
         """The quota of a client; None where it has no limit. `user` is the name of its principal."""

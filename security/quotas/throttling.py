@@ -5,16 +5,28 @@ Request time is recorded in percent of one thread: 10 ms within a second are 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from security.quotas.limits import QuotaLimits, Sharers
+from security.quotas.limits import Limit, QuotaLimits, Sharers
 from security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
+from security.quotas.throttle_times import ThrottleTimes
 
 RATES_MAX: Final = 10_000
 """The most rates that are kept. At the limit the rate that was recorded least recently is dropped."""
 IDLE_MS: Final = 3_600_000
 """The time (ms) without a record after which a rate is dropped."""
 PERCENT_OF_NANOSECOND: Final = 100 / 1_000_000_000
+
+
+@dataclass(slots=True)
+class ClientRate:
+    """The rate of the clients that share one, and for how long they were throttled."""
+
+    rate: SampledRate
+    recorded_ms: int
+    throttle_times: ThrottleTimes
 
 
 class ClientThrottle:
@@ -26,26 +38,51 @@ class ClientThrottle:
         self._limits = limits
         self._windows = windows
         self._most_ms = most_ms
-        self._rates: dict[Sharers, tuple[SampledRate, int]] = {}
-        """The rates with the time (ms) of their last record; the least recently recorded one is first."""
+        self._rates: dict[Sharers, ClientRate] = {}
+        """The rate that was recorded the longest ago is first."""
+
+    @property
+    def rates(self) -> Iterator[tuple[Sharers, ClientRate]]:
+        """All rates that are kept, for metrics."""
+        return iter(tuple(self._rates.items()))
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count a value. Returns the throttle time of the client in ms; 0 for none."""
-        limit = self._limits.of_client(self._key, user, client_id)
+        """Count a value, and say for how many milliseconds the client is throttled: 0 for not at all."""
+        limit = self._limit(user, client_id)
         if limit is None:
             return 0
         known = self._rates.pop(limit.sharers, None)
-        rate = SampledRate(self._windows) if known is None else known[0]
         if known is None:
             self._drop(now_ms)
-        self._rates[limit.sharers] = rate, now_ms
-        rate.record(value, now_ms)
-        return throttle_ms(rate, limit.value, now_ms, self._most_ms)
+            known = ClientRate(SampledRate(self._windows), now_ms, ThrottleTimes())
+        self._rates[limit.sharers] = known
+        known.recorded_ms = now_ms
+        known.rate.record(value, now_ms)
+        delay_ms = throttle_ms(known.rate, limit.value, now_ms, self._most_ms)
+        if delay_ms > 0:
+            known.throttle_times.record(delay_ms, now_ms)
+        return delay_ms
+
+    def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+        """What was recorded just now did not happen: the client was throttled instead."""
+        limit = self._limit(user, client_id)
+        if limit is not None and limit.sharers in self._rates:
+            self._rates[limit.sharers].rate.record(-value, now_ms)
+
+    def value_max(self, user: str, client_id: str) -> float | None:
+        """The largest single value that waiting can make room for; None where the client is not bounded."""
+        limit = self._limit(user, client_id)
+        if limit is None:
+            return None
+        return limit.value * (self._windows.kept - 1) * self._windows.size_ms / 1000
+
+    def _limit(self, user: str, client_id: str) -> Limit | None:
+        return self._limits.of_client(self._key, user, client_id)
 
     def _drop(self, now_ms: int) -> None:
         """Drop a rate to make room for another one."""
         while self._rates:
-            sharers, (_, recorded_ms) = next(iter(self._rates.items()))
-            if len(self._rates) < RATES_MAX and now_ms - recorded_ms < IDLE_MS:
+            sharers, oldest = next(iter(self._rates.items()))
+            if len(self._rates) < RATES_MAX and now_ms - oldest.recorded_ms < IDLE_MS:
                 return
             del self._rates[sharers]

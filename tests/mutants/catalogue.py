@@ -15,6 +15,7 @@ from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.security_records import SECURITY_RECORD_MUTANTS
 from tests.mutants.shell import SHELL_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
@@ -689,4 +690,5 @@ MUTANTS: Final = (
     *COMPACTION_MUTANTS,
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,
+    *SECURITY_RECORD_MUTANTS,
 )

@@ -9,6 +9,7 @@ from typing import Any, cast
 from broker.network.connection import Connection
 from broker.network.connection_resources import ConnectionResources
 from broker.network.listener_security import plain_security
+from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.network.route import Binding, RequestContext, Route
@@ -25,6 +26,7 @@ from replication.partition import Partition
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from replication.replication_quota import ReplicationQuota
 from replication.source import LocalLog
+from security.quotas.sampled_rate import Windows
 from storage.log.log import Log
 from storage.log_config import INT64_MAX, LogConfig
 from tests.support.simulation.disk import SimulatedDisk
@@ -73,6 +75,7 @@ class LeaderSide:
             cluster=self.cluster,
             loop=self._loop,
             purgatory=self.purgatory,
+            quotas=ClientQuotas(Windows()),
             fetch_planner=FetchPlanner(self.replicas, LocalLog(), self.throttles.leader, None, lambda: self.now_ms),
         )
         listener = SimpleNamespace(

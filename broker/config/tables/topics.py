@@ -45,9 +45,9 @@ num.replica.fetchers  int  1  1..  accepted:one-fetcher  cluster-wide
     Fetching threads for each source broker.
 follower.fetch.last.tiered.offset.enable  boolean  false  any  honoured  cluster-wide
     Whether an empty follower starts behind what is stored remotely.
-quota.window.num  int  11  1..  accepted:quota  read-only
+quota.window.num  int  11  1..  honoured  read-only
     Samples of client quotas.
-quota.window.size.seconds  int  1  1..  accepted:quota  read-only
+quota.window.size.seconds  int  1  1..  honoured  read-only
     Length of a sample of client quotas.
 replication.quota.window.num  int  11  1..  honoured  read-only
     Samples of replication quotas.
@@ -57,9 +57,9 @@ alter.log.dirs.replication.quota.window.num  int  11  1..  accepted:move-directo
     Samples of quotas for moves between directories.
 alter.log.dirs.replication.quota.window.size.seconds  int  1  1..  accepted:move-directories  read-only
     Length of a sample of quotas for moves between directories.
-controller.quota.window.num  int  11  1..  accepted:quota  read-only
+controller.quota.window.num  int  11  1..  honoured  read-only
     Samples of quotas of controller changes.
-controller.quota.window.size.seconds  int  1  1..  accepted:quota  read-only
+controller.quota.window.size.seconds  int  1  1..  honoured  read-only
     Length of a sample of quotas of controller changes.
 client.quota.callback.class  class  null  any  refused:plugin  read-only
     Class that decides client quotas.

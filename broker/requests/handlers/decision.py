@@ -9,8 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from broker.metadata.enveloping import ForwardedClient, mutating_client
 from broker.metadata.refusals import refused
 from broker.runtime.pending import Pending
+from kraft.controller.throttling import STRICT_SINCE
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
@@ -34,8 +36,12 @@ def handle(services: DecisionServices, context: RequestContext, request: object)
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)
     reply: Pending[object] = Pending()
+    client = None
+    if type(request) in STRICT_SINCE:
+        asking = ForwardedClient(context.principal, context.client_host, context.client_id)
+        client = mutating_client(request, context.version, asking)
     given_up = partial(_given_up, request, reply)
-    active.submit(request, reply.complete, given_up, context.principal)
+    active.submit(request, reply.complete, given_up, context.principal, client)
     return reply
 
 

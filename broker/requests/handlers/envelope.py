@@ -83,6 +83,9 @@ class EnvelopedClient:
     def hold(self) -> None:
         self._connection.hold()
 
+    def throttle(self, delay_ms: int) -> None:
+        """The broker that sent the envelope mutes its client; the connection between the nodes serves others too."""
+
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
         return self._connection.hold_during(work)
 

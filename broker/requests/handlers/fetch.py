@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metadata.dynamic_config import DynamicConfig
+from broker.network.quotas.client_quotas import ClientQuotas
 from broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
@@ -24,6 +25,7 @@ from broker.purgatory.purgatory import (
 )
 from broker.replicas.replicas import Replicas
 from broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
+from broker.requests.fetch_quota import fetch_size_max, fetch_throttle_ms
 from broker.requests.fetched_records import RecordServices, read_records, sends_from_file
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
@@ -83,6 +85,9 @@ class FetchServices(RecordServices, LeaderServices, Protocol):
     def in_sync_changes(self) -> InSyncCandidates: ...
 
     @property
+    def quotas(self) -> ClientQuotas: ...
+
+    @property
     def settings(self) -> DynamicConfig: ...
 
     @property
@@ -124,6 +129,7 @@ class Fetch:
         "_fetch",
         "_lookups_left",
         "_permissions",
+        "_quota",
         "_remote_deadline_ms",
         "_replica",
         "_request",
@@ -142,6 +148,8 @@ class Fetch:
         """None where nothing is restricted."""
         if not context.access.is_unrestricted:
             self._restrict(context.access)
+        self._quota = services.quotas.fetch if self._replica is None else None
+        """The byte rates of consumers; None where there are none, and for a follower."""
         self._lookups_left = COLD_LOOKUPS_MAX
         self._remote_deadline_ms: int | None = None
         """When the fetch waits no longer for remote storage; None before the first such wait."""
@@ -158,7 +166,8 @@ class Fetch:
 
     @property
     def size_max(self) -> int:
-        return self._services.fetch_size_max
+        size_max, quota = self._services.fetch_size_max, self._quota
+        return size_max if quota is None else fetch_size_max(quota, self._context, size_max)
 
     @property
     def memory(self) -> int:
@@ -209,10 +218,16 @@ class Fetch:
             return self._await_remote(reads, is_last)
         reads.extend(refusals)
         size = sum(read.size for read in reads)
-        has_enough = size >= request.min_bytes or any(read.is_urgent for read in reads)
+        quota = self._quota
+        min_bytes = request.min_bytes if quota is None else min(request.min_bytes, self.size_max)
+        has_enough = size >= min_bytes or any(read.is_urgent for read in reads)
         if is_last or has_enough or not (reads or fetch.awaits_updates()):
             if self._replica is not None:
                 planner.count_throttled(reads)
+            elif quota is not None:
+                throttle_ms = fetch_throttle_ms(quota, self._context, reads, self._services.environment.monotonic_ms())
+                if throttle_ms:
+                    return self._services.fetch_sessions.throttled(fetch, throttle_ms)
             return read_records(self._services, self._context.connection, reads, partial(self._respond, reads))
         return None
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
+from kraft.controller.throttling import THROTTLED
 from kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
@@ -36,6 +37,8 @@ def create_partitions(context: DecisionContext, request: CreatePartitionsRequest
     results = []
     for topic in once:
         made = TOO_MANY if is_too_much else grow(view, topic)
+        if not isinstance(made, ApiError) and not context.mutations.spend(additional_count(view.image, topic)):
+            made = THROTTLED
         if isinstance(made, ApiError):
             results.append(refused(topic.name, made))
             continue

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
 from kraft.controller.settings import ControllerSettings
+from kraft.controller.throttling import THROTTLED
 from kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
@@ -57,6 +58,8 @@ def create_topics(context: DecisionContext, request: CreateTopicsRequest) -> Dec
     results = []
     for topic in once:
         made = TOO_MANY if is_too_much else create_topic(view, topic, metric_names)
+        if isinstance(made, NewTopic) and not context.mutations.spend(made.partitions_count):
+            made = THROTTLED
         if isinstance(made, ApiError):
             results.append(refused(topic.name, made))
             continue

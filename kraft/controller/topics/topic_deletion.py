@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
 from kraft.controller.settings import ControllerSettings
+from kraft.controller.throttling import THROTTLED
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.topics import Topic
 from protocol.errors import ErrorCode
@@ -62,6 +63,8 @@ def delete_topics(context: DecisionContext, request: DeleteTopicsRequest) -> Dec
         if state.name is None and state.topic_id in named_ids:
             continue  # the result for its name stands for both
         found = topic_to_delete(image, state, wanted, context.settings)
+        if isinstance(found, Topic) and not context.mutations.spend(len(found.partitions)):
+            found = THROTTLED
         if isinstance(found, ApiError):
             results.append(refused(image, state, found))
             continue

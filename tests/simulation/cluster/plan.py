@@ -78,6 +78,8 @@ COMPACTED_SHARE = 0.4
 """Of the seeds."""
 TIERED_SHARE = 0.3
 """Of the seeds."""
+SECURITY_SHARE = 0.4
+"""Of the seeds."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
@@ -159,6 +161,8 @@ class Plan:
     """Topics have remote storage, small segments, and keep little on their disks."""
     tiered_segment_bytes: int = 1000
     local_retention_bytes: int = 1000
+    changes_security: bool = False
+    """An administrator changes the credentials of users, and quotas."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -230,6 +234,8 @@ class Plan:
                 tiered_segment_bytes=random.choice((600, 1000, 2000)),
                 local_retention_bytes=random.choice((1, 1000, 4000)),
             )
+        if Random(f"{random.random()}/security").random() < SECURITY_SHARE:
+            plan = replace(plan, changes_security=True)
         return plan
 
     def broker_properties(self) -> dict[str, str]:

@@ -192,8 +192,9 @@ ONE_NODE: Final = "one-node"
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
 SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL, *scripts.ALL, *moved.ALL, *compacted.ALL)
-FIRST_STORIES: Final = tuple(
-    f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")
+FIRST_STORIES: Final = (
+    *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
+    "tests/unit/kraft/controller/security/test_token_control.py",
 )
 """One second each."""
 STORIES: Final = tuple(

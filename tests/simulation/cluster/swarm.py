@@ -42,6 +42,7 @@ from tests.support.keyed_table import KeyedTable, name_of
 from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.mixed_producer import MixedProducer
 from tests.support.node import Client
+from tests.support.security_administrator import SecurityAdministrator
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
@@ -136,6 +137,7 @@ class Swarm:
         self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
         self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
         self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
+        self._security = SecurityAdministrator(self.bootstrap("security"), self.run.complaints)
         self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
         self._careless: list[LeaderProducer] = []
         self._mixed: list[MixedProducer] = []
@@ -246,6 +248,9 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         await self.converged()
+        for node in self.cluster.nodes.values():
+            if node.is_up and node.broker is not None:
+                self._security.verify(node.id, node.broker.quorum.image)
         if self.plan.is_tiered:
             await self._tiered.settled()
         watch.cancel()
@@ -311,6 +316,8 @@ class Swarm:
             working += self._tiered.readers(self.keys, lambda: self._is_ended)
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
+        if plan.changes_security:
+            working.append(loop.create_task(self._security.work(lambda: self._is_ended)))
         return working
 
     def _table_producers(self, shape: dict[str, Any]) -> Iterator[Producer]:

@@ -125,13 +125,16 @@ class Listener(asyncio.AbstractServer):
         while self._waiting and policy.may_accept():
             connection = self._waiting.popleft()
             address = connection.get_extra_info("peername")[0]
-            if policy.accepted(address):
+            closing_s = policy.accepted(address)
+            if closing_s is None:
                 if connection.gone:
                     policy.gone(address)
                 else:
                     connection.begin_serving(policy.protocol_for(address))
-            else:
+            elif closing_s <= 0:
                 connection.abort()
+            else:
+                asyncio.get_running_loop().call_later(closing_s, connection.abort)
 
     async def start_serving(self) -> None:
         self._serving = bool(self.sockets)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from broker.metrics.catalogue import metrics
+from broker.metrics.quota_rows import QUOTA_ROWS
 from broker.metrics.tiered_rows import TIERED_ROWS
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -27,6 +28,8 @@ OF_THE_PROCESS = {
 """A simulated node has none."""
 OF_TIERED_STORAGE = {row.split()[0] for row in TIERED_ROWS.strip().split("\n")[::3]}
 """A node without it has none (`test_tiering.py`)."""
+OF_QUOTAS = {row.split()[0] for row in QUOTA_ROWS.strip().split("\n")[::3]}
+"""Without quotas there are none (`test_quotas.py`)."""
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "moldau.json"
 
 
@@ -177,7 +180,7 @@ def test_every_metric_of_the_catalogue_has_a_sample_once_the_node_was_used() -> 
         await client.fetch("a")
         names = {name.partition("{")[0] for name in await scrape()}
         names |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
-        missing = {name for name in metrics() if name not in names and name not in OF_TIERED_STORAGE}
+        missing = {name for name in metrics() if name not in names and name not in OF_TIERED_STORAGE | OF_QUOTAS}
         assert missing == OF_THE_PROCESS
 
     serve_and(story, moldau_http_listener=LISTENER)

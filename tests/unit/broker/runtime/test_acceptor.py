@@ -28,6 +28,7 @@ class AcceptPolicy:
         self.send_buffer_size = send_buffer_size
         self.is_open = True
         self.stays = True
+        self.closing_s = 0.0
         self.entered: list[str] = []
         self.failures = 0
         self.met = asyncio.Event()
@@ -37,9 +38,9 @@ class AcceptPolicy:
             self.met.set()
         return self.is_open
 
-    def accepted(self, address: str) -> bool:
+    def accepted(self, address: str) -> float | None:
         self.entered.append(address)
-        return self.stays
+        return None if self.stays else self.closing_s
 
     def gone(self, address: str) -> None:
         self.entered.remove(address)

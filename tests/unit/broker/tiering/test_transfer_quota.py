@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from broker.tiering.transfer_quota import COPY_QUOTA, ThrottleTimes, TransferQuota
+from broker.tiering.transfer_quota import COPY_QUOTA, TransferQuota
 from tests.support.node import Node
 from tests.support.tiered_node import (
     copied,
@@ -60,15 +60,6 @@ def test_the_limit_may_change() -> None:
     assert quota.is_exceeded()
     settings.config.limit = 2000
     assert not quota.is_exceeded()
-
-
-def test_throttle_times_are_of_the_last_minute() -> None:
-    times = ThrottleTimes()
-    times.record(10, 1000)
-    times.record(30, 31_000)
-    assert (times.mean(40_000), times.longest(40_000)) == (20, 30)
-    assert (times.mean(62_000), times.longest(62_000)) == (30, 30)
-    assert (times.mean(200_000), times.longest(200_000)) == (0, 0)
 
 
 def test_copies_wait_for_their_quota() -> None:

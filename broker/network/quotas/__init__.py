@@ -1,0 +1,1 @@
+"""Client quotas in force: on requests, and on new connections."""

@@ -1,0 +1,124 @@
+"""Requests under client quotas: what a route's handler is replaced by while some entity has a quota.
+
+    handler ──▶ response ──▶ what it took is recorded ──▶ within the limits: the response
+                                                          above: throttle_time_ms in the response, which leaves at once;
+                                                                 then the connection is muted for that time (KIP-219)
+
+A route without quotas does not know of them. A route under quotas has every request measured (`Route.sample_at`), and
+so the hooks that answer frames without decoding them are not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Final
+
+from broker.runtime.pending import Pending
+from protocol.compiler import encoder_of
+from protocol.messages.fetch import FetchRequest
+from protocol.primitives import Chunk
+from security.quotas.throttling import PERCENT_OF_NANOSECOND
+
+if TYPE_CHECKING:
+    from broker.network.quotas.client_quotas import ClientQuotas
+    from broker.network.route import Handler, RequestContext, Route
+
+PRODUCE: Final = 0
+WRITE_TXN_MARKERS: Final = 27
+HEADER_SIZE: Final = 10
+"""Bytes of a request header without the client id and tags."""
+
+
+class ThrottledRequests:
+    """The quotas of the requests of one listener. `clock_ns` is a clock for measuring."""
+
+    def __init__(
+        self, quotas: ClientQuotas, clock_ns: Callable[[], int], now_ms: Callable[[], int], *, counts: bool
+    ) -> None:
+        """`counts`: whether requests are counted here; a controller's listener only mutes the clients that the
+        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests."""
+        self._quotas = quotas
+        self._clock_ns = clock_ns
+        self._now_ms = now_ms
+        self._counts = counts
+
+    def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
+        """The handler of all requests of a route. `sampled` serves those that are measured for the metrics."""
+        sample_at = route.sample_at
+        route.sample_at = 0
+
+        def serve(context: RequestContext, request: object) -> object:
+            nonlocal sample_at
+            size = self._size_of(context, request) if route.key == PRODUCE else 0
+            began_ns = self._clock_ns()
+            if route.requests < sample_at:
+                response = handle(context, request)
+            else:
+                try:
+                    response = sampled(context, request)
+                finally:
+                    sample_at, route.sample_at = route.sample_at, 0
+            spent_ns = self._clock_ns() - began_ns
+            if is_exempt(route, request):
+                return response
+            if type(response) is Pending:
+                return self._later(context, response, spent_ns, size)
+            return self._settled(context, response, spent_ns, size)
+
+        return serve
+
+    def _size_of(self, context: RequestContext, request: object) -> int:
+        """Bytes of a Produce request; 0 where they are not counted."""
+        return request_size(context, request) if self._counts and self._quotas.produce is not None else 0
+
+    def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:
+        """What is recorded is what there is to record when the response is there, as in Apache Kafka."""
+        outer: Pending[object] = Pending(inner.abandon)
+        inner.listen(lambda response: outer.complete(self._settled(context, response, spent_ns, size)))
+        return outer
+
+    def _settled(self, context: RequestContext, response: object, spent_ns: int, size: int) -> object:
+        """Record what a request took; where that is too much, mute its connection and say so in the response."""
+        delay_ms = max(getattr(response, "throttle_time_ms", 0), self._recorded(context, response, spent_ns, size))
+        if delay_ms <= 0:
+            return response
+        context.connection.throttle(delay_ms)
+        if not hasattr(response, "throttle_time_ms"):
+            return response
+        told = copy(response)  # the response may be one that other clients get too
+        told.throttle_time_ms = delay_ms
+        return told
+
+    def _recorded(self, context: RequestContext, response: object, spent_ns: int, size: int) -> int:
+        """The time for which the client is throttled here, in ms."""
+        if not self._counts:
+            return 0
+        quotas, now_ms = self._quotas, self._now_ms()
+        user, client_id = context.principal.name, context.client_id or ""
+        delay_ms = 0
+        if size and quotas.produce is not None:
+            delay_ms = quotas.produce.record(user, client_id, size, now_ms)
+        # DIVERGES: Apache Kafka also counts the time in which network threads send a response; and a consumer above its
+        # request percentage alone gets an empty Fetch response there, and here its records before it is muted.
+        if quotas.request is not None and response is not None:
+            percent = spent_ns * PERCENT_OF_NANOSECOND
+            delay_ms = max(delay_ms, quotas.request.record(user, client_id, percent, now_ms))
+        return delay_ms
+
+
+def is_exempt(route: Route, request: object) -> bool:
+    """Whether a request is the cluster's own work: replication, and the markers of transactions."""
+    if isinstance(request, FetchRequest):
+        replica = request.replica_state
+        return (replica.replica_id if replica is not None else request.replica_id) >= 0
+    return route.key == WRITE_TXN_MARKERS
+
+
+def request_size(context: RequestContext, request: object) -> int:
+    """Bytes of a request with its header, as the client sent it. Records are not copied for this."""
+    version = context.version
+    pieces: list[Chunk] = []
+    encoder_of(type(request), version)(request, pieces)
+    size = HEADER_SIZE + (len(context.client_id.encode()) if context.client_id else 0)
+    return size + (version >= context.route.flexible_from) + sum(map(len, pieces))

@@ -1,0 +1,79 @@
+"""The client quotas of a node: they follow the metadata, and stand in the way of clients while there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from broker.config.config import Config
+from broker.metadata.quorum import Quorum
+from broker.network.admission import Admission
+from broker.network.listener import Listener
+from broker.network.listener_role import ListenerRole
+from broker.network.quotas.address_rates import AddressRates
+from broker.network.quotas.client_quotas import ClientQuotas, quota_windows
+from broker.network.quotas.throttled_route import ThrottledRequests
+from broker.network.route import Route
+from broker.runtime.environment import Environment
+from kraft.image.metadata_image import MetadataDelta, MetadataImage
+from protocol.messages.create_partitions import CreatePartitionsRequest
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.schema import spec_of
+from security.quotas.entity import CONNECTION_CREATION_RATE, QuotaEntity
+
+MUTATIONS = frozenset(spec_of(each).key for each in (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest))
+"""The APIs that a controller throttles, by key (KIP-599)."""
+
+
+class NodeQuotas:
+    """While no quota is set, routes and listeners are as they would be without it."""
+
+    def __init__(self, config: Config, environment: Environment) -> None:
+        self.clients = ClientQuotas(quota_windows(config))
+        self.addresses = AddressRates(self.clients.limits, self.clients.windows)
+        self._governors = {
+            role: ThrottledRequests(
+                self.clients,
+                environment.precise_ns,
+                environment.monotonic_ms,
+                counts=role is ListenerRole.BROKER,
+            )
+            for role in (ListenerRole.BROKER, ListenerRole.CONTROLLER)
+        }
+        self._listeners: Sequence[Listener] = ()
+        self._admissions: Iterable[Admission] = ()
+        self._are_governed = False
+
+    def attach(self, listeners: Sequence[Listener], admissions: Iterable[Admission]) -> None:
+        """Where clients come in."""
+        self._listeners = listeners
+        self._admissions = admissions
+
+    def begin(self, quorum: Quorum) -> None:
+        """Take over the quotas as they are, then follow them."""
+        self._take(dict(quorum.image.quotas.by_entity.items()))
+        quorum.subscribe(self._published)
+
+    def _published(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        if delta.quotas.changed:
+            self._take({entity: image.quotas.by_entity.get(entity) for entity in delta.quotas.changed})
+
+    def _take(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        clients = self.clients
+        clients.changed(entities)
+        rates = self.addresses if clients.limits.are_set(CONNECTION_CREATION_RATE) else None
+        for admission in self._admissions:
+            admission.address_rates = rates
+        are_governed = not clients.is_idle
+        if are_governed != self._are_governed:
+            self._are_governed = are_governed
+            for listener in self._listeners:
+                governor = self._governors[listener.role] if are_governed else None
+                for route in governed_routes(listener):
+                    route.govern(governor)
+
+
+def governed_routes(listener: Listener) -> Iterable[Route]:
+    """The routes that quotas concern: those of clients, and at a controller those of which it counts the mutations."""
+    routes = listener.routes.values()
+    return routes if listener.role is ListenerRole.BROKER else (each for each in routes if each.key in MUTATIONS)

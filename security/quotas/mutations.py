@@ -1,0 +1,102 @@
+"""How many partitions a client may have created and deleted in a second (KIP-599), as the controller counts them.
+
+strict       a client that is told of it: its topics are refused while the bucket has debts
+permissive   an older client: everything is done, and its connection is muted until the debts are paid
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from security.quotas.entity import CONTROLLER_MUTATION_RATE
+from security.quotas.limits import QuotaLimits, Sharers
+from security.quotas.sampled_rate import Windows
+from security.quotas.token_bucket import TokenBucket
+
+BUCKETS_MAX: Final = 10_000
+"""Buckets that are kept; at the limit the one is dropped that was asked for the longest ago."""
+
+
+class MutatingClient(NamedTuple):
+    """On whose behalf the controller changes topics."""
+
+    user: str
+    client_id: str
+    is_strict: bool
+    """Whether the version of its request knows THROTTLING_QUOTA_EXCEEDED."""
+
+
+class Mutations(Protocol):
+    """What one request may change."""
+
+    def spend(self, partitions: int) -> bool:
+        """Count partitions that are about to be created or deleted; False where they have to be refused."""
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client is throttled for what it spent, or tried to."""
+
+
+class Unbounded:
+    """No quota concerns the request."""
+
+    throttle_ms: Final = 0
+
+    def spend(self, partitions: int) -> bool:
+        return True
+
+
+UNBOUNDED: Final = Unbounded()
+
+
+class BoundedMutations:
+    """Those of a request under a quota."""
+
+    def __init__(self, bucket: TokenBucket, now_ms: int, *, is_strict: bool) -> None:
+        self._bucket = bucket
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self._is_refused = False
+
+    def spend(self, partitions: int) -> bool:
+        if not self._is_strict:
+            self._bucket.spend(partitions, self._now_ms)
+            return True
+        if self._bucket.try_to_spend(partitions, self._now_ms):
+            return True
+        self._is_refused = True
+        return False
+
+    @property
+    def throttle_ms(self) -> int:
+        """A strict client that was refused nothing is not throttled, though it may have spent more than there was."""
+        return 0 if self._is_strict and not self._is_refused else self._bucket.throttle_ms(self._now_ms)
+
+
+class MutationQuotas:
+    """The buckets of one controller. They begin full with its term."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits = QuotaLimits()
+        self._windows = windows
+        self._buckets: dict[Sharers, TokenBucket] = {}
+        """The bucket that was asked for the longest ago is first."""
+
+    def of(self, client: MutatingClient, now_ms: int) -> Mutations:
+        """What a client may change now."""
+        limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, client.user, client.client_id)
+        if limit is None:
+            return UNBOUNDED
+        bucket = self._buckets.pop(limit.sharers, None)
+        if bucket is None:
+            if len(self._buckets) >= BUCKETS_MAX:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = TokenBucket(limit.value, self._windows, now_ms)
+        else:
+            bucket.change_rate(limit.value, now_ms)
+        self._buckets[limit.sharers] = bucket
+        return BoundedMutations(bucket, now_ms, is_strict=client.is_strict)
+
+    def tokens(self, now_ms: int) -> dict[Sharers, float]:
+        """What is in each bucket, for metrics."""
+        return {sharers: bucket.tokens(now_ms) for sharers, bucket in self._buckets.items()}

@@ -1,0 +1,131 @@
+"""An administrator of users and quotas in a simulated cluster: what was acknowledged is in every image at the end.
+
+Each user and each entity is a register. Where nothing was answered, the change may still come, late: such a name is
+not used any more, and nothing is promised of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.security.scram_credentials import ScramKey
+from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from security.quotas.entity import CLIENT_ID, PRODUCER_BYTE_RATE, QuotaEntity
+from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
+from tests.support.node import Closed
+
+SHA_256: Final = 1
+ITERATIONS_MIN: Final = 4096
+REGISTERS: Final = 3
+"""Of each kind, in use at a time."""
+PAUSE_S: Final = 0.4
+REMOVED_SHARE: Final = 0.25
+
+
+class Register(NamedTuple):
+    """A user, or the client id of an entity with a quota."""
+
+    kind: str
+    name: str
+
+
+class SecurityAdministrator:
+    def __init__(
+        self, bootstrap: Bootstrap, complaints: list[str], *, told: Told = believed, pause_s: float = PAUSE_S
+    ) -> None:
+        """`pause_s`: at most, between two changes."""
+        self._bootstrap = bootstrap
+        self._complaints = complaints
+        self._told = told
+        self._pause_s = pause_s
+        self._number = 0
+        self._in_use = [self._new(kind) for kind in ("user", "quota") for _ in range(REGISTERS)]
+        self._promised: dict[Register, int | None] = {}
+        """The iterations of a credential, or the value of a quota; None for one that was removed."""
+        self.acknowledged_count = 0
+
+    async def work(self, is_ended: Callable[[], bool]) -> None:
+        random = self._bootstrap.random
+        while not is_ended():
+            register = random.choice(self._in_use)
+            self._number += 1
+            is_removed = self._promised.get(register) is not None and random.random() < REMOVED_SHARE
+            value = None if is_removed else ITERATIONS_MIN + self._number
+            try:
+                await self._change(register, value)
+            except NotAsked:
+                await self._bootstrap.back_off()
+            except Closed:
+                self._doubt(register)
+                await self._bootstrap.back_off()
+            await asyncio.sleep(random.random() * self._pause_s)
+
+    def verify(self, node_id: int, image: MetadataImage) -> None:
+        """At the end, of the image of each node of a whole cluster."""
+        for register, value in self._promised.items():
+            found = value_in(image, register)
+            if found != value:
+                self._complaints.append(
+                    f"{register.kind} {register.name} was to have {value}, and has {found} on node {node_id}"
+                )
+
+    async def _change(self, register: Register, value: int | None) -> None:
+        request = credential_change(register.name, value) if register.kind == "user" else quota_change(register, value)
+        version = 0 if register.kind == "user" else 1
+        reply = await self._bootstrap.ask_any(request, version)
+        answers = reply.results if register.kind == "user" else reply.entries
+        if answers[0].error_code != ErrorCode.NONE:
+            self._doubt(register)
+            return
+        self.acknowledged_count += 1
+        self._promised[register] = value
+        self._told(
+            self._bootstrap,
+            f"{register.kind} {register.name}: {value}",
+            lambda image: value_in(image, register) == value,
+        )
+
+    def _doubt(self, register: Register) -> None:
+        """Nothing tells what became of the change, nor what will."""
+        self._promised.pop(register, None)
+        self._in_use[self._in_use.index(register)] = self._new(register.kind)
+
+    def _new(self, kind: str) -> Register:
+        self._number += 1
+        return Register(kind, f"simulated-{self._number}")
+
+
+def value_in(image: MetadataImage, register: Register) -> int | None:
+    if register.kind == "user":
+        credential = image.scram.credentials.get(ScramKey(register.name, SHA_256))
+        return None if credential is None else credential.iterations
+    values = image.quotas.by_entity.get(QuotaEntity.of([(CLIENT_ID, register.name)]))
+    return None if values is None else int(values[PRODUCER_BYTE_RATE])
+
+
+def credential_change(user: str, iterations: int | None) -> AlterUserScramCredentialsRequest:
+    if iterations is None:
+        deletion = ScramCredentialDeletion(name=user, mechanism=SHA_256)
+        return AlterUserScramCredentialsRequest(deletions=[deletion])
+    upsertion = ScramCredentialUpsertion(
+        name=user, mechanism=SHA_256, iterations=iterations, salt=user.encode(), salted_password=bytes(32)
+    )
+    return AlterUserScramCredentialsRequest(upsertions=[upsertion])
+
+
+def quota_change(register: Register, value: int | None) -> AlterClientQuotasRequest:
+    change = OpData(key=PRODUCER_BYTE_RATE, value=float(value or 0), remove=value is None)
+    entry = RequestEntryData(
+        entity=[EntityData(entity_type=CLIENT_ID, entity_name=register.name)],
+        ops=[change],
+    )
+    return AlterClientQuotasRequest(entries=[entry], validate_only=False)
