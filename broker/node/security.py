@@ -38,11 +38,16 @@ class Mechanisms(Protocol):
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
         """Makes the side of a client. Raises ValueError where its login context cannot be used."""
 
+<<<<<<< HEAD
     def lookup(self, settings: SaslSettings) -> CredentialLookup:
         """Gives the mechanisms of a listener what they need before they decide."""
 
     def begin(self, spawn: Spawn) -> None:
         """Keep new what mechanisms decide with."""
+=======
+    async def look_up(self, what: object) -> object:
+        """Fetch the data that a mechanism needs before it decides."""
+>>>>>>> h-B-13
 
 
 class NodeSecurity:
