@@ -83,6 +83,8 @@ class OauthLoginSettings:
 
 
 def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerSettings:
+    # DIVERGES: where the URL of keys is set, tokens are signed; Apache Kafka takes unsecured ones unless its handler
+    # for signed ones is named.
     of = _OfMechanism(config, listener)
     return OauthServerSettings(
         keys=of.fetching(JWKS, JWKS_BACKOFF),
