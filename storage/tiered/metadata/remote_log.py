@@ -111,7 +111,7 @@ class RemoteLog:
         if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:
             return False
         segment = before.updated(update)
-        if segment.custom_metadata != before.custom_metadata and self._is_read(row):
+        if segment.custom_metadata != before.custom_metadata and any(self._references[row : row + 1]):
             self._cleaned_ends.remove(before.custom_metadata)
             self._cleaned_ends.add(segment.custom_metadata)
         self._segments.put(row, segment)
@@ -193,9 +193,6 @@ class RemoteLog:
                 if self._epochs[epoch].unreference(start_offset, row):
                     self._note_not_read(row)
         return list(ancestors)
-
-    def _is_read(self, row: int) -> bool:
-        return row < len(self._references) and self._references[row] > 0
 
     def _note_read(self, row: int) -> None:
         """Count one more epoch in which a row is read."""
