@@ -5,7 +5,7 @@ This module is imported whenever a session looks for its sources: numpy and pyar
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from spark_jobs.options.read_options import ReadOptions, parse_options
@@ -24,8 +24,7 @@ class MoldauDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the table, or those that the option `columns` names; a schema given by the user may name
         fewer, in another order."""
-        options = parse_options(self.options)
-        return whole_schema(options)
+        return whole_schema(parse_options(self.options, "either"))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
@@ -37,6 +36,12 @@ class MoldauDataSource(DataSource):
         if options.pushes_down:
             return FilteringReader(options, columns)
         return SegmentReader(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from spark_jobs.streams.reader import TopicStreamReader
+
+        options = parse_options(self.options, "stream")
+        return TopicStreamReader(options, columns_of(schema, options))
 
 
 def whole_schema(options: ReadOptions) -> StructType:

@@ -9,14 +9,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
-from spark_jobs.options.offset_choices import ENDING, STARTING, OffsetChoice, choice_of, refuse_reversed
+from spark_jobs.options.client_settings import client_settings, is_client_setting
+from spark_jobs.options.offset_choices import (
+    ENDING,
+    STARTING,
+    STREAM_STARTING,
+    OffsetChoice,
+    choice_of,
+    refuse_reversed,
+)
 from spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
+from spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
 from spark_jobs.refusals import Refused, warn
 from storage.checkpoints.offset_checkpoint import TopicPartition
 
+Use: TypeAlias = Literal["batch", "stream", "either"]
+"""What a query does with the source; `either` where Spark asks for the columns and does not say."""
 _KNOWN: Final = (
     "path",
     "paths",
@@ -41,9 +52,18 @@ _KNOWN: Final = (
     "table",
     "asOf",
     "tombstones",
+    "kafka.bootstrap.servers",
+)
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_NOT_OF_STREAMS: Final = (
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "snapshot",
+    "asOf",
+    "pushdown",
 )
 _WHY_NOT: Final = {
-    "kafka.bootstrap.servers": "segments are read from `path` and no broker is asked",
     "kafka.auto.offset.reset": "startingOffsets says where a read begins",
     "kafka.enable.auto.commit": "a read commits no offsets",
     "kafka.interceptor.classes": "an interceptor may change records",
@@ -51,15 +71,12 @@ _WHY_NOT: Final = {
     "kafka.value.deserializer": "values are binary; DataFrame operations decode them",
 }
 _WITHOUT_EFFECT: Final = (
-    "maxoffsetspertrigger",
-    "minoffsetspertrigger",
-    "maxtriggerdelay",
     "groupidprefix",
     "kafkaconsumer.polltimeoutms",
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-"""Of the connector's options: those of streams, which it ignores in a batch query too, and those of its consumer."""
+"""Of the connector's options: those of its consumer, which has no counterpart here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
@@ -104,12 +121,19 @@ class ReadOptions:
     """A snapshot as JSON, or the path of a file with one."""
     table: str = "records"
     keeps_tombstones: bool = False
+    brokers: tuple[str, ...] = ()
+    """Bootstrap addresses, host:port; empty where no broker is asked."""
+    limits: TriggerLimits = field(default_factory=TriggerLimits)
+    client: tuple[tuple[str, str], ...] = ()
+    """The settings of the client that asks brokers."""
 
 
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
+def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions:
     """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
     given = {name.lower(): value for name, value in options.items()}
-    _refuse_unknown(given)
+    _refuse_unknown(given, use)
+    if use == "stream":
+        _refuse_in_streams(given)
     table = one_of("table", given.get("table", "records"), TABLES)
     if "asof" in given:
         given |= _as_of(table, given)
@@ -119,10 +143,15 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         ("read_uncommitted", "read_committed"),
     )
     strategy = given.get("startingoffsetsbytimestampstrategy", "error")
-    starting, ending = choice_of(STARTING, given), choice_of(ENDING, given)
+    starting = choice_of(STARTING if use == "batch" else STREAM_STARTING, given)
+    ending = choice_of(ENDING, given)
     refuse_reversed(starting, ending)
+    brokers = names_in(given.get("kafka.bootstrap.servers", ""))
     return ReadOptions(
-        directories=_directories(given),
+        directories=_directories(given) if "path" in given or "paths" in given or not brokers else (),
+        brokers=brokers,
+        limits=trigger_limits(given) if use == "stream" else TriggerLimits(),
+        client=client_settings(given),
         subscription=_subscription(table, given),
         starting=starting,
         ending=ending,
@@ -141,15 +170,29 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _refuse_unknown(given: Mapping[str, str], use: Use) -> None:
     known = {name.lower() for name in _KNOWN}
+    of_streams = {name.lower() for name in _OF_STREAMS}
     for name in sorted(given.keys() - known):
         if name in _WHY_NOT:
             raise Refused(f"the option {name} is not supported: {_WHY_NOT[name]}")
+        if name in of_streams or is_client_setting(name):
+            if use == "batch" and (name in of_streams or "kafka.bootstrap.servers" not in given):
+                warn(f"the option {name} has no effect on a batch query over files")
+            continue
         if name in _WITHOUT_EFFECT or name.startswith("kafka."):
-            warn(f"the option {name} has no effect on a batch query over files")
+            if use != "either":
+                warn(f"the option {name} has no effect: it is one of a consumer, and the source has none")
             continue
         raise Refused(f"the option {name} is not supported: known are {', '.join(_KNOWN)}")
+
+
+def _refuse_in_streams(given: Mapping[str, str]) -> None:
+    for name in _NOT_OF_STREAMS:
+        if name.lower() in given:
+            raise Refused(f"{name} is not possible in a streaming query")
+    if given.get("table", "records").strip().lower() != "records":
+        raise Refused(f"table={given['table']} is not possible in a streaming query: it reads records")
 
 
 def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -65,7 +65,9 @@ class Planner:
         self._options = options
         self._filters = filters or PushedFilters()
         self._task_size = task_size
-        self.origins = sorted([LogDirectories(fs, options.directories), *origins], key=lambda each: each.cost)
+        self._fs = fs
+        self._further = tuple(origins)
+        self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
         self._selected: list[TopicPartition] = []
         """The partitions that the options select, as they were listed last."""
@@ -82,6 +84,26 @@ class Planner:
     def plan(self) -> Plan:
         """List the segments and make the tasks. Raises `Refused`; `CorruptCheckpoint` and OSError of the files."""
         return self._settled(self._plan)
+
+    def plan_of(self, choose: Callable[[list[PartitionView]], list[OffsetRange]]) -> Plan:
+        """The tasks of other ranges than those of the options. Raises as `plan`, and as `choose`."""
+
+        def made(views: list[PartitionView]) -> Plan:
+            ranges = choose(views)
+            return Plan(self.cluster_id, tuple(ranges), tuple(tasks_of(ranges, self._options, self._task_size)))
+
+        return self._settled(made)
+
+    def refresh(self) -> None:
+        """Look for topics and partitions again. Raises as `__init__`."""
+        self.origins = self._make_origins()
+        self.cluster_id = cluster_of(self.origins)
+
+    def _make_origins(self) -> list[Origin]:
+        origins: list[Origin] = [*self._further]
+        if self._options.directories:
+            origins.append(LogDirectories(self._fs, self._options.directories))
+        return sorted(origins, key=lambda each: each.cost)
 
     def snapshot(self) -> Snapshot:
         """Describe the selected partitions as they are now. Raises as `plan`."""

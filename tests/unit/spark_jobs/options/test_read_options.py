@@ -61,7 +61,6 @@ def test_offsets_are_given_in_json() -> None:
         ({**NAMED, "includeHeaders": "yes"}, "neither true nor false"),
         ({**NAMED, "minPartitions": "0"}, "minPartitions: 0 is not a whole number above 0"),
         ({**NAMED, "checkpointLocation": "/c"}, "checkpointlocation is not supported"),
-        ({**NAMED, "kafka.bootstrap.servers": "h:9092"}, "no broker is asked"),
         ({**NAMED, "kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
         ({**NAMED, "kafka.enable.auto.commit": "true"}, "commits no offsets"),
         ({**NAMED, "kafka.value.deserializer": "x"}, "DataFrame operations decode"),
