@@ -15,6 +15,8 @@ _NAMES: Final = (
     "DataLost",
     "SegmentReplaced",
     "SnapshotChanged",
+    "TransactionsLost",
+    "ValueNotDecoded",
     "CorruptCheckpoint",
     "CorruptTransactionIndex",
 )

@@ -14,7 +14,7 @@ from protocol.compression import decompress
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from protocol.record_reader import RECORDS_SIZE_MAX
-from spark_jobs.origins.port import Slice
+from spark_jobs.origins.port import BatchSource, FoundBatch, Slice
 from spark_jobs.refusals import SegmentReplaced
 from storage.files.port import File
 
@@ -117,12 +117,15 @@ def expand(header: BatchHeader, piece: bytes, position: int) -> bytes:
     return bytes(decompress(header.codec, stored, size_max=RECORDS_SIZE_MAX))
 
 
-def batches_of(wanted: Slice) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
     """(position in the file, header, bytes that were read, position in these) of the whole batches of a slice.
 
     Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
     when the read was planned.
     """
+    if isinstance(wanted.source, BatchSource):
+        yield from wanted.source.batches(wanted)
+        return
     file = wanted.source.open(wanted)
     last_offset = None
     position = wanted.start_position

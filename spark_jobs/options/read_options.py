@@ -79,6 +79,7 @@ _WITHOUT_EFFECT: Final = (
 """Of the connector's options: those of its consumer, which has no counterpart here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
+_OF_FILES: Final = ("batches", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
     "offsets": "__consumer_offsets",
     "groups": "__consumer_offsets",
@@ -147,6 +148,8 @@ def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions
     ending = choice_of(ENDING, given)
     refuse_reversed(starting, ending)
     brokers = names_in(given.get("kafka.bootstrap.servers", ""))
+    if brokers and "path" not in given and "paths" not in given and table in _OF_FILES:
+        raise Refused(f"table={table} describes files, and `path` is not given")
     return ReadOptions(
         directories=_directories(given) if "path" in given or "paths" in given or not brokers else (),
         brokers=brokers,

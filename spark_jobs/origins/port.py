@@ -16,9 +16,10 @@ in the name of an object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from protocol.record_batch import BatchHeader
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import File
 from storage.segment.transaction_index import AbortedTransaction
@@ -56,6 +57,19 @@ class SegmentSource(Protocol):
 
         Raises `DataLost` where it is gone, `SegmentReplaced` where other bytes have its name, and OSError.
         """
+
+
+FoundBatch: TypeAlias = tuple[int, BatchHeader, bytes, int]
+"""(position where it is stored, header, bytes that were read, position in these)."""
+
+
+@runtime_checkable
+class BatchSource(SegmentSource, Protocol):
+    """A source that is read by offsets, not by positions in a file."""
+
+    def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
+        """The whole batches that hold offsets of a slice, in order; without those of aborted transactions where the
+        read is committed. Raises `DataLost` and `Refused`."""
 
 
 class Slice(NamedTuple):
@@ -108,7 +122,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def tier(self) -> str:
-        """`local` or `remote`."""
+        """`local`, `remote` or `broker`."""
 
     @property
     def source(self) -> SegmentSource: ...

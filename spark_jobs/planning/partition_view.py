@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from spark_jobs.refusals import ClusterMismatch
 from storage.checkpoints.offset_checkpoint import TopicPartition
 
 _start_offset = attrgetter("start_offset")
@@ -25,10 +26,18 @@ class Piece(NamedTuple):
 class PartitionView:
     """What all origins together have of a partition."""
 
-    def __init__(self, offers: Sequence[PartitionOrigin]) -> None:
-        """`offers` is not empty, and has the cheapest origin first."""
+    def __init__(self, offers: Sequence[PartitionOrigin], *, is_committed: bool = False) -> None:
+        """`offers` is not empty, and has the cheapest origin first.
+
+        Raises `ClusterMismatch` where the origins have different topics of one name.
+        """
+        self._stable: dict[int, int] = {}
+        self._is_capped = is_committed and len(offers) > 1
         self.offers = tuple(offers)
         self.key: TopicPartition = offers[0].key
+        if len({each.topic_id for each in offers if each.topic_id is not None}) > 1:
+            places = " and ".join(each.place for each in offers)
+            raise ClusterMismatch(f"{self}: {places} have different topics of this name")
         known = [each for each in offers if each.is_checkpointed]
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
@@ -63,9 +72,9 @@ class PartitionView:
             limit = end_offset
             for offer in self.offers:
                 slot = bisect_right(offer.segments, at, key=_start_offset)
-                if slot and at < offer.segments[slot - 1].end_offset:
+                if slot and at < (end := self._end_in(offer, offer.segments[slot - 1])):
                     segment = offer.segments[slot - 1]
-                    limit = min(limit, segment.end_offset)
+                    limit = min(limit, end)
                     yield Piece(offer, segment, at, limit)
                     break
                 if slot < len(offer.segments):
@@ -73,3 +82,12 @@ class PartitionView:
             else:
                 yield Piece(None, None, at, limit)
             at = limit
+
+    def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:
+        """Where an origin is left. One that lags does not know yet which of the transactions that are open there were
+        aborted: so a committed read over several origins leaves it at its last stable offset."""
+        if not self._is_capped:
+            return segment.end_offset
+        if id(offer) not in self._stable:
+            self._stable[id(offer)] = offer.last_stable_offset()
+        return min(segment.end_offset, self._stable[id(offer)])

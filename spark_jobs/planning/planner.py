@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.client.cluster import Cluster
+from spark_jobs.client.settings import client_settings_of
+from spark_jobs.options.read_options import ReadOptions, TopicSelection
+from spark_jobs.origins.broker_origin import BrokerOrigin
 from spark_jobs.origins.log_directories import LogDirectories
 from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
 from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
@@ -67,6 +70,9 @@ class Planner:
         self._task_size = task_size
         self._fs = fs
         self._further = tuple(origins)
+        self._cluster: Cluster | None = None
+        if options.brokers:
+            self._cluster = Cluster(client_settings_of(options.brokers, dict(options.client)))
         self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
         self._selected: list[TopicPartition] = []
@@ -103,6 +109,15 @@ class Planner:
         origins: list[Origin] = [*self._further]
         if self._options.directories:
             origins.append(LogDirectories(self._fs, self._options.directories))
+        if self._cluster is not None:
+            origins.append(
+                BrokerOrigin(
+                    self._cluster,
+                    topics_of(self._options.subscription),
+                    is_committed=self._options.is_committed,
+                    spans_min=self._options.tasks_min,
+                )
+            )
         return sorted(origins, key=lambda each: each.cost)
 
     def snapshot(self) -> Snapshot:
@@ -120,7 +135,7 @@ class Planner:
         for origin in self.origins:
             for offer in origin.open(keys):
                 offers[offer.key].append(offer)
-        return [PartitionView(each) for each in offers.values()]
+        return [PartitionView(each, is_committed=self._options.is_committed) for each in offers.values() if each]
 
     def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
         """Make something of the listed partitions that were not changed meanwhile."""
@@ -138,6 +153,13 @@ class Planner:
         ranges = ranges_of(views, self._options, self._snapshot, self._selected)
         tasks = tasks_of(ranges, self._options, self._task_size, self._filters)
         return Plan(self.cluster_id, tuple(ranges), tuple(tasks))
+
+
+def topics_of(selection: TopicSelection) -> list[str] | None:
+    """The topics that a selection names; None where all have to be looked at."""
+    if selection.is_everything or selection.pattern is not None:
+        return None
+    return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
