@@ -17,6 +17,12 @@ _NAMES: Final = (
     "SnapshotChanged",
     "CorruptCheckpoint",
     "CorruptTransactionIndex",
+    "StorageUnavailable",
+    "AccessRefused",
+    "StorageMissing",
+    "ObjectNotFound",
+    "CorruptObject",
+    "WrongCluster",
 )
 _OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
 

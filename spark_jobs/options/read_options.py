@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from spark_jobs.options.offset_choices import ENDING, STARTING, OffsetChoice, choice_of, refuse_reversed
 from spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
+from spark_jobs.options.store_address import StoreAddress
 from spark_jobs.refusals import Refused, warn
 from storage.checkpoints.offset_checkpoint import TopicPartition
 
@@ -41,6 +42,9 @@ _KNOWN: Final = (
     "table",
     "asOf",
     "tombstones",
+    "moldau.tiered.storage.endpoint",
+    "moldau.tiered.storage.region",
+    "moldau.tiered.storage.timeout.ms",
 )
 _WHY_NOT: Final = {
     "kafka.bootstrap.servers": "segments are read from `path` and no broker is asked",
@@ -61,6 +65,7 @@ _WITHOUT_EFFECT: Final = (
 )
 """Of the connector's options: those of streams, which it ignores in a batch query too, and those of its consumer."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
+STORE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
     "offsets": "__consumer_offsets",
@@ -86,6 +91,7 @@ class ReadOptions:
     """The options, parsed: what is read, and into how many tasks it is cut."""
 
     directories: tuple[str, ...]
+    """Log directories, and roots of tiered storages in directories."""
     subscription: TopicSelection
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
@@ -104,6 +110,8 @@ class ReadOptions:
     """A snapshot as JSON, or the path of a file with one."""
     table: str = "records"
     keeps_tombstones: bool = False
+    stores: tuple[StoreAddress, ...] = ()
+    """Tiered storages in object stores."""
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -121,8 +129,10 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     strategy = given.get("startingoffsetsbytimestampstrategy", "error")
     starting, ending = choice_of(STARTING, given), choice_of(ENDING, given)
     refuse_reversed(starting, ending)
+    places = _places(given)
     return ReadOptions(
-        directories=_directories(given),
+        directories=tuple(each for each in places if "://" not in each),
+        stores=_stores(given, places),
         subscription=_subscription(table, given),
         starting=starting,
         ending=ending,
@@ -172,8 +182,8 @@ def _columns(value: str | None) -> tuple[str, ...]:
     return columns
 
 
-def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The log directories: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+def _places(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Directories and URLs: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
     if "paths" in given:
         names = parsed_json("paths", given["paths"])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -182,15 +192,29 @@ def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
         names = given.get("path", "").split(",")
     directories = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
     if not directories:
-        raise Refused("path is not given: the log directories of one or several brokers, separated by commas")
+        raise Refused(
+            "path is not given: the log directories of one or several brokers, and URLs of tiered storage, "
+            "separated by commas"
+        )
     return tuple(directories)
 
 
 def _local(name: str) -> str:
+    """An absolute path, or a URL as it is. Raises `Refused`."""
     path = name.removeprefix("file://")
-    if "://" in path:
-        raise Refused(f"path: {name} is not on a local disk, and only local log directories can be read")
+    scheme, separator, _ = path.partition("://")
+    if separator:
+        if scheme not in STORE_SCHEMES:
+            raise Refused(f"path: {name} is neither a directory nor a URL of {', '.join(STORE_SCHEMES)}")
+        return path.rstrip("/")
     return os.path.abspath(path)  # tasks may run in another directory
+
+
+def _stores(given: Mapping[str, str], places: Iterable[str]) -> tuple[StoreAddress, ...]:
+    setting = "moldau.tiered.storage."
+    timeout_ms = positive(f"{setting}timeout.ms", given.get(f"{setting}timeout.ms"))
+    reached = given.get(f"{setting}endpoint"), given.get(f"{setting}region"), timeout_ms or 30_000
+    return tuple(StoreAddress(each, *reached) for each in places if "://" in each)
 
 
 def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:

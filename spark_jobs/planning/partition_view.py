@@ -33,7 +33,8 @@ class PartitionView:
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
         """The origin that knows the highest high watermark."""
-        self.log_start_offset = min(each.log_start_offset for each in offers)
+        known_start = max(each.log_start_known for each in offers)
+        self.log_start_offset = max(known_start, min(each.log_start_offset for each in offers))
         self.high_watermark = max(self.log_start_offset, self.newest.high_watermark)
 
     def __str__(self) -> str:
@@ -45,8 +46,12 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """Bytes of the segments of the cheapest origin that has some: what the size of tasks is computed from."""
-        return next((sum(segment.size for segment in each.segments) for each in self.offers if each.segments), 0)
+        """Bytes of the segments of the origin that has most: what the size of tasks is computed from."""
+        return max(sum(segment.size for segment in each.segments) for each in self.offers)
+
+    def last_stable_offset(self) -> int:
+        """As of the high watermark: a transaction may have begun in an origin that does not know it is open."""
+        return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The lowest first offset whose record is as late, over the origins; None where none is."""

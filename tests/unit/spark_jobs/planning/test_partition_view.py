@@ -19,6 +19,7 @@ class Offer:
     segments: list[StoredSegment]
     key: tuple[str, int] = ("t", 0)
     is_checkpointed: bool = True
+    log_start_known: int = 0
     log_start_offset: int = 0
     high_watermark: int = field(init=False)
 
