@@ -19,6 +19,12 @@ _NAMES: Final = (
     "ValueNotDecoded",
     "CorruptCheckpoint",
     "CorruptTransactionIndex",
+    "StorageUnavailable",
+    "AccessRefused",
+    "StorageMissing",
+    "ObjectNotFound",
+    "CorruptObject",
+    "WrongCluster",
 )
 _OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
 

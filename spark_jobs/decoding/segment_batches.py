@@ -14,9 +14,8 @@ from protocol.compression import decompress
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from protocol.record_reader import RECORDS_SIZE_MAX
-from spark_jobs.origins.port import BatchSource, FoundBatch, Slice
+from spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
 from spark_jobs.refusals import SegmentReplaced
-from storage.files.port import File
 
 READ_SIZE = 4 << 20
 """Bytes read at once; a larger batch is read as a whole."""
@@ -150,7 +149,7 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
         )
 
 
-def read_piece(file: File, position: int, wanted: Slice) -> bytes:
+def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:
     """Read from the beginning of a batch on, at least that whole batch."""
     piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
     if len(piece) < HEADER_SIZE:

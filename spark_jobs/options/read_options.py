@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from spark_jobs.options.offset_choices import (
     refuse_reversed,
 )
 from spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
+from spark_jobs.options.store_address import StoreAddress
 from spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
 from spark_jobs.refusals import Refused, warn
 from storage.checkpoints.offset_checkpoint import TopicPartition
@@ -52,6 +53,9 @@ _KNOWN: Final = (
     "table",
     "asOf",
     "tombstones",
+    "moldau.tiered.storage.endpoint",
+    "moldau.tiered.storage.region",
+    "moldau.tiered.storage.timeout.ms",
     "kafka.bootstrap.servers",
 )
 _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -78,6 +82,7 @@ _WITHOUT_EFFECT: Final = (
 )
 """Of the connector's options: those of its consumer, which has no counterpart here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
+STORE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
 _OF_FILES: Final = ("batches", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
@@ -104,6 +109,7 @@ class ReadOptions:
     """The options, parsed: what is read, and into how many tasks it is cut."""
 
     directories: tuple[str, ...]
+    """Log directories, and roots of tiered storages in directories."""
     subscription: TopicSelection
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
@@ -127,6 +133,8 @@ class ReadOptions:
     limits: TriggerLimits = field(default_factory=TriggerLimits)
     client: tuple[tuple[str, str], ...] = ()
     """The settings of the client that asks brokers."""
+    stores: tuple[StoreAddress, ...] = ()
+    """Tiered storages in object stores."""
 
 
 def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions:
@@ -148,10 +156,13 @@ def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions
     ending = choice_of(ENDING, given)
     refuse_reversed(starting, ending)
     brokers = names_in(given.get("kafka.bootstrap.servers", ""))
-    if brokers and "path" not in given and "paths" not in given and table in _OF_FILES:
+    has_places = "path" in given or "paths" in given
+    if brokers and not has_places and table in _OF_FILES:
         raise Refused(f"table={table} describes files, and `path` is not given")
+    places = _places(given) if has_places or not brokers else ()
     return ReadOptions(
-        directories=_directories(given) if "path" in given or "paths" in given or not brokers else (),
+        directories=tuple(each for each in places if "://" not in each),
+        stores=_stores(given, places),
         brokers=brokers,
         limits=trigger_limits(given) if use == "stream" else TriggerLimits(),
         client=client_settings(given),
@@ -218,8 +229,8 @@ def _columns(value: str | None) -> tuple[str, ...]:
     return columns
 
 
-def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The log directories: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+def _places(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Directories and URLs: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
     if "paths" in given:
         names = parsed_json("paths", given["paths"])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -228,15 +239,29 @@ def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
         names = given.get("path", "").split(",")
     directories = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
     if not directories:
-        raise Refused("path is not given: the log directories of one or several brokers, separated by commas")
+        raise Refused(
+            "path is not given: the log directories of one or several brokers, and URLs of tiered storage, "
+            "separated by commas"
+        )
     return tuple(directories)
 
 
 def _local(name: str) -> str:
+    """An absolute path, or a URL as it is. Raises `Refused`."""
     path = name.removeprefix("file://")
-    if "://" in path:
-        raise Refused(f"path: {name} is not on a local disk, and only local log directories can be read")
+    scheme, separator, _ = path.partition("://")
+    if separator:
+        if scheme not in STORE_SCHEMES:
+            raise Refused(f"path: {name} is neither a directory nor a URL of {', '.join(STORE_SCHEMES)}")
+        return path.rstrip("/")
     return os.path.abspath(path)  # tasks may run in another directory
+
+
+def _stores(given: Mapping[str, str], places: Iterable[str]) -> tuple[StoreAddress, ...]:
+    setting = "moldau.tiered.storage."
+    timeout_ms = positive(f"{setting}timeout.ms", given.get(f"{setting}timeout.ms"))
+    reached = given.get(f"{setting}endpoint"), given.get(f"{setting}region"), timeout_ms or 30_000
+    return tuple(StoreAddress(each, *reached) for each in places if "://" in each)
 
 
 def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:

@@ -21,7 +21,6 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from protocol.record_batch import BatchHeader
 from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.port import File
 from storage.segment.transaction_index import AbortedTransaction
 
 
@@ -49,10 +48,21 @@ class Cut(NamedTuple):
     batches end at this position."""
 
 
+class SegmentFile(Protocol):
+    """What a task reads of a segment: the part of `storage.files.port.File` that reads."""
+
+    def size(self) -> int: ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from a position, fewer at the end."""
+
+    def close(self) -> None: ...
+
+
 class SegmentSource(Protocol):
     """Opens segments in a task. A small value, which is pickled with every slice."""
 
-    def open(self, wanted: Slice) -> File:
+    def open(self, wanted: Slice) -> SegmentFile:
         """The segment of a slice, as it was when the read was planned.
 
         Raises `DataLost` where it is gone, `SegmentReplaced` where other bytes have its name, and OSError.
@@ -133,6 +143,10 @@ class PartitionOrigin(Protocol):
 
     @property
     def log_start_offset(self) -> int: ...
+
+    @property
+    def log_start_known(self) -> int:
+        """A log start offset that is written down: no record before it may be read, in any origin."""
 
     @property
     def high_watermark(self) -> int:

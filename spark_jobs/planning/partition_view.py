@@ -32,7 +32,7 @@ class PartitionView:
         Raises `ClusterMismatch` where the origins have different topics of one name.
         """
         self._stable: dict[int, int] = {}
-        self._is_capped = is_committed and len(offers) > 1
+        self._is_capped = is_committed and len(offers) > 1 and any(each.tier == "broker" for each in offers)
         self.offers = tuple(offers)
         self.key: TopicPartition = offers[0].key
         if len({each.topic_id for each in offers if each.topic_id is not None}) > 1:
@@ -42,7 +42,8 @@ class PartitionView:
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
         """The origin that knows the highest high watermark."""
-        self.log_start_offset = min(each.log_start_offset for each in offers)
+        known_start = max(each.log_start_known for each in offers)
+        self.log_start_offset = max(known_start, min(each.log_start_offset for each in offers))
         self.high_watermark = max(self.log_start_offset, self.newest.high_watermark)
 
     def __str__(self) -> str:
@@ -54,8 +55,12 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """Bytes of the segments of the cheapest origin that has some: what the size of tasks is computed from."""
-        return next((sum(segment.size for segment in each.segments) for each in self.offers if each.segments), 0)
+        """Bytes of the segments of the origin that has most: what the size of tasks is computed from."""
+        return max(sum(segment.size for segment in each.segments) for each in self.offers)
+
+    def last_stable_offset(self) -> int:
+        """As of the high watermark: a transaction may have begun in an origin that does not know it is open."""
+        return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The lowest first offset whose record is as late, over the origins; None where none is."""
@@ -84,8 +89,8 @@ class PartitionView:
             at = limit
 
     def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:
-        """Where an origin is left. One that lags does not know yet which of the transactions that are open there were
-        aborted: so a committed read over several origins leaves it at its last stable offset."""
+        """Where an origin is left. Files that lag behind a broker do not tell yet which of the transactions that are
+        open there were aborted: so a committed read leaves them for the broker at their last stable offset."""
         if not self._is_capped:
             return segment.end_offset
         if id(offer) not in self._stable:

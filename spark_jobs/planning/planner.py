@@ -14,9 +14,11 @@ from typing import Final, TypeVar
 from spark_jobs.client.cluster import Cluster
 from spark_jobs.client.settings import client_settings_of
 from spark_jobs.options.read_options import ReadOptions, TopicSelection
+from spark_jobs.options.store_address import StoreAddress
 from spark_jobs.origins.broker_origin import BrokerOrigin
 from spark_jobs.origins.log_directories import LogDirectories
 from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
+from spark_jobs.origins.tiered_store import TieredStore, is_tiered_storage
 from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
 from spark_jobs.planning.partition_view import PartitionView, Piece
 from spark_jobs.planning.pushed_filters import PushedFilters
@@ -106,9 +108,7 @@ class Planner:
         self.cluster_id = cluster_of(self.origins)
 
     def _make_origins(self) -> list[Origin]:
-        origins: list[Origin] = [*self._further]
-        if self._options.directories:
-            origins.append(LogDirectories(self._fs, self._options.directories))
+        origins = [*origins_of(self._fs, self._options), *self._further]
         if self._cluster is not None:
             origins.append(
                 BrokerOrigin(
@@ -160,6 +160,15 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
     if selection.is_everything or selection.pattern is not None:
         return None
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
+
+
+def origins_of(fs: FileSystem, options: ReadOptions) -> list[Origin]:
+    """The places that the options name: a directory with the manifest of a cluster is a tiered storage. Raises
+    `Refused`, `RemoteStorageError` and OSError."""
+    directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
+    tiered = [StoreAddress(each) for each in options.directories if each not in directories]
+    found: list[Origin] = [LogDirectories(fs, directories)] if directories else []
+    return [*found, *(TieredStore(each) for each in (*tiered, *options.stores))]
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
@@ -218,7 +227,7 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
             continue
         cuts = offer.cuts(segment, piece_start, piece_end, slice_size)
         check_tail(view, piece, cuts, options)
-        left_out = aborted.between(offer, piece_start, piece_end) if aborted else ()
+        left_out = aborted.between(piece_start, piece_end) if aborted else ()
         for cut in cuts:
             yield Slice(
                 *view.key,
@@ -245,19 +254,21 @@ def check_tail(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: 
 
 
 class Aborts:
-    """The aborted transactions of a range, read once for each origin."""
+    """The aborted transactions of a range, over all origins: a marker may be in a later segment than the records, and
+    that one in another origin."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         self._wanted = wanted
-        self._known: dict[int, list[AbortedTransaction]] = {}
+        self._known: list[AbortedTransaction] | None = None
 
-    def between(self, offer: PartitionOrigin, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+    def between(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         """Those with records in [start, end)."""
-        known = self._known.get(id(offer))
-        if known is None:
-            known = offer.aborted(self._wanted.start_offset, self._wanted.end_offset)
-            self._known[id(offer)] = known
-        return tuple(each for each in known if each.first_offset < end_offset and each.last_offset >= start_offset)
+        if self._known is None:
+            view, start, end = self._wanted
+            self._known = sorted({each for offer in view.offers for each in offer.aborted(start, end)})
+        return tuple(
+            each for each in self._known if each.first_offset < end_offset and each.last_offset >= start_offset
+        )
 
 
 def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:

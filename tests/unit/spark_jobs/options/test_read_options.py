@@ -43,7 +43,7 @@ def test_offsets_are_given_in_json() -> None:
     ("options", "said"),
     [
         ({"subscribe": "t"}, "path is not given"),
-        ({"path": "s3://bucket/x", "subscribe": "t"}, "not on a local disk"),
+        ({"path": "hdfs://bucket/x", "subscribe": "t"}, "neither a directory nor a URL of s3"),
         ({"path": "/data"}, "exactly one of subscribe, assign, subscribePattern"),
         ({**NAMED, "assign": '{"t": [0]}'}, "not subscribe and assign"),
         ({"path": "/data", "subscribe": " , "}, "names no topic"),

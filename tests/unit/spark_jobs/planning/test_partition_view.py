@@ -22,8 +22,10 @@ class Offer:
     key: tuple[str, int] = ("t", 0)
     topic_id: bytes | None = None
     place: str = "here"
+    tier: str = "local"
     stable: int | None = None
     is_checkpointed: bool = True
+    log_start_known: int = 0
     log_start_offset: int = 0
     high_watermark: int = field(init=False)
 
@@ -92,7 +94,7 @@ def test_every_offset_comes_once_and_from_the_first_origin_that_has_it(
 def test_a_committed_read_leaves_an_origin_at_its_last_stable_offset() -> None:
     """Past it are transactions of which that origin does not know yet how they end."""
     near = Offer([segment(0, 100)], stable=40)
-    far = Offer([segment(0, 150)], stable=120)
+    far = Offer([segment(0, 150)], stable=120, tier="broker")
     offers = [cast(PartitionOrigin, each) for each in (near, far)]
     taken = [
         (each.offer is offers[0], each.start_offset, each.end_offset)
