@@ -1,7 +1,7 @@
 """The options of the data source: those of Spark's Kafka connector, and those that only files have.
 
-An option of the connector that has no meaning for files is taken with a warning, one that would change what is read is
-refused. An option that neither knows is refused with its name.
+An option of the connector without a meaning for files is ignored with a warning; one that would change the result is
+refused. An unknown option is refused.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _WITHOUT_SELECTION: Final = {
     "groups": "__consumer_offsets",
     "transactions": "__transaction_state",
 }
-"""Views of an internal topic, which they select by themselves."""
+"""The tables of an internal topic, which do not take a selection of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ReadOptions:
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     unmatched_start_is_latest: bool = False
-    """Where no record is as late as a starting time: read nothing, and do not refuse."""
+    """If no record is at or after a starting time: read nothing instead of refusing."""
     include_headers: bool = False
     columns: tuple[str, ...] = ()
     """The columns to read; empty for all."""
@@ -122,7 +122,7 @@ class ReadOptions:
     records_per_task_max: int | None = None
     fails_on_data_loss: bool = True
     is_committed: bool = False
-    """Read as a consumer with isolation.level=read_committed."""
+    """Read like a consumer with isolation.level=read_committed."""
     pushes_down: bool = False
     snapshot: str | None = None
     """A snapshot as JSON, or the path of a file with one."""
@@ -210,7 +210,7 @@ def _refuse_in_streams(given: Mapping[str, str]) -> None:
 
 
 def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
-    """`asOf` in the options of the connector: offsets as JSON, or a time in ms."""
+    """Parse `asOf`: offsets as JSON, or a time in ms."""
     if table != "latest":
         raise Refused(f"asOf is an option of table=latest, not of table={table}")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
