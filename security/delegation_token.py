@@ -10,7 +10,7 @@ import hmac
 from base64 import b64encode
 from typing import Final, NamedTuple
 
-from security.principal import Principal
+from security.principal import ANONYMOUS, Principal
 from security.sasl.scram.credential import ITERATIONS_MIN, ScramCredential, ScramMechanism, credential_of_password
 
 
@@ -36,6 +36,11 @@ class DelegationToken(NamedTuple):
     def is_known_to(self, principal: Principal) -> bool:
         """Whether the principal may see the token without an ACL."""
         return is_same(principal, self.requester) or self.may_be_renewed_by(principal)
+
+
+def may_hold_tokens(principal: Principal) -> bool:
+    """Whether the principal may speak of tokens at all: it authenticated, and not by a token."""
+    return not principal.is_token_authenticated and not is_same(principal, ANONYMOUS)
 
 
 def is_same(one: Principal, other: Principal) -> bool:

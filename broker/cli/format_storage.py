@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker.cli.invocation import CommandError, Invocation, load_config
 
 if TYPE_CHECKING:
+    from broker.cli.secure_node import SecureFiles
     from broker.config import Config
     from storage.files.port import FileSystem
 
@@ -25,6 +26,7 @@ examples:
   moldau format -c server.properties --standalone
   moldau format -c server.properties --standalone -t MkU3OEVBNTcwNTJENDM2Qk
   moldau format -c server.properties --standalone --release-version 4.2 --ignore-formatted
+  moldau format --secure ./secure --host kafka.example.org
   moldau format -c controller.properties -t MkU3OEVBNTcwNTJENDM2Qk --no-initial-controllers
   moldau format -c controller.properties -t MkU3OEVBNTcwNTJENDM2Qk \\
     --initial-controllers 1@a:9093:8wTLVMuVS7ebtRfBsi2mWg,2@b:9093:gyw8wFj5RpeNNSyHzwJbeg
@@ -63,6 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CREDENTIAL",
         help="a SCRAM credential, as SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated",
     )
+    parser.add_argument(
+        "--secure",
+        metavar="DIR",
+        help="make a closed node of one: TLS, SCRAM users and settings in a directory; server.properties is in it",
+    )
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --secure: a name or address of the node for clients; may be repeated, the first is advertised",
+    )
     parser.add_argument("--data", metavar="DIR", help="the directory to format; log.dirs")
     parser.add_argument(
         "--override",
@@ -86,9 +100,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format the directories, and print a line for each."""
     features = _features(arguments.feature) | _release_level(arguments)
+    secure = _secured(arguments)
+    for message in secure.messages if secure is not None else ():
+        invocation.out.say(message)
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
-    is_standalone = bool(arguments.standalone) or (arguments.config is None and not is_several)
+    is_standalone = bool(arguments.standalone) or ((arguments.config is None or secure is not None) and not is_several)
     _check_quorum(config, arguments, is_standalone=is_standalone)
     # The command uses entropy and the clock directly, because formatting needs no event loop and so no environment.
     from secrets import token_bytes
@@ -125,6 +142,26 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     for message in messages:
         invocation.out.say(message)
     return 0
+
+
+def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
+    """The files of a closed node, which become the configuration and its first users; None where none is asked for."""
+    if arguments.secure is None:
+        if arguments.host:
+            raise CommandError("--host goes with --secure")
+        return None
+    if arguments.config is not None:
+        raise CommandError("--secure writes the settings itself: give --override in place of --config")
+    from pathlib import Path
+    from secrets import token_bytes
+    from time import time_ns
+
+    from broker.cli.secure_node import secure_files
+
+    files = secure_files(Path(arguments.secure), arguments.data, arguments.host, token_bytes, time_ns() // 1_000_000)
+    arguments.config = files.server
+    arguments.add_scram += files.credentials
+    return files
 
 
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:

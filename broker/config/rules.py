@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.config.config import Config
 from broker.config.http_address import read_address
+from broker.config.mechanisms.oauthbearer import broken_oauth_rules
 from broker.config.replica_selectors import LEADER, RACK_AWARE
 from broker.config.sasl import broken_sasl_rules
 from broker.config.tiering import broken_tiering_rules
@@ -23,6 +24,7 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from broken_tiering_rules(config)
     yield from broken_tls_rules(config)
     yield from broken_sasl_rules(config)
+    yield from broken_oauth_rules(config)
     yield from _own(config)
 
 

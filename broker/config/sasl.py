@@ -39,6 +39,7 @@ class SaslSettings:
 class LoginSettings:
     """The credentials and the mechanism with which this node logs in to another node."""
 
+    listener: str
     mechanism: str
     jaas: Password | None
     jaas_name: str
@@ -67,7 +68,13 @@ def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
     kind = "sasl.mechanism.controller.protocol" if is_controller else "sasl.mechanism.inter.broker.protocol"
     mechanism = config.settings.text(kind)
     name = _jaas_name(listener, mechanism)
-    return LoginSettings(mechanism, config.settings.password(name), name)
+    return LoginSettings(listener, mechanism, config.settings.password(name), name)
+
+
+def token_key(config: ListenerConfig) -> bytes | None:
+    """The key from which the secrets of delegation tokens follow; None where there are no delegation tokens."""
+    key = config.settings.password("delegation.token.secret.key")
+    return (key.reveal().encode() if key is not None else b"") or None
 
 
 def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:

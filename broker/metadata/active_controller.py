@@ -15,6 +15,7 @@ from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.image.metadata_image import Provenance
 from protocol.errors import ErrorCode
+from security.principal import ANONYMOUS, Principal
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -66,10 +67,12 @@ class ActiveController:
         self._arm()
         return is_written
 
-    def submit(self, request: object, reply: Reply, given_up: Callable[[], None]) -> None:
-        """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
-        where the term ends before that."""
-        decision = self._controller.step(request, self._environment.monotonic_ms())
+    def submit(
+        self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
+    ) -> None:
+        """Decide on a request of a principal. `reply` gets the response once the decision is committed; `given_up` is
+        called instead where the term ends before that."""
+        decision = self._controller.step(request, self._environment.monotonic_ms(), principal)
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()

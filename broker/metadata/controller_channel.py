@@ -16,6 +16,7 @@ from broker.metadata.refusals import error_of, refused
 from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeResponse
+from security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,8 +37,10 @@ LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
 class ControllerLocation(Protocol):
     """The location of the active controller, as far as this node knows it."""
 
-    def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
-        """Pass the request to the controller of this node.
+    def decide(
+        self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
+    ) -> bool:
+        """Pass the request of a principal to the controller of this node.
 
         False where this node does not lead. `given_up` is called instead of `reply` where the term ends.
         """
@@ -96,7 +99,8 @@ class ControllerChannel:
         if self._is_closed:
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
-        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt)):
+        principal = ANONYMOUS if attempt.client is None else attempt.client.principal
+        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), principal):
             return
         address = self._leadership.leader_address
         if left_ms <= 0:

@@ -11,9 +11,9 @@ from broker.config.config import Config
 from broker.metadata.active_controller import ActiveController
 from broker.metadata.controller_channel import ControllerChannel
 from broker.metadata.enveloping import ForwardedClient
-from broker.metadata.metadata_log import MetadataLog
+from broker.metadata.metadata_log import LoadedMetadata, MetadataLog
 from broker.metadata.publisher import Listener, MetadataPublisher, Reply
-from broker.metadata.quorum_start import metadata_log_config, refuse_unsupported
+from broker.metadata.quorum_start import first_image, metadata_log_config, refuse_unsupported
 from broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumSurroundings, opened_quorum
 from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.network.peer_channel import PeerChannels
@@ -24,6 +24,7 @@ from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
 from protocol.schema import spec_of
+from security.principal import ANONYMOUS, Principal
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.directory.log_directory import LOCK
 from storage.files.port import FileLock
@@ -82,6 +83,7 @@ class Quorum:
         self._lock: FileLock | None = None
         """The lock of a metadata directory that is not a log directory; a log directory holds its own lock."""
         self._opened: OpenedQuorum | None = None
+        self._at_start: MetadataImage | None = None
 
     # State
 
@@ -89,6 +91,14 @@ class Quorum:
     def image(self) -> MetadataImage:
         """The committed metadata."""
         return self._publisher.image
+
+    def image_for_logins(self) -> MetadataImage:
+        """The committed metadata. Until this node knows what is committed: that of its own log, so that controllers can
+        log in to each other to elect the leader that tells them."""
+        image = self.image
+        if image.features.levels:
+            self._at_start = None
+        return self._at_start or image
 
     @property
     def high_watermark(self) -> int:
@@ -170,9 +180,11 @@ class Quorum:
         self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
         return reply
 
-    def decide(self, request: object, reply: Reply, given_up: Callable[[], None]) -> bool:
-        """Pass a request to the controller of this node; False where this node does not lead. `given_up` is called
-        where the term ends before the response.
+    def decide(
+        self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
+    ) -> bool:
+        """Pass a request of a principal to the controller of this node; False where this node does not lead. `given_up`
+        is called where the term ends before the response.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
         commit finds that this node does not lead any more, although its controller has not been told yet. The request
@@ -185,7 +197,7 @@ class Quorum:
             version = spec_of(type(request)).versions.last
             self.receive(request, version, self._config.controller_listener_names[0]).listen(reply)
         else:
-            active.submit(request, reply, given_up)
+            active.submit(request, reply, given_up, principal)
         return True
 
     # Reports
@@ -210,7 +222,12 @@ class Quorum:
         fs, now_ms, log_config = environment.fs, environment.wall_ms(), metadata_log_config(config)
         if config.metadata_log_dir not in config.log_dirs:
             self._lock = fs.lock(f"{config.metadata_log_dir}/{LOCK}")
-        loaded = await environment.offload(lambda: MetadataLog.open(fs, config.metadata_log_dir, log_config, now_ms))
+
+        def load() -> tuple[LoadedMetadata, MetadataImage]:
+            loaded = MetadataLog.open(fs, config.metadata_log_dir, log_config, now_ms)
+            return loaded, first_image(fs, config, loaded)
+
+        loaded, self._at_start = await environment.offload(load)
         self._opened = opened_quorum(self._around, loaded)
         end = loaded.replay.image.provenance
         log.info("the metadata log %s ends at offset %d, epoch %d", loaded.log.directory, end.end_offset, end.epoch)

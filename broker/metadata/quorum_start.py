@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from broker.config.config import Config
+from broker.config.sasl import token_key
 from broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from broker.runtime.environment import Environment
-from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
+from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.replay import Replay
 from kraft.quorum.quorum_history import QuorumHistory
 from kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from kraft.raft.settings import QuorumIdentity, RaftSettings
@@ -113,6 +116,17 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
     return records
 
 
+def first_image(fs: FileSystem, config: Config, loaded: LoadedMetadata) -> MetadataImage:
+    """What the log says when a node starts, committed or not; before a first leader wrote to it, what `format` left for
+    that leader."""
+    image = loaded.replay.image
+    if image.features.levels or not config.is_controller:
+        return image
+    replay = Replay()
+    replay.replay(bootstrap_records(fs, config), image.provenance)
+    return replay.image
+
+
 def controller_registration(config: Config, incarnation_id: bytes) -> ControllerRegistrationRequest:
     """The registration of this controller: its listeners and the features that it supports."""
     return ControllerRegistrationRequest(
@@ -158,4 +172,16 @@ def controller_settings(
         broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
         broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
         metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
+        security=security_settings(config, environment),
+    )
+
+
+def security_settings(config: Config, environment: Environment) -> SecuritySettings:
+    """What the controller's decisions about ACLs and delegation tokens depend on."""
+    return SecuritySettings(
+        token_key=token_key(config),
+        token_life_ms_max=config.integer("delegation.token.max.lifetime.ms"),
+        token_life_ms=config.integer("delegation.token.expiry.time.ms"),
+        token_check_interval_ms=config.integer("delegation.token.expiry.check.interval.ms"),
+        wall_clock_ms=environment.wall_ms,
     )

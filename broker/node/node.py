@@ -100,7 +100,8 @@ class Node:
         self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
         self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
-        self.security = NodeSecurity(config, environment, loop, self.tasks.spawn, NodeMechanisms(environment))
+        mechanisms = NodeMechanisms(config, environment, self.logs.cluster_id, lambda: self.quorum.image_for_logins())
+        self.security = NodeSecurity(config, environment, loop, self.tasks.spawn, mechanisms)
         self.channels, controller_channels = self.security.channels(self.timeouts)
         properties = self.logs.properties[config.metadata_log_dir]
         shortage, failure = partial(self.logs.space.refused, config.metadata_log_dir), self.logs.forget_serving_epochs

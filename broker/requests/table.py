@@ -167,19 +167,19 @@ ROWS: Final = (
     api(
         CreateDelegationTokenRequest,
         broker=create_delegation_token.handle,
-        controller=create_delegation_token.handle,
+        controller=create_delegation_token.decide,
         is_forwardable=True,
     ),
     api(
         RenewDelegationTokenRequest,
         broker=renew_delegation_token.handle,
-        controller=renew_delegation_token.handle,
+        controller=decision.handle,
         is_forwardable=True,
     ),
     api(
         ExpireDelegationTokenRequest,
         broker=expire_delegation_token.handle,
-        controller=expire_delegation_token.handle,
+        controller=decision.handle,
         is_forwardable=True,
     ),
     api(DescribeDelegationTokenRequest, broker=describe_delegation_token.handle),

@@ -17,6 +17,7 @@ HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 
 ClientMechanismMaker = Callable[[], ClientMechanism]
+"""Raises `LoginFailed` where this node has nothing to log in with now."""
 Versions = Mapping[int, tuple[int, int]]
 
 
@@ -41,7 +42,11 @@ class PeerLogin:
 
     def begin(self) -> None:
         """Log in, or log in again."""
-        self._mechanism = self._make()
+        try:
+            self._mechanism = self._make()
+        except LoginFailed as failure:
+            self._channel.login_failed(str(failure))
+            return
         request = SaslHandshakeRequest(mechanism=self._mechanism.name)
         self._channel.send_login(request, self._offered, HANDSHAKE_VERSION)
 

@@ -21,8 +21,8 @@ from protocol.messages.create_delegation_token import CreateDelegationTokenReque
 from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from protocol.records.metadata import RemoveDelegationTokenRecord
-from security.delegation_token import DelegationToken, is_same, secret_of
-from security.principal import ANONYMOUS, USER, Principal
+from security.delegation_token import DelegationToken, may_hold_tokens, secret_of
+from security.principal import USER, Principal
 
 NOT_SET_MS = -1
 Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
@@ -30,7 +30,7 @@ Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTok
 
 def refusal_of_requester(context: DecisionContext) -> ErrorCode | None:
     """Why the requester may not create, renew, expire or describe tokens; None where it may."""
-    if is_same(context.principal, ANONYMOUS) or context.principal.is_token_authenticated:
+    if not may_hold_tokens(context.principal):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if context.settings.security.token_key is None:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

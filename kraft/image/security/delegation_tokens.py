@@ -24,11 +24,11 @@ class TokensImage(NamedTuple):
 
         `owners`: only the tokens of these owners; None for all.
         """
-        wanted = None if owners is None else {owner[:2] for owner in owners}
         return [
             token
             for token in self.by_id.values()
-            if (wanted is None or token.owner[:2] in wanted) and (token.is_known_to(principal) or may_describe(token))
+            if (owners is None or any(token.is_known_to(owner) for owner in owners))
+            and (token.is_known_to(principal) or may_describe(token))
         ]
 
     def snapshot_records(self) -> Iterator[object]:
