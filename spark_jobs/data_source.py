@@ -5,10 +5,17 @@ This module is imported whenever a session looks for its sources: numpy and pyar
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from spark_jobs.options.read_options import ReadOptions, parse_options
+from spark_jobs.options.write_options import WriteOptions
 from spark_jobs.refusals import Refused
 from spark_jobs.views.records import FilteringReader, SegmentReader
 from spark_jobs.views.schemas import HEADERS, RECORDS, schema_of
@@ -24,8 +31,7 @@ class MoldauDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the table, or those that the option `columns` names; a schema given by the user may name
         fewer, in another order."""
-        options = parse_options(self.options)
-        return whole_schema(options)
+        return whole_schema(parse_options(self.options, "either"))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
@@ -37,6 +43,32 @@ class MoldauDataSource(DataSource):
         if options.pushes_down:
             return FilteringReader(options, columns)
         return SegmentReader(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from spark_jobs.streams.reader import TopicStreamReader
+
+        options = parse_options(self.options, "stream")
+        return TopicStreamReader(options, columns_of(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from spark_jobs.writing.writers import BatchTopicWriter
+
+        return BatchTopicWriter(self._write_options(schema, overwrite, is_stream=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from spark_jobs.writing.writers import StreamTopicWriter
+
+        return StreamTopicWriter(self._write_options(schema, overwrite, is_stream=True))
+
+    def _write_options(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> WriteOptions:
+        from spark_jobs.options.write_options import parse_write_options
+        from spark_jobs.writing.row_records import check_schema
+
+        if overwrite:
+            raise Refused("mode: records are only appended to a topic")
+        options = parse_write_options(self.options, is_stream=is_stream)
+        check_schema(schema, options.topic)
+        return options
 
 
 def whole_schema(options: ReadOptions) -> StructType:

@@ -15,8 +15,16 @@ _NAMES: Final = (
     "DataLost",
     "SegmentReplaced",
     "SnapshotChanged",
+    "TransactionsLost",
+    "ValueNotDecoded",
     "CorruptCheckpoint",
     "CorruptTransactionIndex",
+    "StorageUnavailable",
+    "AccessRefused",
+    "StorageMissing",
+    "ObjectNotFound",
+    "CorruptObject",
+    "WrongCluster",
 )
 _OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
 

@@ -14,9 +14,8 @@ from protocol.compression import decompress
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from protocol.record_reader import RECORDS_SIZE_MAX
-from spark_jobs.origins.port import Slice
+from spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
 from spark_jobs.refusals import SegmentReplaced
-from storage.files.port import File
 
 READ_SIZE = 4 << 20
 """The bytes that are read at once; a larger batch is read as a whole."""
@@ -117,12 +116,15 @@ def expand(header: BatchHeader, piece: bytes, position: int) -> bytes:
     return bytes(decompress(header.codec, stored, size_max=RECORDS_SIZE_MAX))
 
 
-def batches_of(wanted: Slice) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
     """(position in the file, header, bytes that were read, position in these) of the whole batches of a slice.
 
     Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
     when the read was planned.
     """
+    if isinstance(wanted.source, BatchSource):
+        yield from wanted.source.batches(wanted)
+        return
     file = wanted.source.open(wanted)
     last_offset = None
     position = wanted.start_position
@@ -147,8 +149,8 @@ def batches_of(wanted: Slice) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
         )
 
 
-def read_piece(file: File, position: int, wanted: Slice) -> bytes:
-    """Read at least one whole batch, from its beginning on."""
+def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:
+    """Read from the beginning of a batch on, at least that whole batch."""
     piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
     if len(piece) < HEADER_SIZE:
         return piece

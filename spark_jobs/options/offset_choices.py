@@ -42,11 +42,11 @@ OffsetChoice: TypeAlias = Literal["earliest", "latest"] | ByPartition | Timestam
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of a read: the names of its options, and the word that a batch query does not take there."""
+    """One end of a read: the names of its options, and the word that it does not take ("" for none)."""
 
     name: Literal["starting", "ending"]
     default: Literal["earliest", "latest"]
-    refused: Literal["earliest", "latest"]
+    refused: Literal["earliest", "latest", ""]
 
     @property
     def offsets(self) -> str:
@@ -62,6 +62,7 @@ class Side:
 
 
 STARTING: Final = Side("starting", "earliest", "latest")
+STREAM_STARTING: Final = Side("starting", "latest", "")
 ENDING: Final = Side("ending", "latest", "earliest")
 
 
@@ -102,7 +103,7 @@ def _offsets(side: Side, value: str) -> OffsetChoice:
         return "latest"
     offsets = _numbers(name, value, lowest=EARLIEST, otherwise="neither earliest, latest nor ")
     for (topic, partition), offset in offsets.items():
-        if offset == (LATEST if side.refused == "latest" else EARLIEST):
+        if side.refused and offset == (LATEST if side.refused == "latest" else EARLIEST):
             raise Refused(f"{name}: {offset} ({side.refused}) for {topic}-{partition} is not possible in a batch query")
     return offsets
 

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
-from spark_jobs.options.offset_choices import ENDING, STARTING, OffsetChoice, choice_of, refuse_reversed
+from spark_jobs.options.client_settings import client_settings, is_client_setting
+from spark_jobs.options.offset_choices import (
+    ENDING,
+    STARTING,
+    STREAM_STARTING,
+    OffsetChoice,
+    choice_of,
+    refuse_reversed,
+)
 from spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
+from spark_jobs.options.store_address import StoreAddress
+from spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
 from spark_jobs.refusals import Refused, warn
 from storage.checkpoints.offset_checkpoint import TopicPartition
 
+Use: TypeAlias = Literal["batch", "stream", "either"]
+"""What a query does with the source; `either` where Spark asks for the columns and does not say."""
 _KNOWN: Final = (
     "path",
     "paths",
@@ -41,9 +53,21 @@ _KNOWN: Final = (
     "table",
     "asOf",
     "tombstones",
+    "moldau.tiered.storage.endpoint",
+    "moldau.tiered.storage.region",
+    "moldau.tiered.storage.timeout.ms",
+    "kafka.bootstrap.servers",
+)
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_NOT_OF_STREAMS: Final = (
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "snapshot",
+    "asOf",
+    "pushdown",
 )
 _WHY_NOT: Final = {
-    "kafka.bootstrap.servers": "segments are read from `path` and no broker is asked",
     "kafka.auto.offset.reset": "startingOffsets says where a read begins",
     "kafka.enable.auto.commit": "a read commits no offsets",
     "kafka.interceptor.classes": "an interceptor may change records",
@@ -51,19 +75,16 @@ _WHY_NOT: Final = {
     "kafka.value.deserializer": "values are binary; DataFrame operations decode them",
 }
 _WITHOUT_EFFECT: Final = (
-    "maxoffsetspertrigger",
-    "minoffsetspertrigger",
-    "maxtriggerdelay",
     "groupidprefix",
     "kafkaconsumer.polltimeoutms",
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-"""Options of the connector that are ignored: those of streams, which it ignores in a batch query too, and those of its
-consumer.
-"""
+"""Of the connector's options: those of its consumer, which has no counterpart here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
+STORE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
+_OF_FILES: Final = ("batches", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
     "offsets": "__consumer_offsets",
     "groups": "__consumer_offsets",
@@ -88,6 +109,7 @@ class ReadOptions:
     """The options, parsed: what is read, and into how many tasks it is cut."""
 
     directories: tuple[str, ...]
+    """Log directories, and roots of tiered storages in directories."""
     subscription: TopicSelection
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
@@ -106,12 +128,21 @@ class ReadOptions:
     """A snapshot as JSON, or the path of a file with one."""
     table: str = "records"
     keeps_tombstones: bool = False
+    brokers: tuple[str, ...] = ()
+    """Bootstrap addresses, host:port; empty where no broker is asked."""
+    limits: TriggerLimits = field(default_factory=TriggerLimits)
+    client: tuple[tuple[str, str], ...] = ()
+    """The settings of the client that asks brokers."""
+    stores: tuple[StoreAddress, ...] = ()
+    """Tiered storages in object stores."""
 
 
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
+def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions:
     """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
     given = {name.lower(): value for name, value in options.items()}
-    _refuse_unknown(given)
+    _refuse_unknown(given, use)
+    if use == "stream":
+        _refuse_in_streams(given)
     table = one_of("table", given.get("table", "records"), TABLES)
     if "asof" in given:
         given |= _as_of(table, given)
@@ -121,10 +152,20 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         ("read_uncommitted", "read_committed"),
     )
     strategy = given.get("startingoffsetsbytimestampstrategy", "error")
-    starting, ending = choice_of(STARTING, given), choice_of(ENDING, given)
+    starting = choice_of(STARTING if use == "batch" else STREAM_STARTING, given)
+    ending = choice_of(ENDING, given)
     refuse_reversed(starting, ending)
+    brokers = names_in(given.get("kafka.bootstrap.servers", ""))
+    has_places = "path" in given or "paths" in given
+    if brokers and not has_places and table in _OF_FILES:
+        raise Refused(f"table={table} describes files, and `path` is not given")
+    places = _places(given) if has_places or not brokers else ()
     return ReadOptions(
-        directories=_directories(given),
+        directories=tuple(each for each in places if "://" not in each),
+        stores=_stores(given, places),
+        brokers=brokers,
+        limits=trigger_limits(given) if use == "stream" else TriggerLimits(),
+        client=client_settings(given),
         subscription=_subscription(table, given),
         starting=starting,
         ending=ending,
@@ -143,15 +184,29 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _refuse_unknown(given: Mapping[str, str], use: Use) -> None:
     known = {name.lower() for name in _KNOWN}
+    of_streams = {name.lower() for name in _OF_STREAMS}
     for name in sorted(given.keys() - known):
         if name in _WHY_NOT:
             raise Refused(f"the option {name} is not supported: {_WHY_NOT[name]}")
+        if name in of_streams or is_client_setting(name):
+            if use == "batch" and (name in of_streams or "kafka.bootstrap.servers" not in given):
+                warn(f"the option {name} has no effect on a batch query over files")
+            continue
         if name in _WITHOUT_EFFECT or name.startswith("kafka."):
-            warn(f"the option {name} has no effect on a batch query over files")
+            if use != "either":
+                warn(f"the option {name} has no effect: it is one of a consumer, and the source has none")
             continue
         raise Refused(f"the option {name} is not supported: known are {', '.join(_KNOWN)}")
+
+
+def _refuse_in_streams(given: Mapping[str, str]) -> None:
+    for name in _NOT_OF_STREAMS:
+        if name.lower() in given:
+            raise Refused(f"{name} is not possible in a streaming query")
+    if given.get("table", "records").strip().lower() != "records":
+        raise Refused(f"table={given['table']} is not possible in a streaming query: it reads records")
 
 
 def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -174,8 +229,8 @@ def _columns(value: str | None) -> tuple[str, ...]:
     return columns
 
 
-def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The log directories: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+def _places(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Directories and URLs: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
     if "paths" in given:
         names = parsed_json("paths", given["paths"])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -184,15 +239,29 @@ def _directories(given: Mapping[str, str]) -> tuple[str, ...]:
         names = given.get("path", "").split(",")
     directories = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
     if not directories:
-        raise Refused("path is not given: the log directories of one or several brokers, separated by commas")
+        raise Refused(
+            "path is not given: the log directories of one or several brokers, and URLs of tiered storage, "
+            "separated by commas"
+        )
     return tuple(directories)
 
 
 def _local(name: str) -> str:
+    """An absolute path, or a URL as it is. Raises `Refused`."""
     path = name.removeprefix("file://")
-    if "://" in path:
-        raise Refused(f"path: {name} is not on a local disk, and only local log directories can be read")
-    return os.path.abspath(path)  # Tasks may run in another directory.
+    scheme, separator, _ = path.partition("://")
+    if separator:
+        if scheme not in STORE_SCHEMES:
+            raise Refused(f"path: {name} is neither a directory nor a URL of {', '.join(STORE_SCHEMES)}")
+        return path.rstrip("/")
+    return os.path.abspath(path)  # tasks may run in another directory
+
+
+def _stores(given: Mapping[str, str], places: Iterable[str]) -> tuple[StoreAddress, ...]:
+    setting = "moldau.tiered.storage."
+    timeout_ms = positive(f"{setting}timeout.ms", given.get(f"{setting}timeout.ms"))
+    reached = given.get(f"{setting}endpoint"), given.get(f"{setting}region"), timeout_ms or 30_000
+    return tuple(StoreAddress(each, *reached) for each in places if "://" in each)
 
 
 def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:

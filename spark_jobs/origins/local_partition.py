@@ -49,6 +49,7 @@ class LocalPartition:
         self.node_id = node_id
         self.source = SOURCE
         self.tier = "local"
+        self.log_start_known = log_start_offset
         self.log_start_offset = max(log_start_offset, listed[0].base_offset if listed else 0)
         self.is_checkpointed = high_watermark is not None
         self.high_watermark = max(self.log_start_offset, high_watermark or 0)
@@ -62,7 +63,7 @@ class LocalPartition:
         return f"{self.key[0]}-{self.key[1]}"
 
     def last_stable_offset(self) -> int:
-        return last_stable_offset(self._fs, self.directory, self.segments, self.log_start_offset, self.high_watermark)
+        return last_stable_offset(self._fs, self.directory, self.segments, self.log_start_known, self.high_watermark)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions, sorted by first offset. Raises OSError, `CorruptTransactionIndex` among them."""

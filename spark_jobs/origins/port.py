@@ -16,11 +16,11 @@ in the name of an object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from protocol.record_batch import BatchHeader
 from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.port import File
 from storage.segment.transaction_index import AbortedTransaction
 
 
@@ -50,14 +50,38 @@ class Cut(NamedTuple):
     """
 
 
+class SegmentFile(Protocol):
+    """What a task reads of a segment: the part of `storage.files.port.File` that reads."""
+
+    def size(self) -> int: ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from a position, fewer at the end."""
+
+    def close(self) -> None: ...
+
+
 class SegmentSource(Protocol):
     """Opens segments in a task. A small value, which is pickled with every slice."""
 
-    def open(self, wanted: Slice) -> File:
+    def open(self, wanted: Slice) -> SegmentFile:
         """The segment of a slice, as it was when the read was planned.
 
         Raises `DataLost` where it is gone, `SegmentReplaced` where other bytes have its name, and OSError.
         """
+
+
+FoundBatch: TypeAlias = tuple[int, BatchHeader, bytes, int]
+"""(position where it is stored, header, bytes that were read, position in these)."""
+
+
+@runtime_checkable
+class BatchSource(SegmentSource, Protocol):
+    """A source that is read by offsets, not by positions in a file."""
+
+    def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
+        """The whole batches that hold offsets of a slice, in order; without those of aborted transactions where the
+        read is committed. Raises `DataLost` and `Refused`."""
 
 
 class Slice(NamedTuple):
@@ -110,7 +134,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def tier(self) -> str:
-        """The tier: `local` or `remote`."""
+        """`local`, `remote` or `broker`."""
 
     @property
     def source(self) -> SegmentSource: ...
@@ -121,6 +145,10 @@ class PartitionOrigin(Protocol):
 
     @property
     def log_start_offset(self) -> int: ...
+
+    @property
+    def log_start_known(self) -> int:
+        """A log start offset that is written down: no record before it may be read, in any origin."""
 
     @property
     def high_watermark(self) -> int:

@@ -86,7 +86,7 @@ def limits_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | No
             return known.log_start_offset, known.last_stable_offset, "last stable offset of the snapshot"
         return known.log_start_offset, known.high_watermark, "high watermark of the snapshot"
     if options.is_committed:
-        return view.log_start_offset, view.newest.last_stable_offset(), "last stable offset"
+        return view.log_start_offset, view.last_stable_offset(), "last stable offset"
     return view.log_start_offset, view.high_watermark, "high watermark"
 
 

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from spark_jobs.refusals import ClusterMismatch
 from storage.checkpoints.offset_checkpoint import TopicPartition
 
 _start_offset = attrgetter("start_offset")
@@ -25,15 +26,24 @@ class Piece(NamedTuple):
 class PartitionView:
     """A partition as all origins together have it."""
 
-    def __init__(self, offers: Sequence[PartitionOrigin]) -> None:
-        """`offers` is not empty, and has the cheapest origin first."""
+    def __init__(self, offers: Sequence[PartitionOrigin], *, is_committed: bool = False) -> None:
+        """`offers` is not empty, and has the cheapest origin first.
+
+        Raises `ClusterMismatch` where the origins have different topics of one name.
+        """
+        self._stable: dict[int, int] = {}
+        self._is_capped = is_committed and len(offers) > 1 and any(each.tier == "broker" for each in offers)
         self.offers = tuple(offers)
         self.key: TopicPartition = offers[0].key
+        if len({each.topic_id for each in offers if each.topic_id is not None}) > 1:
+            places = " and ".join(each.place for each in offers)
+            raise ClusterMismatch(f"{self}: {places} have different topics of this name")
         known = [each for each in offers if each.is_checkpointed]
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
-        """The origin with the highest high watermark."""
-        self.log_start_offset = min(each.log_start_offset for each in offers)
+        """The origin that knows the highest high watermark."""
+        known_start = max(each.log_start_known for each in offers)
+        self.log_start_offset = max(known_start, min(each.log_start_offset for each in offers))
         self.high_watermark = max(self.log_start_offset, self.newest.high_watermark)
 
     def __str__(self) -> str:
@@ -45,8 +55,12 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """Bytes of the segments of the cheapest origin that has some: what the size of tasks is computed from."""
-        return next((sum(segment.size for segment in each.segments) for each in self.offers if each.segments), 0)
+        """Bytes of the segments of the origin that has most: what the size of tasks is computed from."""
+        return max(sum(segment.size for segment in each.segments) for each in self.offers)
+
+    def last_stable_offset(self) -> int:
+        """As of the high watermark: a transaction may have begun in an origin that does not know it is open."""
+        return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The lowest first offset, over the origins, whose record is at or after a time; None where there is none."""
@@ -63,9 +77,9 @@ class PartitionView:
             limit = end_offset
             for offer in self.offers:
                 slot = bisect_right(offer.segments, at, key=_start_offset)
-                if slot and at < offer.segments[slot - 1].end_offset:
+                if slot and at < (end := self._end_in(offer, offer.segments[slot - 1])):
                     segment = offer.segments[slot - 1]
-                    limit = min(limit, segment.end_offset)
+                    limit = min(limit, end)
                     yield Piece(offer, segment, at, limit)
                     break
                 if slot < len(offer.segments):
@@ -73,3 +87,12 @@ class PartitionView:
             else:
                 yield Piece(None, None, at, limit)
             at = limit
+
+    def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:
+        """Where an origin is left. Files that lag behind a broker do not tell yet which of the transactions that are
+        open there were aborted: so a committed read leaves them for the broker at their last stable offset."""
+        if not self._is_capped:
+            return segment.end_offset
+        if id(offer) not in self._stable:
+            self._stable[id(offer)] = offer.last_stable_offset()
+        return min(segment.end_offset, self._stable[id(offer)])

@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.client.cluster import Cluster
+from spark_jobs.client.settings import client_settings_of
+from spark_jobs.options.read_options import ReadOptions, TopicSelection
+from spark_jobs.options.store_address import StoreAddress
+from spark_jobs.origins.broker_origin import BrokerOrigin
 from spark_jobs.origins.log_directories import LogDirectories
 from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
+from spark_jobs.origins.tiered_store import TieredStore, is_tiered_storage
 from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
 from spark_jobs.planning.partition_view import PartitionView, Piece
 from spark_jobs.planning.pushed_filters import PushedFilters
@@ -65,7 +70,12 @@ class Planner:
         self._options = options
         self._filters = filters or PushedFilters()
         self._task_size = task_size
-        self.origins = sorted([LogDirectories(fs, options.directories), *origins], key=lambda each: each.cost)
+        self._fs = fs
+        self._further = tuple(origins)
+        self._cluster: Cluster | None = None
+        if options.brokers:
+            self._cluster = Cluster(client_settings_of(options.brokers, dict(options.client)))
+        self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
         self._selected: list[TopicPartition] = []
         """The partitions that the options select, as they were listed last."""
@@ -83,6 +93,33 @@ class Planner:
         """List the segments and make the tasks. Raises `Refused`; `CorruptCheckpoint` and OSError of the files."""
         return self._settled(self._plan)
 
+    def plan_of(self, choose: Callable[[list[PartitionView]], list[OffsetRange]]) -> Plan:
+        """The tasks of other ranges than those of the options. Raises as `plan`, and as `choose`."""
+
+        def made(views: list[PartitionView]) -> Plan:
+            ranges = choose(views)
+            return Plan(self.cluster_id, tuple(ranges), tuple(tasks_of(ranges, self._options, self._task_size)))
+
+        return self._settled(made)
+
+    def refresh(self) -> None:
+        """Look for topics and partitions again. Raises as `__init__`."""
+        self.origins = self._make_origins()
+        self.cluster_id = cluster_of(self.origins)
+
+    def _make_origins(self) -> list[Origin]:
+        origins = [*origins_of(self._fs, self._options), *self._further]
+        if self._cluster is not None:
+            origins.append(
+                BrokerOrigin(
+                    self._cluster,
+                    topics_of(self._options.subscription),
+                    is_committed=self._options.is_committed,
+                    spans_min=self._options.tasks_min,
+                )
+            )
+        return sorted(origins, key=lambda each: each.cost)
+
     def snapshot(self) -> Snapshot:
         """Describe the selected partitions as they are now. Raises as `plan`."""
         return self._settled(lambda views: take_snapshot(self.cluster_id, views))
@@ -98,7 +135,7 @@ class Planner:
         for origin in self.origins:
             for offer in origin.open(keys):
                 offers[offer.key].append(offer)
-        return [PartitionView(each) for each in offers.values()]
+        return [PartitionView(each, is_committed=self._options.is_committed) for each in offers.values() if each]
 
     def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
         """Compute a result from the listed partitions; list them again if they changed meanwhile."""
@@ -116,6 +153,22 @@ class Planner:
         ranges = ranges_of(views, self._options, self._snapshot, self._selected)
         tasks = tasks_of(ranges, self._options, self._task_size, self._filters)
         return Plan(self.cluster_id, tuple(ranges), tuple(tasks))
+
+
+def topics_of(selection: TopicSelection) -> list[str] | None:
+    """The topics that a selection names; None where all have to be looked at."""
+    if selection.is_everything or selection.pattern is not None:
+        return None
+    return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
+
+
+def origins_of(fs: FileSystem, options: ReadOptions) -> list[Origin]:
+    """The places that the options name: a directory with the manifest of a cluster is a tiered storage. Raises
+    `Refused`, `RemoteStorageError` and OSError."""
+    directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
+    tiered = [StoreAddress(each) for each in options.directories if each not in directories]
+    found: list[Origin] = [LogDirectories(fs, directories)] if directories else []
+    return [*found, *(TieredStore(each) for each in (*tiered, *options.stores))]
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
@@ -174,7 +227,7 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
             continue
         cuts = offer.cuts(segment, piece_start, piece_end, slice_size)
         check_tail(view, piece, cuts, options)
-        left_out = aborted.between(offer, piece_start, piece_end) if aborted else ()
+        left_out = aborted.between(piece_start, piece_end) if aborted else ()
         for cut in cuts:
             yield Slice(
                 *view.key,
@@ -201,19 +254,21 @@ def check_tail(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: 
 
 
 class Aborts:
-    """The aborted transactions of a range, read once for each origin."""
+    """The aborted transactions of a range, over all origins: a marker may be in a later segment than the records, and
+    that one in another origin."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         self._wanted = wanted
-        self._known: dict[int, list[AbortedTransaction]] = {}
+        self._known: list[AbortedTransaction] | None = None
 
-    def between(self, offer: PartitionOrigin, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end)."""
-        known = self._known.get(id(offer))
-        if known is None:
-            known = offer.aborted(self._wanted.start_offset, self._wanted.end_offset)
-            self._known[id(offer)] = known
-        return tuple(each for each in known if each.first_offset < end_offset and each.last_offset >= start_offset)
+    def between(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+        """Those with records in [start, end)."""
+        if self._known is None:
+            view, start, end = self._wanted
+            self._known = sorted({each for offer in view.offers for each in offer.aborted(start, end)})
+        return tuple(
+            each for each in self._known if each.first_offset < end_offset and each.last_offset >= start_offset
+        )
 
 
 def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:

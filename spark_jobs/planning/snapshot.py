@@ -100,7 +100,7 @@ def take_snapshot(cluster_id: str | None, views: Iterable[PartitionView]) -> Sna
             uuid_text(topic_id) if topic_id else None,
             view.log_start_offset,
             view.high_watermark,
-            view.newest.last_stable_offset(),
+            view.last_stable_offset(),
             len(segments),
             sum(size for _, size in segments),
             digest_of(segments),

@@ -43,7 +43,7 @@ class PlacesReader(RowsReader):
             newest.place,
             view.log_start_offset,
             view.high_watermark if view.is_checkpointed else None,
-            newest.last_stable_offset() if is_stable_wanted else None,
+            view.last_stable_offset() if is_stable_wanted else None,
             len(newest.segments),
             sum(segment.size for segment in newest.segments),
         )

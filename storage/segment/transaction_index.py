@@ -147,16 +147,20 @@ class TransactionIndex:
     def _load(self) -> list[AbortedTransaction]:
         if not self._fs.exists(self._path):
             return []
-        data = self._fs.read(self._path)
-        if len(data) % ENTRY.size:
-            raise CorruptTransactionIndex(self._path, f"{len(data)} bytes are not whole entries")
-        entries: list[AbortedTransaction] = []
-        for version, *fields in ENTRY.iter_unpack(data):
-            entry = AbortedTransaction(*fields)
-            if version != VERSION or not _is_sound(entry, entries[-1].last_offset if entries else -1):
-                raise CorruptTransactionIndex(self._path, f"entry {len(entries)} is {version, *fields}")
-            entries.append(entry)
-        return entries
+        return decode_entries(self._path, self._fs.read(self._path))
+
+
+def decode_entries(path: str, data: bytes) -> list[AbortedTransaction]:
+    """The entries in the content of an index; `path` is for the messages. Raises `CorruptTransactionIndex`."""
+    if len(data) % ENTRY.size:
+        raise CorruptTransactionIndex(path, f"{len(data)} bytes are not whole entries")
+    entries: list[AbortedTransaction] = []
+    for version, *fields in ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != VERSION or not _is_sound(entry, entries[-1].last_offset if entries else -1):
+            raise CorruptTransactionIndex(path, f"entry {len(entries)} is {version, *fields}")
+        entries.append(entry)
+    return entries
 
 
 def _is_sound(entry: AbortedTransaction, offset_before: int) -> bool:

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from typing import Protocol, TypeVar
 
 from storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
-from storage.tiered.layout import ObjectKind, parse_key, partition_prefix
+from storage.tiered.layout import ObjectKind, object_key, parse_key, partition_prefix
 from storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_manifest
 from storage.tiered.metadata.remote_segment import RemotePartition
 from storage.tiered.port import RemoteStorage, get_all, list_all
+
+
+class Replaceable(Protocol):
+    """What a manifest says of the segments that it replaces, and of what it holds."""
+
+    @property
+    def segment_id(self) -> bytes: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def cleaned_end_offset(self) -> int: ...
+
+    @property
+    def ancestors(self) -> tuple[bytes, ...]: ...
+
+
+S = TypeVar("S", bound=Replaceable)
 
 
 async def manifest_keys(storage: RemoteStorage, partition: RemotePartition) -> AsyncIterator[str]:
@@ -23,13 +46,16 @@ async def read_manifest(storage: RemoteStorage, cluster_id: str, key: str) -> Se
     """The manifest at a key, which has to be of the segment that the key names. Raises `RemoteStorageError`:
     `ObjectNotFound`, `CorruptObject`, `WrongCluster` and others."""
     manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
+    check_manifest(manifest, cluster_id, key)
+    return manifest
+
+
+def check_manifest(manifest: SegmentManifest, cluster_id: str, key: str) -> None:
+    """Raises `WrongCluster`, and `CorruptObject` where it is not of the segment that the key names."""
     if manifest.cluster_id != cluster_id:
         raise WrongCluster(f"{key} belongs to the cluster {manifest.cluster_id}, not to {cluster_id}")
-    named = parse_key(key)
-    said = (manifest.partition, manifest.start_offset, manifest.segment_id)
-    if named is None or said != (named.partition, named.start_offset, named.segment_id):
+    if key != object_key(manifest.partition, manifest.start_offset, manifest.segment_id, ObjectKind.MANIFEST):
         raise CorruptObject(f"{key} is the manifest of another segment than its key names")
-    return manifest
 
 
 async def current_manifests(
@@ -46,14 +72,12 @@ async def current_manifests(
     return current(found)
 
 
-def current(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
-    """The segments that no other segment replaces.
-
-    Two cleanings of one range may both be there for some minutes; then the one that was cleaned further is current.
-    """
+def current(manifests: Iterable[S]) -> list[S]:
+    """The segments that no other one replaces. Of two cleanings of one range, which may both be there for some minutes,
+    the one that was cleaned further."""
     found = sorted(manifests, key=lambda each: (each.start_offset, -each.last_offset, -each.cleaned_end_offset))
     replaced = {ancestor for each in found for ancestor in each.ancestors}
-    chosen: list[SegmentManifest] = []
+    chosen: list[S] = []
     for each in found:
         if each.segment_id in replaced:
             continue

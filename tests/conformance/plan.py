@@ -15,6 +15,7 @@ from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.spark_connector import SPARK_SCENARIOS
 from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
 from tests.conformance.scenarios.transaction_directories import TRANSACTION_DIRECTORY_SCENARIOS
@@ -44,6 +45,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
     *APPLICATION_SCENARIOS,
+    *SPARK_SCENARIOS,
 )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.origins.port import PartitionOrigin, StoredSegment
 from spark_jobs.planning.partition_view import PartitionView
+from spark_jobs.refusals import ClusterMismatch
 
 
 @dataclass
@@ -18,12 +20,20 @@ class Offer:
 
     segments: list[StoredSegment]
     key: tuple[str, int] = ("t", 0)
+    topic_id: bytes | None = None
+    place: str = "here"
+    tier: str = "local"
+    stable: int | None = None
     is_checkpointed: bool = True
+    log_start_known: int = 0
     log_start_offset: int = 0
     high_watermark: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.high_watermark = max((each.end_offset for each in self.segments), default=0)
+
+    def last_stable_offset(self) -> int:
+        return self.high_watermark if self.stable is None else self.stable
 
 
 def view_of(*offers: Offer) -> PartitionView:
@@ -79,3 +89,21 @@ def test_every_offset_comes_once_and_from_the_first_origin_that_has_it(
         ]
         expected.append((offset, having[0] if having else None))
     assert found == expected
+
+
+def test_a_committed_read_leaves_an_origin_at_its_last_stable_offset() -> None:
+    """Past it are transactions of which that origin does not know yet how they end."""
+    near = Offer([segment(0, 100)], stable=40)
+    far = Offer([segment(0, 150)], stable=120, tier="broker")
+    offers = [cast(PartitionOrigin, each) for each in (near, far)]
+    taken = [
+        (each.offer is offers[0], each.start_offset, each.end_offset)
+        for each in PartitionView(offers, is_committed=True).pieces(0, 120)
+    ]
+    assert taken == [(True, 0, 40), (False, 40, 120)]
+    assert [each.end_offset for each in PartitionView(offers[:1], is_committed=True).pieces(0, 40)] == [40]
+
+
+def test_origins_with_different_topics_of_a_name_are_refused() -> None:
+    with pytest.raises(ClusterMismatch, match="t-0: here and here have different topics of this name"):
+        view_of(Offer([], topic_id=bytes(16)), Offer([], topic_id=b"1" * 16))

@@ -1,0 +1,99 @@
+"""The segments of a partition in a tiered storage: which of them are current, and which offsets each one gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from spark_jobs.origins.blocking_storage import BlockingStorage
+from storage.checkpoints.leader_epochs import EpochStart
+from storage.tiered.bucket_reading import check_manifest, current
+from storage.tiered.layout import ObjectKind, partition_prefix
+from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
+from storage.tiered.metadata.remote_segment import RemotePartition
+
+
+class TieredSegment(NamedTuple):
+    """What planning needs of a manifest: there may be a million of them."""
+
+    segment_id: bytes
+    start_offset: int
+    last_offset: int
+    """Inclusive."""
+    size: int
+    """Bytes of the .log object."""
+    max_timestamp_ms: int
+    epochs: tuple[EpochStart, ...]
+    has_transaction_index: bool
+    cleaned_end_offset: int
+    ancestors: tuple[bytes, ...]
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch at an offset of the segment."""
+        return max((each.epoch for each in self.epochs if each.start_offset <= offset), default=-1)
+
+
+class Stretch(NamedTuple):
+    """The offsets [start, end) that are read from a segment."""
+
+    start_offset: int
+    end_offset: int
+    segment: TieredSegment
+
+
+def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> list[TieredSegment]:
+    """The segments that no other one replaces, by start offset. Raises `RemoteStorageError`."""
+
+    def convert(key: str, data: bytes) -> TieredSegment:
+        manifest = decode_manifest(key, data)
+        check_manifest(manifest, cluster_id, key)
+        return TieredSegment(
+            manifest.segment_id,
+            manifest.start_offset,
+            manifest.last_offset,
+            manifest.objects[ObjectKind.LOG].size,
+            manifest.max_timestamp_ms,
+            manifest.epochs,
+            ObjectKind.TRANSACTION_INDEX in manifest.objects,
+            manifest.cleaned_end_offset,
+            manifest.ancestors,
+        )
+
+    suffix = ObjectKind.MANIFEST.value
+    keys = (each.key for each in storage.list_all(partition_prefix(partition)) if each.key.endswith(suffix))
+    return current(storage.read_all(keys, MANIFEST_SIZE_MAX, convert))
+
+
+def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:
+    """The offsets of each segment, by offset. Where segments overlap (two leaders copied one range), the one with
+    the higher leader epoch at an offset is read there."""
+    found: list[Stretch] = []
+    group: list[TieredSegment] = []
+    end_offset = 0
+    for segment in segments:
+        if group and segment.start_offset >= end_offset:
+            found += _chosen(group)
+            group = []
+        group.append(segment)
+        end_offset = max(end_offset, segment.last_offset + 1) if len(group) > 1 else segment.last_offset + 1
+    return found + _chosen(group)
+
+
+def _chosen(group: Sequence[TieredSegment]) -> list[Stretch]:
+    """The stretches of segments that overlap one another."""
+    if len(group) == 1:
+        return [Stretch(group[0].start_offset, group[0].last_offset + 1, group[0])]
+    bounds: set[int] = set()
+    for each in group:
+        bounds |= {each.start_offset, each.last_offset + 1}
+        bounds |= {start for _, start in each.epochs if each.start_offset < start <= each.last_offset}
+    found: list[Stretch] = []
+    for start, end in pairwise(sorted(bounds)):
+        there = [each for each in group if each.start_offset <= start <= each.last_offset]
+        best = max(there, key=lambda each: (each.epoch_at(start), each.cleaned_end_offset, each.segment_id))
+        if found and found[-1].segment is best:
+            found[-1] = found[-1]._replace(end_offset=end)
+        else:
+            found.append(Stretch(start, end, best))
+    return found

@@ -1,0 +1,186 @@
+"""The remote segments of a partition, as their manifests said when they were listed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from protocol.checksum import crc32c
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import HEADER_SIZE, parse_header
+from protocol.record_reader import records_of
+from spark_jobs.origins.blocking_storage import BlockingStorage
+from spark_jobs.origins.port import Cut, StoredSegment
+from spark_jobs.origins.tiered_indexes import RemoteOffsetIndex, indexed_offset
+from spark_jobs.origins.tiered_listing import Stretch, TieredSegment, stretches_of
+from spark_jobs.origins.tiered_segments import TieredSegments
+from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, decode_entries
+from storage.tiered.errors import CorruptObject, ObjectNotFound
+from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
+from storage.tiered.metadata.remote_segment import RemotePartition
+
+_start_offset = attrgetter("start_offset")
+WALK_SIZE = 1 << 20
+"""Bytes of one request for batches whose records are looked at."""
+
+
+class TieredPartition:
+    """A `PartitionOrigin`. It raises FileNotFoundError where an object has gone meanwhile: the planner lists again;
+    `CorruptObject` and other `RemoteStorageError`s otherwise."""
+
+    def __init__(
+        self,
+        storage: BlockingStorage,
+        source: TieredSegments,
+        partition: RemotePartition,
+        listed: Sequence[TieredSegment],
+    ) -> None:
+        self._storage = storage
+        self._partition = partition
+        self._stretches: list[Stretch] = stretches_of(listed)
+        self.key: TopicPartition = (partition.topic, partition.partition)
+        self.topic_id: bytes | None = partition.topic_id
+        self.place = str(source.address)
+        self.node_id: int | None = None
+        self.tier = "remote"
+        self.source = source
+        self.segments: Sequence[StoredSegment] = [
+            StoredSegment(start, end, each.size, self._key(each, ObjectKind.LOG), False)
+            for start, end, each in self._stretches
+        ]
+        self.log_start_offset = self.segments[0].start_offset if self.segments else 0
+        self.log_start_known = 0
+        self.high_watermark = self.segments[-1].end_offset if self.segments else 0
+        self.is_checkpointed = bool(self.segments)
+
+    def __str__(self) -> str:
+        return f"{self.key[0]}-{self.key[1]}"
+
+    def last_stable_offset(self) -> int:
+        """From the producer snapshot of the last segment, which is of its end."""
+        if not self._stretches:
+            return self.high_watermark
+        last = self._stretches[-1].segment
+        key = self._key(last, ObjectKind.PRODUCER_SNAPSHOT)
+        try:
+            entries = decode_snapshot(self._object(last, ObjectKind.PRODUCER_SNAPSHOT))
+        except CorruptSnapshot as corrupt:
+            raise CorruptObject(f"{key}: {corrupt}") from None
+        opened = [each.open_transaction_offset for each in entries if each.open_transaction_offset >= 0]
+        return max(self.log_start_offset, min([*opened, self.high_watermark]))
+
+    def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Sorted by first offset: those whose marker a remote segment has."""
+        found: list[AbortedTransaction] = []
+        for stretch in self._stretches[self._slot_of(start_offset) :]:
+            segment = stretch.segment
+            if not segment.has_transaction_index or segment.last_offset < start_offset:
+                continue
+            key = self._key(segment, ObjectKind.TRANSACTION_INDEX)
+            try:
+                entries = decode_entries(key, self._object(segment, ObjectKind.TRANSACTION_INDEX))
+            except CorruptTransactionIndex as corrupt:
+                raise CorruptObject(f"{key}: {corrupt.strerror}") from None
+            found += [each for each in entries if each.last_offset >= start_offset and each.first_offset < end_offset]
+            if any(each.last_stable_offset >= end_offset for each in entries if each.last_offset >= start_offset):
+                break
+        return sorted(set(found), key=lambda each: each.first_offset)
+
+    def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
+        """From the manifest alone where the whole segment fits into a slice, else from its index. The ends may hold
+        batches before and past the offsets, which the task leaves out."""
+        tiered = self._stretches[self._slot_of(segment.start_offset)].segment
+        is_whole = start_offset <= tiered.start_offset and end_offset > tiered.last_offset
+        if is_whole and segment.size <= slice_size:
+            return [Cut(0, segment.size, None)]
+        index = self._index(tiered)
+        start = 0 if start_offset <= tiered.start_offset else index.position_at_or_before(start_offset)
+        past = None if end_offset > tiered.last_offset else index.position_past(end_offset)
+        end = segment.size if past is None else past
+        if start >= end:
+            return []
+        starts = index.cuts(start, end, slice_size)
+        return [Cut(*each, None) for each in zip(starts, [*starts[1:], end], strict=True)]
+
+    def offset_at(self, timestamp_ms: int) -> int | None:
+        for start_offset, end_offset, segment in self._stretches:
+            if segment.max_timestamp_ms >= timestamp_ms:
+                found = self._offset_in(segment, timestamp_ms, start_offset, end_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def largest_timestamp(self, segment: StoredSegment) -> int | None:
+        timestamp = self._stretches[self._slot_of(segment.start_offset)].segment.max_timestamp_ms
+        return timestamp if timestamp >= 0 else None
+
+    def has_changed(self) -> bool:
+        """No object is ever changed: what has gone since is found out by the task that reads it."""
+        return False
+
+    def _offset_in(self, segment: TieredSegment, timestamp_ms: int, start_offset: int, end_offset: int) -> int | None:
+        time_key = self._key(segment, ObjectKind.TIME_INDEX)
+        times = self._object(segment, ObjectKind.TIME_INDEX)
+        indexed = indexed_offset(time_key, times, segment.start_offset, timestamp_ms)
+        position = self._index(segment).position_at_or_before(max(indexed, start_offset))
+        for batch in self._batches(segment, position):
+            header = parse_header(batch)
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+                continue
+            for record in records_of(batch):
+                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                    return record.offset if record.offset < end_offset else None
+        return None
+
+    def _batches(self, segment: TieredSegment, position: int) -> Iterator[bytes]:
+        """Whole batches from a position on. Raises `MalformedMessage`, which names the object."""
+        key = self._key(segment, ObjectKind.LOG)
+        data = b""
+        while position < segment.size:
+            try:
+                size = parse_header(data).size if len(data) >= HEADER_SIZE else HEADER_SIZE
+            except MalformedMessage as malformed:
+                raise MalformedMessage(f"{key}, position {position}: {malformed}") from None
+            if len(data) < max(size, HEADER_SIZE):
+                wanted = min(max(size, WALK_SIZE), segment.size - position)
+                data = self._read(key, position, wanted)
+                if len(data) < min(wanted, HEADER_SIZE) or len(data) < size <= wanted:
+                    raise MalformedMessage(f"{key}: it ends before the batch at position {position}")
+                if parse_header(data).size > len(data) and len(data) == segment.size - position:
+                    raise MalformedMessage(f"{key}: no whole batch at position {position}")
+                continue
+            yield data[:size]
+            data, position = data[size:], position + size
+
+    def _index(self, segment: TieredSegment) -> RemoteOffsetIndex:
+        key = self._key(segment, ObjectKind.OFFSET_INDEX)
+        return RemoteOffsetIndex(key, self._object(segment, ObjectKind.OFFSET_INDEX), segment.start_offset)
+
+    def _object(self, segment: TieredSegment, kind: ObjectKind) -> bytes:
+        """A small object, which has to be as its manifest says."""
+        manifest_key = self._key(segment, ObjectKind.MANIFEST)
+        manifest = decode_manifest(manifest_key, self._read(manifest_key, 0, MANIFEST_SIZE_MAX))
+        summary = manifest.objects[kind]
+        key = self._key(segment, kind)
+        data = self._read(key, 0, summary.size + 1)
+        if (len(data), crc32c(data, 0)) != summary:
+            raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+        return data
+
+    def _read(self, key: str, position: int, size: int) -> bytes:
+        try:
+            return bytes(self._storage.get(key, position, size))
+        except ObjectNotFound as gone:
+            raise FileNotFoundError(str(gone)) from None
+
+    def _key(self, segment: TieredSegment, kind: ObjectKind) -> str:
+        return object_key(self._partition, segment.start_offset, segment.segment_id, kind)
+
+    def _slot_of(self, offset: int) -> int:
+        return max(0, bisect_right(self._stretches, offset, key=_start_offset) - 1)

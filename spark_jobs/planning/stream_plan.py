@@ -1,0 +1,157 @@
+"""What a streaming query asks of the origins: where partitions begin and end, and the tasks between two offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from spark_jobs.options.offset_choices import LATEST, Timestamps
+from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.origins.port import Task
+from spark_jobs.planning.bounds import OffsetRange, check_names_all, lost, start_of
+from spark_jobs.planning.partition_view import PartitionView
+from spark_jobs.planning.planner import Planner
+from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.files.port import FileSystem
+
+WAIT_S: Final = 15.0
+"""How long a query waits until the files show the offsets of its checkpoint: brokers write their high watermarks down
+every five seconds, and the offsets may be those of a broker."""
+ASK_S: Final = 0.5
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class StreamPlanner:
+    """Plans the triggers of one query. It remembers the ids of topics: another topic of a name is lost data."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        options: ReadOptions,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._fs = fs
+        self._options = options
+        self._sleep = sleep
+        self._wait_s = wait_s
+        self._topic_ids: dict[TopicPartition, bytes] = {}
+        self._views: dict[TopicPartition, PartitionView] = {}
+        self._planner: Planner | None = None
+
+    def starts(self) -> dict[TopicPartition, int]:
+        """Where a query without a checkpoint begins. Raises `Refused`."""
+        views = self._list()
+        choice = self._options.starting
+        check_names_all("starting", choice, views)
+        if choice == "latest":
+            return self._ends_of(views)
+        found = {}
+        for key, view in views.items():
+            limit = self._end_of(view)
+            is_latest = not isinstance(choice, str | Timestamps) and choice[key] == LATEST
+            start = limit if is_latest else start_of(view, self._options, view.log_start_offset, limit)
+            if start < view.log_start_offset:
+                self._lost(key, f"offset {start} is asked for, and the log starts at {view.log_start_offset}")
+            found[key] = max(start, view.log_start_offset)
+        return found
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the partitions end now, by high watermark or, read committed, by last stable offset."""
+        return self._ends_of(self._list())
+
+    def checked_ends(self, started: Offsets) -> dict[TopicPartition, int]:
+        """Where the partitions end now, none before it started.
+
+        Raises `DataLost` where a partition has gone, or ends before its start and stays so for `wait_s`.
+        """
+        ends = self._ends_when(lambda now: all(now.get(key, start) >= start for key, start in started.items()))
+        for key, start in sorted(started.items()):
+            end = ends.get(key)
+            if end is None:
+                self._lost(key, f"the partition has gone, and the query has read it up to {start}")
+            elif end < start:
+                self._lost(key, f"the log ends at {end}, and the query has read it up to {start}")
+                ends[key] = start
+        return ends
+
+    def log_start(self, key: TopicPartition) -> int:
+        """Of a partition that was listed."""
+        return self._views[key].log_start_offset if key in self._views else 0
+
+    def tasks(self, starts: Offsets, ends: Offsets) -> Sequence[Task]:
+        """The tasks that read [start, end) of each partition; one that is not in `starts` is read from its log start.
+
+        Raises `Refused`, `DataLost`; OSError and `MalformedMessage` of the files.
+        """
+        if all(starts.get(key) == end for key, end in ends.items()):
+            return ()
+        self._ends_when(lambda now: all(now.get(key, end) >= end for key, end in ends.items()))
+        assert self._planner is not None
+        return self._planner.plan_of(lambda views: self._ranges(views, starts, ends)).tasks
+
+    def _ends_when(self, is_enough: Callable[[Offsets], bool]) -> dict[TopicPartition, int]:
+        """The ends as soon as they are enough, at the latest after `wait_s`."""
+        for _ in range(int(self._wait_s / ASK_S)):
+            ends = self.ends()
+            if is_enough(ends):
+                return ends
+            self._sleep(ASK_S)
+        return self.ends()
+
+    def _lost(self, key: TopicPartition, what: str) -> None:
+        lost(self._options, f"{key[0]}-{key[1]}: {what}")
+
+    def _ranges(self, views: Sequence[PartitionView], starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+        ranges = []
+        here = {view.key: view for view in views}
+        for key, end in sorted(ends.items()):
+            start = starts.get(key)
+            if start == end:
+                continue
+            view = here.get(key)
+            if view is None:
+                self._lost(key, f"offsets {start or 0} to {end} are to be read, and the partition has gone")
+                continue
+            ranges.append(self._range(view, start, end))
+        return ranges
+
+    def _range(self, view: PartitionView, start: int | None, end: int) -> OffsetRange:
+        log_start, limit = view.log_start_offset, self._end_of(view)
+        if start is None:
+            start = log_start
+            if log_start > 0:
+                self._lost(view.key, f"the partition is new, and its log starts at {log_start} already")
+        if start > end:
+            self._lost(view.key, f"offset {start} is asked for, and the log ends at {end}: it is another log")
+        if start < log_start:
+            self._lost(view.key, f"offset {start} is asked for, and the log starts at {log_start}")
+        if end > limit:
+            self._lost(view.key, f"records before {end} are asked for, and the log ends at {limit}")
+        start = max(start, log_start)
+        return OffsetRange(view, start, max(start, min(end, limit)))
+
+    def _list(self) -> dict[TopicPartition, PartitionView]:
+        if self._planner is None:
+            self._planner = Planner(self._fs, self._options)
+        else:
+            self._planner.refresh()
+        self._views = {view.key: view for view in self._planner.views()}
+        for key, view in self._views.items():
+            topic_id = view.newest.topic_id
+            if topic_id is None:
+                continue
+            known = self._topic_ids.setdefault(key, topic_id)
+            if known != topic_id:
+                self._topic_ids[key] = topic_id
+                self._lost(key, "the topic was deleted and another one of its name was created")
+        return self._views
+
+    def _ends_of(self, views: Mapping[TopicPartition, PartitionView]) -> dict[TopicPartition, int]:
+        return {key: self._end_of(view) for key, view in sorted(views.items())}
+
+    def _end_of(self, view: PartitionView) -> int:
+        return view.newest.last_stable_offset() if self._options.is_committed else view.high_watermark

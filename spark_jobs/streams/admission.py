@@ -1,0 +1,46 @@
+"""How much a trigger reads: maxOffsetsPerTrigger, shared out by lag, and minOffsetsPerTrigger with its longest wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+
+from spark_jobs.options.trigger_limits import TriggerLimits
+from spark_jobs.streams.stream_offsets import StreamOffsets
+from storage.checkpoints.offset_checkpoint import TopicPartition
+
+
+def admitted(
+    begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int
+) -> StreamOffsets:
+    """Where a trigger ends that reads about `offsets_max` offsets.
+
+    Each partition gets its share of the lag; a share below one offset is one, so that no partition starves.
+    """
+    lags = {key: max(0, end - begins[key]) for key, end in ends.items()}
+    lag = sum(lags.values())
+    if lag <= offsets_max:
+        return dict(ends)
+    admitted_ends = {}
+    for key, end in ends.items():
+        share = offsets_max * lags[key] / lag
+        admitted_ends[key] = min(end, begins[key] + (ceil(share) if share < 1 else int(share)))
+    return admitted_ends
+
+
+class Patience:
+    """Lets a trigger wait until minOffsetsPerTrigger offsets are there, or maxTriggerDelay has passed since the last
+    one that read. The first trigger does not wait."""
+
+    def __init__(self, limits: TriggerLimits) -> None:
+        self._limits = limits
+        self._last_ms: float | None = None
+
+    def waits(self, offsets_count: int, now_ms: float) -> bool:
+        """Whether the trigger is to read nothing yet; where not, the time until the next one runs from now."""
+        least, last_ms = self._limits.offsets_min, self._last_ms
+        is_short = least is not None and offsets_count < least
+        if is_short and last_ms is not None and now_ms - last_ms <= self._limits.delay_ms_max:
+            return True
+        self._last_ms = now_ms
+        return False

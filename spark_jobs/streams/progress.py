@@ -1,0 +1,32 @@
+"""The lag of a streaming query, from its progress.
+
+Spark takes no metrics from a source in Python, but shows the offsets that it reports: `endOffset`, where the trigger
+ended, and `latestOffset`, where the partitions ended then. These are the connector's three metrics, computed from both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from spark_jobs.streams.stream_offsets import StreamOffsets, from_json
+
+
+def offsets_behind_latest(source: Mapping[str, object]) -> dict[str, float]:
+    """`source` is one of `sources` in the JSON of a query's progress; empty where it says no offsets.
+
+    The numbers are offsets, over the partitions of the source. Raises `Refused` for the progress of another source.
+    """
+    ends, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+    lags = [max(0, latest[key] - end) for key, end in ends.items() if key in latest]
+    if not lags:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(lags),
+        "maxOffsetsBehindLatest": max(lags),
+        "avgOffsetsBehindLatest": sum(lags) / len(lags),
+    }
+
+
+def _offsets(value: object) -> StreamOffsets:
+    return from_json(json.loads(value) if isinstance(value, str) else value or {})

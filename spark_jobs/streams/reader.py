@@ -1,0 +1,117 @@
+"""A streaming query on the driver: which offsets there are, which a trigger reads, and the tasks that read them.
+
+| Spark asks                    | the reader                                                                     |
+|-------------------------------|--------------------------------------------------------------------------------|
+| initialOffset                 | startingOffsets, where there is no checkpoint                                   |
+| latestOffset(start, limit)    | lists the partitions, and gives a trigger its share                             |
+| partitions(start, end)        | plans the tasks; partitions that are not in `start` begin at their log start    |
+| prepareForTriggerAvailableNow | remembers where the partitions end now                                          |
+| reportLatestOffset            | where the partitions ended when they were last listed                           |
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_jobs.options.read_options import ReadOptions
+from spark_jobs.streams.admission import Patience, admitted
+from spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json
+from spark_jobs.views.records import SegmentReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from spark_jobs.planning.stream_plan import StreamPlanner
+
+FILES_PAUSE_S: Final = 0.1
+BROKER_PAUSE_S: Final = 0.005
+"""How long partitions that were listed stay so: Spark asks again after some milliseconds where nothing was new."""
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads records as `SegmentReader` does, trigger after trigger."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._records = SegmentReader(options, columns)
+        self._patience = Patience(options.limits)
+        self._targets: StreamOffsets | None = None
+        """With Trigger.AvailableNow: where the query ends."""
+        self._latest: StreamOffsets = {}
+        self._planned: StreamPlanner | None = None
+        self._listed_s = 0.0
+
+    def initialOffset(self) -> OffsetsJson:
+        return as_json(self._planner().starts())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        offsets_max = self._options.limits.offsets_max
+        return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._targets = self._planner().ends()
+
+    def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:
+        """Raises `Refused`, `DataLost`; OSError of the files."""
+        started = from_json(start)
+        self._pause()
+        planner = self._planner()
+        ends = planner.checked_ends(started)
+        self._listed_s = time.monotonic()
+        if self._targets is None:
+            self._latest = ends
+        else:
+            self._latest = self._targets
+            ends = up_to(self._targets, started, ends)
+        begins = {key: started.get(key, planner.log_start(key)) for key in ends}
+        count = sum(max(0, end - begins[key]) for key, end in ends.items())
+        if self._targets is None and count and self._patience.waits(count, time.monotonic() * 1000):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends = admitted(begins, ends, limit.max_rows)
+        return start if ends == started else as_json(ends)
+
+    def reportLatestOffset(self) -> OffsetsJson | None:
+        return as_json(self._latest) if self._latest else None
+
+    def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
+        """Raises `Refused`, `DataLost`; OSError of the files."""
+        tasks = self._planner().tasks(from_json(start), from_json(end))
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._records.read(partition)
+
+    def commit(self, end: OffsetsJson) -> None:
+        """The checkpoint of the query is what is committed."""
+
+    def _pause(self) -> None:
+        """Wait until what was listed is old enough."""
+        pause_s = BROKER_PAUSE_S if self._options.brokers else FILES_PAUSE_S
+        rest_s = self._listed_s + pause_s - time.monotonic()
+        if rest_s > 0:
+            time.sleep(rest_s)
+
+    def _planner(self) -> StreamPlanner:
+        from spark_jobs.planning.stream_plan import StreamPlanner
+        from storage.files.local_files import LocalFiles
+
+        if self._planned is None:
+            self._planned = StreamPlanner(LocalFiles(), self._options)
+        return self._planned
+
+
+def up_to(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
+    """The ends, none past its target: a partition that has none is new, and is not read before the next run."""
+    limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
+    return limited | {key: started[key] for key in ends if key in started and key not in targets}

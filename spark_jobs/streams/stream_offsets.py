@@ -1,0 +1,41 @@
+"""The offsets of a streaming query, as its checkpoint has them: `{"topic": {"0": 23}}`, the JSON of Spark's Kafka
+connector.
+
+An offset is the next one to read. Spark compares two of them as text, so topics and partitions are always in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from spark_jobs.refusals import Refused
+from storage.checkpoints.offset_checkpoint import TopicPartition
+
+StreamOffsets: TypeAlias = dict[TopicPartition, int]
+OffsetsJson: TypeAlias = dict[str, dict[str, int]]
+
+
+def as_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
+    """What Spark writes into the checkpoint."""
+    topics: OffsetsJson = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def from_json(written: object) -> StreamOffsets:
+    """Raises `Refused` where a checkpoint holds something else."""
+    found: StreamOffsets = {}
+    if isinstance(written, dict) and all(isinstance(each, dict) for each in written.values()):
+        for topic, partitions in written.items():
+            for partition, offset in partitions.items():
+                if not str(partition).isdecimal() or not isinstance(offset, int) or offset < 0:
+                    break
+                found[topic, int(partition)] = offset
+            else:
+                continue
+            break
+        else:
+            return found
+    raise Refused(f'checkpoint: {written} is not of the shape {{"topic": {{"0": 23}}}}: another source has written it')

@@ -1,0 +1,1 @@
+"""Values that a schema registry has framed, as columns: JSON, Avro, Protobuf."""

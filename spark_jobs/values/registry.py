@@ -1,0 +1,110 @@
+"""Where schemas are: a registry that speaks HTTP, or a directory.
+
+| in a directory | holds                                                                            |
+|----------------|----------------------------------------------------------------------------------|
+| `7.avsc`       | the Avro schema with the id 7                                                    |
+| `7.desc`       | a FileDescriptorSet, as `protoc --descriptor_set_out --include_imports` writes it |
+| `7.json`       | a JSON schema                                                                    |
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.request import Request, urlopen
+
+from spark_jobs.values.framing import ValueNotDecoded
+
+TIMEOUT_S: Final = 30
+REFERENCES_MAX: Final = 100
+
+
+class Schema(NamedTuple):
+    """A schema by its id, with those that it refers to, which come first."""
+
+    kind: str
+    """AVRO, PROTOBUF or JSON."""
+    text: bytes
+    """JSON; for Protobuf a serialized FileDescriptorProto, or a FileDescriptorSet where `is_set`."""
+    references: tuple[bytes, ...] = ()
+    is_set: bool = False
+
+
+class SchemaSource(NamedTuple):
+    """A URL or a directory. Travels to tasks."""
+
+    place: str
+
+    def schema(self, schema_id: int) -> Schema:
+        """Raises `ValueNotDecoded` where there is none, or it cannot be read."""
+        if self.place.startswith(("http://", "https://")):
+            return self._asked(f"/schemas/ids/{schema_id}", schema_id)
+        return self._read(schema_id)
+
+    def _read(self, schema_id: int) -> Schema:
+        directory = Path(self.place.removeprefix("file://"))
+        for suffix, kind in ((".avsc", "AVRO"), (".desc", "PROTOBUF"), (".json", "JSON")):
+            try:
+                text = (directory / f"{schema_id}{suffix}").read_bytes()
+            except FileNotFoundError:
+                continue
+            except OSError as problem:
+                raise ValueNotDecoded(f"schema {schema_id}: {problem}") from None
+            return Schema(kind, text, is_set=kind == "PROTOBUF")
+        raise ValueNotDecoded(f"schema {schema_id} is not in {directory}")
+
+    def _asked(self, path: str, schema_id: int) -> Schema:
+        answer = self._get(path, schema_id)
+        kind = str(answer.get("schemaType", "AVRO"))
+        if kind == "PROTOBUF":  # as text it would need a compiler
+            answer = self._get(f"{path}?format=serialized", schema_id)
+            return Schema(kind, base64.b64decode(str(answer["schema"])), tuple(self._referred(answer, schema_id, kind)))
+        return Schema(kind, str(answer["schema"]).encode(), tuple(self._referred(answer, schema_id, kind)))
+
+    def _referred(self, answer: dict[str, object], schema_id: int, kind: str) -> list[bytes]:
+        """The schemas that a schema refers to, each after those that it refers to itself."""
+        found: dict[str, bytes] = {}
+
+        def follow(references: Sequence[dict[str, object]]) -> None:
+            for each in references:
+                path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{each['version']}"
+                if path in found:
+                    continue
+                if len(found) >= REFERENCES_MAX:
+                    raise ValueNotDecoded(f"schema {schema_id} refers to more than {REFERENCES_MAX} others")
+                found[path] = b""
+                referred = self._get(path + ("?format=serialized" if kind == "PROTOBUF" else ""), schema_id)
+                follow(_references(referred))
+                text = str(referred["schema"])
+                del found[path]
+                found[path] = base64.b64decode(text) if kind == "PROTOBUF" else text.encode()
+
+        follow(_references(answer))
+        return list(found.values())
+
+    def _get(self, path: str, schema_id: int) -> dict[str, object]:
+        parts = urlsplit(self.place)
+        user, _, host = parts.netloc.rpartition("@")
+        request = Request(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) + path)
+        if user:
+            request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
+        try:
+            with urlopen(request, timeout=TIMEOUT_S) as reply:
+                answer = json.load(reply)
+        except HTTPError as problem:
+            raise ValueNotDecoded(f"schema {schema_id}: {host} answers {problem.code} to {path}") from None
+        except (URLError, OSError, ValueError) as problem:
+            raise ValueNotDecoded(f"schema {schema_id}: {host}: {problem}") from None
+        if not isinstance(answer, dict) or "schema" not in answer:
+            raise ValueNotDecoded(f"schema {schema_id}: {host} gives no schema for {path}")
+        return answer
+
+
+def _references(answer: dict[str, object]) -> list[dict[str, object]]:
+    given = answer.get("references")
+    return given if isinstance(given, list) else []

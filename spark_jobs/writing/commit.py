@@ -1,0 +1,69 @@
+"""The driver's part in writing exactly once: it decides, writes the decision down, and ends the transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from spark_jobs.refusals import Refused, warn
+from spark_jobs.writing.transaction import Ending, ProducerIdentity
+from spark_jobs.writing.transaction_log import TransactionLog
+
+End: TypeAlias = Callable[[ProducerIdentity, bool], Ending]
+"""Ends a transaction; True commits."""
+
+
+class TransactionsLost(Refused):
+    """Transactions that were to be committed had been aborted by their coordinator: their time was over."""
+
+
+def commit_batch(
+    log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: End
+) -> None:
+    """Commit what the tasks of a batch have written, or what an earlier run of the batch has.
+
+    Raises `TransactionsLost`, and OSError of the log.
+    """
+    decided = log.read(query, batch) if log is not None else None
+    if decided is None:
+        _decide(log, query, batch, transactions, end)
+        return
+    lost = lost_of(decided, end)
+    if decided and len(lost) == len(decided):
+        _decide(log, query, batch, transactions, end)
+        return
+    abort_all(transactions, end)
+    if lost:
+        raise TransactionsLost(said(query, batch, lost, len(decided)))
+
+
+def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
+    """Abort what can be: the rest is aborted by its coordinator when its time is over."""
+    for each in transactions:
+        try:
+            end(each, False)
+        except Refused as problem:
+            warn(f"a transaction was not aborted, and holds read_committed readers up until its timeout: {problem}")
+
+
+def lost_of(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
+    """Commit all, and give those that were aborted before."""
+    return [each for each in transactions if end(each, True) is Ending.LOST]
+
+
+def said(query: str, batch: int, lost: Sequence[ProducerIdentity], count: int) -> str:
+    names = ", ".join(str(each.transactional_id) for each in lost)
+    return (
+        f"query {query}, batch {batch}: {len(lost)} of {count} transactions were aborted by their coordinator before "
+        f"the driver committed them ({names}); kafka.transaction.timeout.ms is the time that they have"
+    )
+
+
+def _decide(
+    log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: End
+) -> None:
+    if log is not None:
+        log.write(query, batch, transactions)
+    lost = lost_of(transactions, end)
+    if lost:
+        raise TransactionsLost(said(query, batch, lost, len(transactions)))

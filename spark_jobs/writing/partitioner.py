@@ -1,0 +1,28 @@
+"""The partition of a key, as Java's producer chooses it: murmur2 of the key's bytes, without its sign."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SEED: Final = 0x9747B28C
+M: Final = 0x5BD1E995
+MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """32 bits, unsigned."""
+    size = len(data)
+    digest = (SEED ^ size) & MASK
+    whole = size & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * M & MASK
+        digest = digest * M & MASK ^ (word ^ word >> 24) * M & MASK
+    if size != whole:
+        digest = (digest ^ int.from_bytes(data[whole:], "little")) * M & MASK
+    digest = (digest ^ digest >> 13) * M & MASK
+    return digest ^ digest >> 15
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Between 0 and the count of partitions, exclusive."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,0 +1,161 @@
+"""An idempotent producer: a batch for each partition, one request at a time, repeated with its sequence until a broker
+has acknowledged it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.compression import Codec
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.record_batch import sequence_after
+from protocol.record_builder import Record, build_batch
+from spark_jobs.client.cluster import Cluster, Passing, check_error
+from spark_jobs.client.connection import BrokerConnection
+from spark_jobs.refusals import Refused
+from spark_jobs.writing.partitioner import partition_of
+from spark_jobs.writing.row_records import OutgoingRecord
+from spark_jobs.writing.transaction import ProducerIdentity, add_partitions
+from storage.checkpoints.offset_checkpoint import TopicPartition
+
+RECORD_OVERHEAD: Final = 24
+BUFFERED_MAX: Final = 8 << 20
+"""Bytes of records in memory before a request is sent, over all partitions."""
+DELIVERY_S: Final = 120.0
+"""As long as Java's producer tries (delivery.timeout.ms)."""
+ACKS_ALL: Final = -1
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The records of a partition that are not sent yet."""
+
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+
+
+class TopicProducer:
+    """Not for several threads. Records of one partition are written in the order in which they come."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        producer: ProducerIdentity,
+        *,
+        codec: Codec,
+        batch_size: int,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        first_partition: int = 0,
+    ) -> None:
+        """`first_partition` is where records without a key and a partition begin to go, in turns of a request."""
+        self._cluster = cluster
+        self._producer = producer
+        self._codec = codec
+        self._batch_size = batch_size
+        self._now_ms = now_ms
+        self._turn = first_partition
+        self._partitions: dict[str, int] = {}
+        self._gathered: dict[TopicPartition, Gathered] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._size = 0
+        self.count = 0
+        """The records that were acknowledged."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether partitions were added to the transaction."""
+        return bool(self._sequences)
+
+    def send(self, record: OutgoingRecord) -> None:
+        """Raises `Refused`, with topic and partition, where the record cannot be written."""
+        key = record.topic, self._partition(record)
+        gathered = self._gathered.setdefault(key, Gathered())
+        size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD
+        size += sum(len(name) + len(value or b"") + 8 for name, value in record.headers)
+        if gathered.size and gathered.size + size > self._batch_size:
+            self.flush()
+            gathered = self._gathered.setdefault(key, Gathered())
+        gathered.records.append(Record(record.key, record.value, self._now_ms(), record.headers))
+        gathered.size += size
+        self._size += size
+        if self._size >= BUFFERED_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is gathered, and wait until all in-sync replicas have it. Raises `Refused`."""
+        if not self._gathered:
+            return
+        gathered, self._gathered, self._size = self._gathered, {}, 0
+        self._turn += 1
+        new = [key for key in gathered if key not in self._sequences]
+        if new and self._producer.transactional_id is not None:
+            add_partitions(self._cluster, self._producer, new)
+        batches = {key: self._batch(key, each) for key, each in gathered.items()}
+        left = dict(batches)
+        self._cluster.patiently("produce", lambda: self._produce(left), DELIVERY_S)
+        for key, each in gathered.items():
+            self._sequences[key] = sequence_after(self._sequences.get(key, 0), len(each.records))
+            self.count += len(each.records)
+
+    def _partition(self, record: OutgoingRecord) -> int:
+        count = self._partitions.get(record.topic)
+        if count is None:
+            count = self._partitions[record.topic] = self._count_partitions(record.topic)
+        if record.partition is not None:
+            if not 0 <= record.partition < count:
+                raise Refused(f"{record.topic}-{record.partition}: the topic has {count} partitions")
+            return record.partition
+        return self._turn % count if record.key is None else partition_of(record.key, count)
+
+    def _count_partitions(self, topic: str) -> int:
+        def attempt() -> int:
+            described = self._cluster.topics([topic]).get(topic)
+            if described is None or not described.leaders:
+                raise Refused(f"topic: there is no topic {topic}")
+            return len(described.leaders)
+
+        return self._cluster.patiently("metadata", attempt)
+
+    def _batch(self, key: TopicPartition, gathered: Gathered) -> bytes:
+        return build_batch(
+            gathered.records,
+            codec=self._codec,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.producer_epoch,
+            base_sequence=self._sequences.get(key, 0),
+            is_transactional=self._producer.transactional_id is not None,
+        )
+
+    def _produce(self, left: dict[TopicPartition, bytes]) -> None:
+        """Send the batches that are left to their leaders; those that were acknowledged are taken out."""
+        by_leader: dict[BrokerConnection, list[TopicPartition]] = {}
+        for key in left:
+            by_leader.setdefault(self._cluster.leader_of(key), []).append(key)
+        passing: Passing | None = None
+        for leader, keys in by_leader.items():
+            topics: dict[str, list[PartitionProduceData]] = {}
+            for topic, partition in keys:
+                topics.setdefault(topic, []).append(
+                    PartitionProduceData(index=partition, records=left[topic, partition])
+                )
+            request = ProduceRequest(
+                transactional_id=self._producer.transactional_id,
+                acks=ACKS_ALL,
+                timeout_ms=self._cluster.settings.request_timeout_ms,
+                topic_data=[TopicProduceData(name=name, partition_data=each) for name, each in topics.items()],
+            )
+            reply = leader.ask(request, ProduceResponse, 11, wait_ms=self._cluster.settings.request_timeout_ms)
+            for topic_reply in reply.responses:
+                for each in topic_reply.partition_responses:
+                    key = topic_reply.name, each.index
+                    try:
+                        if each.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                            check_error(each.error_code, f"{key[0]}-{key[1]}")
+                        del left[key]
+                    except Passing as problem:
+                        passing = problem
+        if passing is not None:
+            raise passing

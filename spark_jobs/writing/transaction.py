@@ -1,0 +1,120 @@
+"""A transaction of one attempt of a task: its partitions are added and its records produced in the task, and the driver
+ends it.
+
+    task:   InitProducerId ──▶ AddPartitionsToTxn, Produce … ──▶ (transactional id, producer id, epoch) to the driver
+    driver: EndTxn(commit) of each task, or EndTxn(abort)
+
+Brokers bind a transaction to the ids and the epoch, not to a connection: so the driver can end what a task has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_jobs.client.cluster import Cluster, check_error
+from spark_jobs.client.connection import BrokerConnection, error_name
+from spark_jobs.client.settings import Address
+from spark_jobs.refusals import Refused
+from storage.checkpoints.offset_checkpoint import TopicPartition
+
+OF_TRANSACTIONS: Final = 1
+"""The type of a coordinator's key."""
+ENDED_OTHERWISE: Final = frozenset(
+    {ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+
+
+class ProducerIdentity(NamedTuple):
+    """What brokers know a producer by. Travels from a task to the driver, and lies in the log of transactions."""
+
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+
+
+class Ending(Enum):
+    """How a transaction stands after EndTxn."""
+
+    DONE = "done"
+    """As it was asked for, now or before."""
+    LOST = "lost"
+    """Its coordinator had ended it the other way: the time for it was over."""
+
+
+def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
+    """An idempotent producer, with a transactional id a transactional one. Raises `Refused`."""
+
+    def attempt() -> ProducerIdentity:
+        connection = cluster.any_connection() if transactional_id is None else coordinator(cluster, transactional_id)
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        reply = connection.ask(request, InitProducerIdResponse, 4)
+        check_error(reply.error_code, f"producer {transactional_id or ''}")
+        return ProducerIdentity(transactional_id, reply.producer_id, reply.producer_epoch)
+
+    return cluster.patiently("producer id", attempt)
+
+
+def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[TopicPartition]) -> None:
+    """Make partitions part of the transaction. Raises `Refused`."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        topics.setdefault(topic, []).append(partition)
+    assert producer.transactional_id is not None
+    transactional_id = producer.transactional_id
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+    def attempt() -> None:
+        reply = coordinator(cluster, transactional_id).ask(request, AddPartitionsToTxnResponse, 3)
+        for topic in reply.results_by_topic_v3_and_below:
+            for each in topic.results_by_partition:
+                check_error(each.partition_error_code, f"{topic.name}-{each.partition_index}")
+
+    cluster.patiently("transaction", attempt)
+
+
+def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> Ending:
+    """Commit or abort. To ask again for what was done is no error. Raises `Refused` where the coordinator does not know
+    the transactional id any more, or does not answer."""
+    assert producer.transactional_id is not None
+    transactional_id = producer.transactional_id
+    request = EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=is_commit,
+    )
+
+    def attempt() -> Ending:
+        reply = coordinator(cluster, transactional_id).ask(request, EndTxnResponse, 3)
+        if reply.error_code in ENDED_OTHERWISE:
+            return Ending.LOST
+        check_error(reply.error_code, f"transaction {transactional_id}")
+        return Ending.DONE
+
+    return cluster.patiently("transaction", attempt)
+
+
+def coordinator(cluster: Cluster, transactional_id: str) -> BrokerConnection:
+    """Raises `Passing`, `Refused` and `Disconnected`."""
+    request = FindCoordinatorRequest(key=transactional_id, key_type=OF_TRANSACTIONS)
+    reply = cluster.any_connection().ask(request, FindCoordinatorResponse, 3)
+    if reply.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        raise Refused(f"transaction {transactional_id}: {error_name(reply.error_code)}")
+    check_error(reply.error_code, f"coordinator of {transactional_id}")
+    return cluster.connection(Address(reply.host, reply.port))

@@ -1,0 +1,34 @@
+"""`moldau_value` in a session: structs, JSON, and the place of a value that does not fit."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from protocol.record_builder import Record, build_batch
+from spark_jobs.failed_query import reason_of
+from spark_jobs.values.moldau_value import moldau_value
+from tests.support.segments import write_checkpoints, write_partition
+
+
+def test_values_become_columns(spark: SparkSession, tmp_path: Path) -> None:
+    head = struct.pack(">bi", 0, 1)
+    records = [Record(b"k", head + b'{"id": %d, "name": "n"}' % number, 1) for number in range(20)]
+    write_partition(tmp_path, [build_batch([*records, Record(b"k", b"bare", 1)], partition_leader_epoch=0)])
+    write_checkpoints(tmp_path, {("t", 0): 21})
+    (tmp_path / "1.json").write_text("{}")
+    rows = spark.read.format("moldau").option("subscribe", "t").load(str(tmp_path))
+    good = rows.where("offset < 20")
+    decoded = good.select(moldau_value(registry=str(tmp_path), returns="id bigint, name string, more int"))
+    assert decoded.selectExpr("sum(value.id)", "max(value.name)", "max(value.more)").first() == (190, "n", None)
+    (first,) = good.where("offset = 3").select(moldau_value(registry=str(tmp_path))).collect()
+    assert first.value == '{"id": 3, "name": "n"}'
+    with pytest.raises(PySparkException) as problem:
+        rows.select(moldau_value(registry=str(tmp_path))).collect()
+    assert reason_of(problem.value).startswith("topic t, partition 0, offset 20: the value is not framed")
+    lenient = rows.select(moldau_value(registry=str(tmp_path), on_error="null", place=()))
+    assert lenient.where("value IS NULL").count() == 1
