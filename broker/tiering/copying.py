@@ -38,7 +38,7 @@ from broker.tiering.transfer_quota import TransferQuota
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
 from storage.tiered.metadata.lineage import read_lineage
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
+from storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
 from storage.tiered.pins import pinned_segments
 from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
@@ -46,6 +46,7 @@ from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, re
 log = logging.getLogger("moldau.tiering")
 
 ID_SIZE: Final = 16
+COPY_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETIONS_OF_A_TURN: Final = 20
 """Segments that are deleted before it is the turn of another partition."""
@@ -143,7 +144,7 @@ class SegmentCopier:
         for segment in followed.remote_log.unfinished():
             self._check(partition, epoch)
             if segment.segment_id not in followed.under_way:
-                await self.remove(followed, segment, honours_pins=False)
+                await self.remove(followed, segment, is_remain=True)
         found = self._next(partition, followed)
         if found is None:
             return False
@@ -199,7 +200,7 @@ class SegmentCopier:
             if not self._leads(partition, epoch):
                 await self._take_back(followed, segment)
             raise
-        await self._write_state(followed, segment, SegmentState.COPY_SEGMENT_FINISHED)
+        await self._write_state(followed, segment, COPY_FINISHED)
         self.segments_copied += 1
         self.bytes_copied += segment.size
         self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)
@@ -231,7 +232,7 @@ class SegmentCopier:
         left = len(segments)
         for segment in segments:
             self._check(partition, epoch)
-            if segment.segment_id in followed.under_way or not await self.remove(followed, segment, honours_pins=True):
+            if segment.segment_id in followed.under_way or not await self.remove(followed, segment):
                 continue
             self.segments_deleted += 1
             followed.delete_lag_segments -= 1
@@ -240,27 +241,39 @@ class SegmentCopier:
                 return followed.delete_lag_segments > 0
         return False
 
-    async def remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, *, honours_pins: bool) -> bool:
+    async def remove(
+        self,
+        followed: FollowedRemoteLog,
+        segment: RemoteSegment,
+        *,
+        is_remain: bool = False,
+        honours_pins: bool = True,
+    ) -> bool:
         """Delete a segment that may not be read any more, or never was. Returns whether it is gone: a pin may hold it,
-        or it is being deleted already. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
+        it is being deleted already, or it was to be deleted as an unfinished copy (`is_remain`) and is finished after
+        all. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
         if segment.segment_id in followed.being_removed:
             return False
         followed.being_removed.add(segment.segment_id)
         self._traffic.count(followed.key.topic, RemoteCount.DELETE_REQUESTS)
         try:
-            return await self._remove(followed, segment, honours_pins)
+            return await self._remove(followed, segment, is_remain, honours_pins and not is_remain)
         except (RemoteStorageError, MetadataNotWritten):
             self._traffic.count(followed.key.topic, RemoteCount.DELETE_ERRORS)
             raise
         finally:
             followed.being_removed.discard(segment.segment_id)
 
-    async def _remove(self, followed: FollowedRemoteLog, segment: RemoteSegment, honours_pins: bool) -> bool:
+    async def _remove(
+        self, followed: FollowedRemoteLog, segment: RemoteSegment, is_remain: bool, honours_pins: bool
+    ) -> bool:
         storage, place = self._opened.storage, (followed.key, segment.start_offset, segment.segment_id)
         if honours_pins and await self._is_pinned(followed, segment):
             return False
         if segment.state is not DELETE_STARTED:
-            await self._write_state(followed, segment, DELETE_STARTED)
+            await self._write_state(followed, segment, DELETE_STARTED, REMAINS if is_remain else None)
+            if followed.remote_log.state_of(segment.segment_id) is COPY_FINISHED:
+                return False
         await remove_manifest(storage, *place)
         # Again: a reader that wrote its pin since then may have listed the manifest (`storage/tiered/pins.py`).
         if honours_pins and await self._is_pinned(followed, segment):
@@ -276,6 +289,8 @@ class SegmentCopier:
             log.error("a pin of %s-%d is ignored: %s", followed.key.topic, followed.key.partition, problem)
         return segment.segment_id in held
 
-    async def _write_state(self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState) -> None:
+    async def _write_state(
+        self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState, custom: bytes | None = None
+    ) -> None:
         now_ms = self._environment.wall_ms()
-        await self._writer.write(followed, SegmentUpdate(segment.segment_id, self._node_id, now_ms, state))
+        await self._writer.write(followed, SegmentUpdate(segment.segment_id, self._node_id, now_ms, state, custom))

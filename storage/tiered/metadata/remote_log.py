@@ -3,12 +3,16 @@
 Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads
 them has the same state. A record that may not follow the records before it has no effect. The semantics are those of
 Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with two additions for compacted topics: a
-cleaned segment replaces its ancestors, and a copy that brings no new offset is never read (decision 14).
+cleaned segment replaces its ancestors, and a copy that brings no new offset is never read (decision 14). For all topics
+there is one more: the deletion of an unfinished copy has no effect on a copy that is finished. The record of a former
+leader that finishes the copy may be committed just before the record of the next leader that deletes it, and in between
+a replica may delete its local segment.
 
     record                       effect
     segment, copy started        known, not read
     update, copy finished        read in each of its epochs, from the first offset it has there (`EpochSegments`)
     update, delete started       not read any more; kept for the deletion of its objects
+      of an unfinished copy      the same; no effect where the copy is finished
     update, delete finished      forgotten
     partition delete             `delete_state`; the segments stay until their own records say otherwise
 
@@ -90,6 +94,8 @@ class RemoteLog:
         if update.state is SegmentState.COPY_SEGMENT_STARTED:
             return False  # a copy is started by a record that describes it
         before = self._segments.get(row)
+        if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:
+            return False
         segment = before.updated(update)
         self._segments.put(row, segment)
         if segment.state is before.state:
@@ -233,17 +239,14 @@ class RemoteLog:
         row = segments.first_from_time(timestamp, offset, table.latest_timestamp, lambda row: table.offsets(row)[1])
         return None if row is None else self._segments.get(row)
 
+    def state_of(self, segment_id: bytes) -> SegmentState | None:
+        """None for a segment that is not known, or whose deletion is finished."""
+        row = self._segments.find(segment_id)
+        return None if row is None else self._segments.state(row)
+
     def segments(self) -> Iterator[RemoteSegment]:
         """All segments that are known, in any state, in no particular order. Do not replay meanwhile."""
         return map(self._segments.get, self._segments.rows())
-
-    def segments_of(self, epoch: int) -> list[RemoteSegment]:
-        """The segments of a leader epoch in any state, by start offset."""
-        segments = self._epochs.get(epoch)
-        if segments is None:
-            return []
-        rows = {*segments.referenced(), *segments.unreferenced}
-        return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
     def read_segments(self) -> list[RemoteSegment]:
         """The segments from which something is read in some leader epoch, each once, by start offset."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
+
+REMAINS: Final = b"\x4d\x81"
+"""The custom metadata of a record that begins the deletion of a copy because it is unfinished."""
 
 
 class RemotePartition(NamedTuple):
@@ -48,13 +51,14 @@ class RemoteSegment:
         return self.epochs[later].start_offset - 1 if later < len(self.epochs) else self.last_offset
 
     def updated(self, update: SegmentUpdate) -> RemoteSegment:
-        """The segment after an update. One without custom metadata leaves that of the segment as it is."""
+        """The segment after an update. One without custom metadata of a segment leaves that of the segment as it is."""
+        keeps_custom = update.custom_metadata is None or update.deletes_remains
         return replace(
             self,
             broker_id=update.broker_id,
             event_timestamp_ms=update.event_timestamp_ms,
             state=update.state,
-            custom_metadata=self.custom_metadata if update.custom_metadata is None else update.custom_metadata,
+            custom_metadata=self.custom_metadata if keeps_custom else update.custom_metadata,
         )
 
 
@@ -67,6 +71,14 @@ class SegmentUpdate:
     event_timestamp_ms: int
     state: SegmentState
     custom_metadata: bytes | None = None
+
+    @property
+    def deletes_remains(self) -> bool:
+        """Whether a leader began to delete the segment because it knew it as an unfinished copy.
+
+        DIVERGES: Apache Kafka's record does not say why, and its deletion takes effect on a finished copy as well.
+        """
+        return self.state is SegmentState.DELETE_SEGMENT_STARTED and self.custom_metadata == REMAINS
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,8 @@ TRANSACTIONAL_SHARE = 0.3
 AGREEING_MS = 500
 COMPACTED_SHARE = 0.4
 """Of the seeds."""
-TIERED_SHARE = 0.0
-"""Of the seeds. With 0.3 runs of whole clusters end with local segments that no finished copy has (seeds power/0,
-retention/0): until that is understood, tiered topics are in the family `copies` alone."""
+TIERED_SHARE = 0.3
+"""Of the seeds."""
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")

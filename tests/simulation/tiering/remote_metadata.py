@@ -14,7 +14,7 @@ from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from protocol.record_batch import parse_header
 from protocol.record_reader import records_of
 from storage.tiered.metadata.records import decode_change
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
+from storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch
 
@@ -36,7 +36,10 @@ class Known:
     state: SegmentState
     was_finished: bool = False
 
-    def take(self, state: SegmentState) -> None:
+    def take(self, update: SegmentUpdate) -> None:
+        state = update.state
+        if self.state is FINISHED and update.custom_metadata == REMAINS:
+            return  # it was taken for unfinished
         if state in STEPS[self.state]:
             self.state = state
             self.was_finished = self.was_finished or state is FINISHED
@@ -116,7 +119,7 @@ class RemoteMetadata:
             if isinstance(change, RemoteSegment):
                 known.setdefault(change.segment_id, Known(change, change.state, change.state is FINISHED))
             elif isinstance(change, SegmentUpdate) and change.segment_id in known:
-                known[change.segment_id].take(change.state)
+                known[change.segment_id].take(change)
 
 
 def covered_end(segments: Iterable[Known], start_offset: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -142,6 +143,22 @@ def test_a_storage_that_fails_is_tried_again_and_unfinished_copies_are_removed()
         assert states == {SegmentState.COPY_SEGMENT_FINISHED}
         stored = {found.segment_id for key in node.world.buckets[URL].contents() if (found := parse_key(key))}
         assert stored == {each.segment_id for each in copied(node)}
+
+    serve_tiered(story)
+
+
+def test_a_copy_that_a_former_leader_finishes_late_is_not_removed_as_unfinished() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client)
+        await fill(client)
+        await until(lambda: bool(copied(node)), "a segment is copied")
+        segment = copied(node)[0]
+        as_it_was = replace(segment, state=SegmentState.COPY_SEGMENT_STARTED)
+        before = dict(node.world.buckets[URL].contents())
+        assert not await tiering_of(node).copier.remove(followed_of(node), as_it_was, is_remain=True)
+        assert segment.segment_id in {each.segment_id for each in copied(node)}
+        assert before.items() <= dict(node.world.buckets[URL].contents()).items()
 
     serve_tiered(story)
 
