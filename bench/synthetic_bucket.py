@@ -15,7 +15,7 @@ from storage.tiered.port import Content, ObjectEntry
 
 CLUSTER: Final = "4L6g3nShT-eMCtK--X86sw"
 TOPIC_ID: Final = bytes(range(16))
-KINDS: Final = tuple(kind for kind in ObjectKind if kind is not ObjectKind.TRANSACTION_INDEX)
+SUFFIXES: Final = sorted(kind.value for kind in ObjectKind if kind is not ObjectKind.TRANSACTION_INDEX)
 
 
 class SyntheticBucket:
@@ -76,7 +76,7 @@ class SyntheticBucket:
 
     def _objects(self, prefix: str, number: int) -> Sequence[ObjectEntry]:
         stem = f"{prefix}{number * self._offsets:020}-{number:020}Ag"
-        return sorted(ObjectEntry(stem + kind.value, 1000) for kind in KINDS)
+        return [ObjectEntry(stem + suffix, 1000) for suffix in SUFFIXES]
 
     def _template(self, partition: RemotePartition) -> tuple[bytes, tuple[bytes, bytes], bytes]:
         """A manifest around its segment id, its start offset and its last offset."""

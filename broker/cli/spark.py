@@ -110,6 +110,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from spark_jobs.refusals import Refused
     from storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from storage.files.local_files import LocalFiles
+    from storage.tiered.errors import RemoteStorageError
 
     options = {"path": arguments.path, "table": "topics"}
     if arguments.topic is not None:
@@ -120,7 +121,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
             invocation.out.say(taken.as_json())
         else:
             Path(arguments.segments).write_text(taken.as_json(with_segments=True) + "\n", encoding="utf-8")
-    except (Refused, CorruptCheckpoint, MalformedMessage, OSError) as problem:
+    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
         raise CommandError(str(problem)) from None
     return 0
 
@@ -208,6 +209,7 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
     from spark_jobs.jobs.latest import LatestJob, plan_latest
     from spark_jobs.refusals import Refused
     from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from storage.tiered.errors import RemoteStorageError
 
     if Path(arguments.output).exists() and not arguments.overwrite:
         raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")
@@ -219,7 +221,7 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
     job = LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite)
     try:
         return plan_latest(job)
-    except (Refused, CorruptCheckpoint, OSError) as problem:
+    except (Refused, CorruptCheckpoint, RemoteStorageError, OSError) as problem:
         raise CommandError(str(problem)) from None
 
 
