@@ -69,6 +69,7 @@ conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that ne
 
 fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker, an honest client measured beside them
 	$(BIN)/python -m tests.fuzz --inputs 1000000
+	$(BIN)/python -m tests.fuzz.logins --inputs 1000000
 
 .PHONY: limits limits-bounded
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker.cli.invocation import CommandError, Invocation, load_config
 
 if TYPE_CHECKING:
+    from broker.cli.secure_node import SecureFiles
     from broker.config import Config
     from storage.files.port import FileSystem
 
@@ -25,6 +26,7 @@ examples:
   moldau format -c server.properties --standalone
   moldau format -c server.properties --standalone -t MkU3OEVBNTcwNTJENDM2Qk
   moldau format -c server.properties --standalone --release-version 4.2 --ignore-formatted
+  moldau format --secure ./secure --host kafka.example.org
   moldau format -c controller.properties -t MkU3OEVBNTcwNTJENDM2Qk --no-initial-controllers
   moldau format -c controller.properties -t MkU3OEVBNTcwNTJENDM2Qk \\
     --initial-controllers 1@a:9093:8wTLVMuVS7ebtRfBsi2mWg,2@b:9093:gyw8wFj5RpeNNSyHzwJbeg
@@ -35,7 +37,7 @@ Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes: the flags of kafka-storage format."""
+    """Declare the subcommand's arguments: those of kafka-storage format."""
     parser.add_argument("-c", "--config", metavar="FILE", help="the node's server.properties (without: a node of one)")
     parser.add_argument(
         "-t",
@@ -63,6 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CREDENTIAL",
         help="a SCRAM credential, as SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated",
     )
+    parser.add_argument(
+        "--secure",
+        metavar="DIR",
+        help="make a closed node of one: TLS, SCRAM users and settings in a directory; server.properties is in it",
+    )
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --secure: a name or address of the node for clients; may be repeated, the first is advertised",
+    )
     parser.add_argument("--data", metavar="DIR", help="the directory to format; log.dirs")
     parser.add_argument(
         "--override",
@@ -84,13 +98,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Format, and say what was done."""
+    """Format the directories, and print a line for each."""
     features = _features(arguments.feature) | _release_level(arguments)
+    secure = _secured(arguments)
+    for message in secure.messages if secure is not None else ():
+        invocation.out.say(message)
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
-    is_standalone = bool(arguments.standalone) or (arguments.config is None and not is_several)
+    is_standalone = bool(arguments.standalone) or ((arguments.config is None or secure is not None) and not is_several)
     _check_quorum(config, arguments, is_standalone=is_standalone)
-    # Entropy and the clock come in here because no environment runs yet: formatting needs no event loop.
+    # The command uses entropy and the clock directly, because formatting needs no event loop and so no environment.
     from secrets import token_bytes
     from time import time_ns
 
@@ -127,8 +144,28 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     return 0
 
 
+def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
+    """The files of a closed node, which become the configuration and its first users; None where none is asked for."""
+    if arguments.secure is None:
+        if arguments.host:
+            raise CommandError("--host goes with --secure")
+        return None
+    if arguments.config is not None:
+        raise CommandError("--secure writes the settings itself: give --override in place of --config")
+    from pathlib import Path
+    from secrets import token_bytes
+    from time import time_ns
+
+    from broker.cli.secure_node import secure_files
+
+    files = secure_files(Path(arguments.secure), arguments.data, arguments.host, token_bytes, time_ns() // 1_000_000)
+    arguments.config = files.server
+    arguments.add_scram += files.credentials
+    return files
+
+
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
-    """The metadata version of a release: that of its last step, where it is named without one."""
+    """The metadata version of a release; of several, the last one."""
     from kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
 
     release = arguments.release_version
@@ -188,7 +225,7 @@ def check_cluster_id(cluster_id: str) -> None:
 
 
 def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
-    """Further directories of a node join the cluster of those that it has."""
+    """The cluster id of a directory that is formatted already; new directories of the node get the same id."""
     from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 
     for directory in config.log_dirs:
@@ -202,7 +239,10 @@ def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> st
 
 
 def fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
-    """An id that a shell does not take for an option: like Apache Kafka's, it never begins with a dash."""
+    """A new cluster id.
+
+    Like Apache Kafka's, it never begins with a dash, which a command line would parse as an option.
+    """
     from base64 import urlsafe_b64encode
 
     while True:

@@ -1,4 +1,4 @@
-"""`moldau spark`: jobs over the segments of topics, with Spark on this machine."""
+"""`moldau spark`: jobs over the segments of topics, by Spark on this machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
     latest = jobs.add_parser(
         "latest",
@@ -95,13 +95,13 @@ def add_export(jobs: Jobs) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the job that was asked for."""
+    """Run the chosen job."""
     job: Callable[[argparse.Namespace, Invocation], int] = arguments.job
     return job(arguments, invocation)
 
 
 def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Look at the files; Spark is not started."""
+    """Describe the files; Spark is not started."""
     from pathlib import Path
 
     from protocol.primitives import MalformedMessage
@@ -226,4 +226,4 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
 
 
 def _say_nothing(_: str) -> None:
-    """Where no progress is wanted."""
+    """Drop a progress line, where no progress is wanted."""

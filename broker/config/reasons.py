@@ -1,4 +1,4 @@
-"""Why a setting is accepted without effect or refused: one sentence for each key of the tables."""
+"""The reasons for which settings are accepted without effect, or refused: one sentence for each key of the tables."""
 
 from __future__ import annotations
 
@@ -36,6 +36,5 @@ REASONS: Final = {
     "tiered": "Tiered storage works without it in this version.",
     "tiered-class": "Java classes are not loaded: moldau.tiered.storage names the storage, and there is one keeper of"
     " the metadata.",
-    "tokens": "Delegation tokens are not part of this version.",
     "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",
 }

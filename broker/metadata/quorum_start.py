@@ -1,15 +1,18 @@
-"""What a node needs at its start to take part in the quorum: voters, settings of log and controller, first records."""
+"""The inputs of the quorum at a node's start: voters, settings of log and controller, first records."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from broker.config.config import Config
+from broker.config.sasl import token_key
 from broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from broker.runtime.environment import Environment
-from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion
+from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
 from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
 from kraft.image.finalized_features import FeaturesImage
+from kraft.image.metadata_image import MetadataImage
+from kraft.image.replay import Replay
 from kraft.quorum.quorum_history import QuorumHistory
 from kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from kraft.raft.settings import QuorumIdentity, RaftSettings
@@ -21,15 +24,15 @@ from storage.files.port import FileSystem
 from storage.log_config import LogConfig
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Their numbers in Kafka's protocol."""
+"""The numbers of the security protocols in Kafka's protocol."""
 
 
 class UnusableMetadata(ValueError):
-    """The metadata directory belongs to a cluster that this version cannot run; the text says why."""
+    """The metadata directory needs something that this version does not support; the text names it."""
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
-    """The voters as the log names them, or the configuration with kraft.version 0. Raises `UnusableMetadata`."""
+    """The voters that the log names; with kraft.version 0 those of the configuration. Raises `UnusableMetadata`."""
     refuse_unsupported(loaded.replay.image.features)
     static = VoterSet.of(
         VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
@@ -44,7 +47,7 @@ def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
 
 
 def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
-    """This node as its peers in the quorum know it."""
+    """The identity of this node in the quorum."""
     endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
     return QuorumIdentity(
         node_id=config.node_id,
@@ -76,7 +79,10 @@ def address_of(server: str) -> Address:
 
 
 def refuse_unsupported(features: FeaturesImage) -> None:
-    """Raises `UnusableMetadata` naming every feature that is finalized at a level that this node does not support."""
+    """Check the finalized features.
+
+    Raises `UnusableMetadata`, which names every feature with a level that this node does not support.
+    """
     levels = features.levels.items()
     refusals = [refusal for name, level in levels if (refusal := refusal_of_feature(name, level)) is not None]
     if refusals:
@@ -84,7 +90,7 @@ def refuse_unsupported(features: FeaturesImage) -> None:
 
 
 def metadata_log_config(config: Config) -> LogConfig:
-    """Segments of the metadata log are deleted when a snapshot replaces them, never by their age."""
+    """The settings of the metadata log. Its segments are deleted when a snapshot replaces them, never by age."""
     return LogConfig(
         segment_bytes=config.settings.integer_or_none("internal.metadata.log.segment.bytes")
         or config.integer("metadata.log.segment.bytes"),
@@ -97,8 +103,10 @@ def metadata_log_config(config: Config) -> LogConfig:
 
 
 def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
-    """The records that `format` left for the first leader. A directory formatted without them gets the latest
-    metadata.version."""
+    """The records that `format` left for the first leader.
+
+    Without them a new cluster gets the latest metadata.version.
+    """
     path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(path):
         return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]
@@ -106,6 +114,17 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
     levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
     refuse_unsupported(FeaturesImage(levels))
     return records
+
+
+def first_image(fs: FileSystem, config: Config, loaded: LoadedMetadata) -> MetadataImage:
+    """What the log says when a node starts, committed or not; before a first leader wrote to it, what `format` left for
+    that leader."""
+    image = loaded.replay.image
+    if image.features.levels or not config.is_controller:
+        return image
+    replay = Replay()
+    replay.replay(bootstrap_records(fs, config), image.provenance)
+    return replay.image
 
 
 def controller_registration(config: Config, incarnation_id: bytes) -> ControllerRegistrationRequest:
@@ -153,4 +172,16 @@ def controller_settings(
         broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
         broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),
         metadata_max_idle_interval_ms=config.integer("metadata.max.idle.interval.ms"),
+        security=security_settings(config, environment),
+    )
+
+
+def security_settings(config: Config, environment: Environment) -> SecuritySettings:
+    """What the controller's decisions about ACLs and delegation tokens depend on."""
+    return SecuritySettings(
+        token_key=token_key(config),
+        token_life_ms_max=config.integer("delegation.token.max.lifetime.ms"),
+        token_life_ms=config.integer("delegation.token.expiry.time.ms"),
+        token_check_interval_ms=config.integer("delegation.token.expiry.check.interval.ms"),
+        wall_clock_ms=environment.wall_ms,
     )

@@ -1,35 +1,38 @@
-"""The users that can log in by SCRAM: those of the metadata as they are now, and the delegation tokens."""
+"""The users that can log in by SCRAM: those in the current metadata, and delegation tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from broker.metadata.cluster_view import PublishedMetadata
+from kraft.image.metadata_image import MetadataImage
 from kraft.image.security.scram_credentials import ScramKey
 from security.delegation_token import credential_of_token
 from security.sasl.scram.credential import ScramCredential, ScramMechanism
 from security.sasl.scram.server import TokenLogin
 
 REMEMBERED_MAX: Final = 10_000
-"""Credentials of tokens that are remembered; at the limit all are forgotten."""
+"""The most token credentials that are cached; at the limit all are dropped."""
 
 
 class MetadataScramUsers:
-    """A `ScramUsers`. What follows from a token's id takes milliseconds to compute, so it is remembered."""
+    """A `ScramUsers` over the metadata. The credential of a token takes milliseconds to compute, so it is cached."""
 
-    def __init__(self, published: PublishedMetadata, token_key: bytes | None, wall_clock_ms: Callable[[], int]) -> None:
-        """`token_key`: `delegation.token.secret.key`; without it tokens log no client in."""
-        self._published = published
+    def __init__(
+        self, image: Callable[[], MetadataImage], token_key: bytes | None, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        """`image`: gives the present metadata. `token_key`: `delegation.token.secret.key`; without it tokens cannot log
+        in."""
+        self._image = image
         self._token_key = token_key
         self._wall_clock_ms = wall_clock_ms
         self._of_tokens: dict[tuple[ScramMechanism, str], ScramCredential] = {}
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        return self._published.image.scram.credentials.get(ScramKey(user, mechanism))
+        return self._image().scram.credentials.get(ScramKey(user, mechanism))
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
-        token = self._published.image.tokens.by_id.get(token_id)
+        token = self._image().tokens.by_id.get(token_id)
         if token is None or self._token_key is None or token.is_expired(self._wall_clock_ms()):
             return None
         known = self._of_tokens.get((mechanism, token_id))

@@ -2,45 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hmac
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.config.config import ConfigError
-from broker.config.sasl import LoginSettings, SaslSettings
+from broker.config.sasl import (
+    AUTHENTICATED,
+    LoginSettings,
+    SaslSettings,
+    login_settings,
+    talked_to,
+    token_key,
+)
 from broker.network.authentication.exchange import MechanismMaker
 from broker.network.authentication.peer_login import ClientMechanismMaker
+from broker.network.authentication.sasl import CredentialLookup
 from broker.runtime.environment import Environment
+from broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
+    from broker.config.config import Config
     from broker.config.password import Password
+    from broker.metadata.scram_users import MetadataScramUsers
+    from broker.node.oauthbearer import NodeOauth
+    from kraft.image.metadata_image import MetadataImage
     from security.sasl.jaas import LoginModule
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SECRET_LABEL: Final = b"salts of unknown users\0"
 
 
 class NodeMechanisms:
     """Modules of a mechanism are imported where a listener offers it."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(
+        self, config: Config, environment: Environment, cluster_id: str, image: Callable[[], MetadataImage]
+    ) -> None:
+        """`image`: the metadata by which users log in, as it is now."""
+        self._config = config
         self._environment = environment
+        self._cluster_id = cluster_id
+        self._image = image
+        self._users: MetadataScramUsers | None = None
+        self._oauth: NodeOauth | None = None
 
     def offered(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
-        makers = {PLAIN: self._plain}
-        offered: dict[str, MechanismMaker] = {}
-        for name in settings.mechanisms:
-            make = makers.get(name)
-            if make is None:
-                raise ConfigError(
-                    [f"Listener {settings.listener} cannot offer {name}: it is not part of this version."]
-                )
-            setting = f"listener.name.{settings.listener.lower()}.{name.lower()}.sasl.jaas.config"
-            offered[name] = make(_login_module(settings.jaas.get(name), name, setting))
-        return offered
+        makers = {PLAIN: self._plain, OAUTHBEARER: self._bearer, **dict.fromkeys(SCRAM, self._scram)}
+        return {name: makers[name](settings, name) for name in settings.mechanisms}
 
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
         module = _login_module(settings.jaas, settings.mechanism, settings.jaas_name)
+        if settings.mechanism == OAUTHBEARER:
+            try:
+                return self._with_oauth().login(settings.listener, module)
+            except ValueError as problem:
+                raise ValueError(f"{settings.jaas_name}: {problem}") from None
         try:
             username, password = module.option("username"), module.option("password")
         except ValueError as problem:
@@ -51,20 +70,76 @@ class NodeMechanisms:
             return partial(PlainClient, username, password)
         if settings.mechanism in SCRAM:
             from security.sasl.scram.client import ScramClient, ScramLogin
-            from security.sasl.scram.credential import ScramMechanism
+            from security.sasl.scram.credential import SCRAM_MECHANISMS
+            from security.sasl.scram.messages import TOKEN_EXTENSION
 
-            mechanism = next(each for each in ScramMechanism if each.mechanism_name == settings.mechanism)
-            login = ScramLogin(mechanism, username, password)
-            return partial(ScramClient, login, self._environment.entropy)
-        raise ValueError(f"This node cannot log in with {settings.mechanism}: it is not part of this version.")
+            login = ScramLogin(SCRAM_MECHANISMS[settings.mechanism], username, password)
+            is_token = module.options.get(TOKEN_EXTENSION, "").lower() == "true"
+            extensions = f",{TOKEN_EXTENSION}=true" if is_token else ""
+            return partial(ScramClient, login, self._environment.entropy, extensions)
+        raise AssertionError(f"the rules of settings let {settings.mechanism} pass")
 
-    async def look_up(self, what: object) -> object:
-        raise AssertionError(f"nothing looks up {type(what).__name__}")
+    def lookup(self, settings: SaslSettings) -> CredentialLookup:
+        oauth = self._oauth
+        return nothing if oauth is None else partial(oauth.look_up, settings.listener)
 
-    def _plain(self, module: LoginModule) -> MechanismMaker:
+    def begin(self, spawn: Spawn) -> None:
+        """Keep the keys of identity providers and this node's tokens new."""
+        for follow in self._oauth.followers if self._oauth is not None else ():
+            spawn(follow())
+
+    def _plain(self, settings: SaslSettings, name: str) -> MechanismMaker:
         from security.sasl.plain import PlainServer, PlainUsers
 
+        module = _login_module(settings.jaas.get(name), name, _jaas_name(settings, name))
         return partial(PlainServer, PlainUsers.of_login_module(module))
+
+    def _scram(self, settings: SaslSettings, name: str) -> MechanismMaker:
+        """The users are in the metadata, so a login context is not needed; one that is there must be right."""
+        from broker.metadata.scram_users import MetadataScramUsers
+        from security.sasl.scram.credential import SCRAM_MECHANISMS
+        from security.sasl.scram.server import ScramServer
+
+        if name in settings.jaas:
+            _login_module(settings.jaas[name], name, _jaas_name(settings, name))
+        if self._users is None:
+            self._users = MetadataScramUsers(self._image, token_key(self._config), self._environment.wall_ms)
+        return partial(
+            ScramServer, SCRAM_MECHANISMS[name], self._users, self._environment.entropy, self._secret_of_salts()
+        )
+
+    def _bearer(self, settings: SaslSettings, name: str) -> MechanismMaker:
+        """Keys and claims are in settings, so a login context is not needed; one that is there must be right."""
+        if name in settings.jaas:
+            _login_module(settings.jaas[name], name, _jaas_name(settings, name))
+        return self._with_oauth().offered(settings.listener)
+
+    def _with_oauth(self) -> NodeOauth:
+        from broker.node.oauthbearer import NodeOauth
+
+        if self._oauth is None:
+            self._oauth = NodeOauth(self._config, self._environment)
+        return self._oauth
+
+    def _secret_of_salts(self) -> bytes:
+        """What the nodes of the cluster share and clients do not know: the key of delegation tokens, else what this
+        node logs in with to others. It stays the same when a node restarts. Where neither is set, the id of the cluster
+        stands for it, and a client that knows the id can find out whether a user exists."""
+        key = token_key(self._config)
+        if key is None:
+            protocols = self._config.listener_protocols
+            listeners = (each for each in talked_to(self._config) if protocols.get(each) in AUTHENTICATED)
+            logins = (login_settings(self._config, each).jaas for each in listeners)
+            key = "".join(each.reveal() for each in logins if each is not None).encode()
+        return hmac.digest(key or b"none", SECRET_LABEL + self._cluster_id.encode(), "sha256")
+
+
+async def nothing(what: object) -> object:
+    raise AssertionError(f"nothing looks up {type(what).__name__}")
+
+
+def _jaas_name(settings: SaslSettings, mechanism: str) -> str:
+    return f"listener.name.{settings.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
 
 
 def _login_module(jaas: Password | None, mechanism: str, setting: str) -> LoginModule:

@@ -12,7 +12,7 @@ from broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
 from broker.network.authentication.counts import AuthenticationCounts
 from broker.network.authentication.exchange import MechanismMaker
 from broker.network.authentication.peer_login import ClientMechanismMaker
-from broker.network.authentication.sasl import SaslGate
+from broker.network.authentication.sasl import CredentialLookup, SaslGate
 from broker.network.listener_security import CertificatePrincipal, ListenerSecurity
 from broker.network.peer_channel import PeerChannels
 from broker.network.peer_security import NodeTls, PeerSecurity
@@ -38,8 +38,11 @@ class Mechanisms(Protocol):
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
         """Makes the side of a client. Raises ValueError where its login context cannot be used."""
 
-    async def look_up(self, what: object) -> object:
-        """What a mechanism needs before it decides."""
+    def lookup(self, settings: SaslSettings) -> CredentialLookup:
+        """Gives the mechanisms of a listener what they need before they decide."""
+
+    def begin(self, spawn: Spawn) -> None:
+        """Keep new what mechanisms decide with."""
 
 
 class NodeSecurity:
@@ -67,7 +70,8 @@ class NodeSecurity:
         self._everything = Unrestricted()
 
     def begin(self) -> None:
-        """Follow the files of the stores."""
+        """Follow the files of the stores, and what mechanisms decide with."""
+        self._mechanisms.begin(self._spawn)
         if self._tls:
             self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
@@ -82,7 +86,7 @@ class NodeSecurity:
                 settings,
                 self._mechanisms.offered(settings),
                 self.access_of,
-                self._mechanisms.look_up,
+                self._mechanisms.lookup(settings),
                 counts,
                 self._environment,
                 self._loop,

@@ -1,4 +1,4 @@
-"""What a storage holds, read without a broker: the manifests of a partition, and which of its segments are current."""
+"""Reading of remote storage without a broker: the manifests of a partition, and the choice of its current segments."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def current_manifests(
         try:
             found.append(await read_manifest(storage, cluster_id, key))
         except ObjectNotFound:
-            continue  # deleted since the listing
+            continue  # The manifest was deleted after the listing.
     return current(found)
 
 

@@ -13,6 +13,7 @@ from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
+from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
@@ -41,6 +42,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,
+    *LOGIN_SCENARIOS,
     *APPLICATION_SCENARIOS,
 )
 

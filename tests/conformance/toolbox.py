@@ -33,6 +33,7 @@ CLASSES = {
     "kafka-leader-election": TOOLS + "LeaderElectionCommand",
     "kafka-reassign-partitions": TOOLS + "reassign.ReassignPartitionsCommand",
     "kafka-transactions": TOOLS + "TransactionsCommand",
+    "kafka-delegation-tokens": TOOLS + "DelegationTokenCommand",
     "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
 

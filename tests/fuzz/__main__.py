@@ -69,8 +69,8 @@ def free_port() -> int:
         return port
 
 
-def start(directory: Path, settings: list[str], log: IO[bytes]) -> Target:
-    port, controller_port = free_port(), free_port()
+def start(directory: Path, settings: list[str], log: IO[bytes], port: int | None = None) -> Target:
+    port, controller_port = port or free_port(), free_port()
     overrides = [
         f"listeners=PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "auto.create.topics.enable=false",

@@ -19,6 +19,7 @@ from kraft.quorum.voter_set import VoterNode, VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.records.metadata import UserScramCredentialRecord
 from storage.checkpoints.meta_properties import read_meta_properties
 from storage.log.recovery import CorruptLog
 from tests.support.node import CONTROLLER_PORT, PORT, PROPERTIES, Client, Closed
@@ -47,6 +48,8 @@ class Formatting(NamedTuple):
     features: Mapping[str, int]
     voters: VoterSet | None = None
     """The first voters of a quorum whose log names them; None where the configuration does."""
+    credentials: tuple[UserScramCredentialRecord, ...] = ()
+    """Of users that can log in from the first start on."""
 
 
 def directory_id(node_id: int) -> bytes:
@@ -120,6 +123,7 @@ class ClusterNode:
                 entropy=environment.entropy,
                 now_ms=environment.wall_ms(),
                 initial_voters=self.formatting.voters,
+                credentials=self.formatting.credentials,
             )
 
 
@@ -134,6 +138,7 @@ class Cluster:
         controllers: int = 0,
         voters: int = 0,
         features: Mapping[str, int] | None = None,
+        credentials: tuple[UserScramCredentialRecord, ...] = (),
         keep_trace: bool = False,
         **properties: object,
     ) -> None:
@@ -147,7 +152,7 @@ class Cluster:
         quorum = {
             "controller.quorum.voters": ",".join(f"{each}@{host_name(each)}:{CONTROLLER_PORT}" for each in voter_ids)
         }
-        formatting = Formatting(features or {})
+        formatting = Formatting(features or {}, credentials=credentials)
         if voters:
             servers = ",".join(f"{host_name(each)}:{CONTROLLER_PORT}" for each in ids)
             quorum = {"controller.quorum.bootstrap.servers": servers}

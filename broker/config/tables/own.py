@@ -1,4 +1,4 @@
-"""Settings that Apache Kafka does not know: what this broker does beyond it."""
+"""The settings of this broker that Apache Kafka does not have."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
     Bytes of replies that have not left, over all connections, above which fetches copy one batch each; -1 for no limit.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, and most partitions, that have metrics of their own; those beyond count in the sums alone.
+moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only
+    URLs that OAUTHBEARER may fetch keys and tokens from; a Java property of Apache Kafka names them.
 moldau.open.files.max  int  -1  -1..  honoured  read-only
     Most files that segments keep open between uses; -1 is half of what the process may have open, 0 means no bound.
 moldau.tiered.compaction.bytes.per.pass  long  1073741824  1..  honoured  cluster-wide

@@ -13,13 +13,13 @@ security.providers  string  null  any  refused:plugin  read-only
     Java security providers.
 connections.max.reauth.ms  long  0  any  honoured  read-only
     Time after which a SASL client must authenticate again.
-delegation.token.secret.key  password  null  any  refused:tokens  read-only
-    Key with which delegation tokens are signed.
-delegation.token.max.lifetime.ms  long  604800000  1..  accepted:sasl  read-only
+delegation.token.secret.key  password  null  any  honoured  read-only
+    Key with which delegation tokens are signed; without it there are none.
+delegation.token.max.lifetime.ms  long  604800000  1..  honoured  read-only
     Longest life of a delegation token.
-delegation.token.expiry.time.ms  long  86400000  1..  accepted:sasl  read-only
+delegation.token.expiry.time.ms  long  86400000  1..  honoured  read-only
     Life of a delegation token unless it is renewed.
-delegation.token.expiry.check.interval.ms  long  3600000  1..  accepted:sasl  read-only
+delegation.token.expiry.check.interval.ms  long  3600000  1..  honoured  read-only
     Interval of the search for expired tokens.
 ssl.protocol  string  TLSv1.3  any  honoured  per-broker
     TLS version of a new context.
@@ -77,29 +77,29 @@ sasl.jaas.config  password  null  any  honoured  per-broker
     Login context of SASL.
 sasl.client.callback.handler.class  class  null  any  refused:plugin  read-only
     Class for the client's side of SASL.
-sasl.server.callback.handler.class  class  null  any  refused:plugin  read-only
-    Class for the server's side of SASL.
+sasl.server.callback.handler.class  class  null  any  honoured  read-only
+    Kafka's own handlers of OAUTHBEARER alone: whether tokens are signed or unsecured.
 sasl.server.max.receive.size  int  524288  any  honoured  read-only
     Largest SASL token that is taken.
 sasl.login.class  class  null  any  refused:plugin  read-only
     Class that logs in.
-sasl.login.callback.handler.class  class  null  any  refused:plugin  read-only
-    Class that answers the login.
-sasl.login.connect.timeout.ms  int  null  any  accepted:sasl  read-only
+sasl.login.callback.handler.class  class  null  any  honoured  read-only
+    Kafka's own handlers of OAUTHBEARER alone: where this node's tokens come from.
+sasl.login.connect.timeout.ms  int  null  any  honoured  read-only
     Connect timeout of the identity provider.
-sasl.login.read.timeout.ms  int  null  any  accepted:sasl  read-only
+sasl.login.read.timeout.ms  int  null  any  honoured  read-only
     Read timeout of the identity provider.
-sasl.login.refresh.window.factor  double  0.8  any  accepted:sasl  per-broker
+sasl.login.refresh.window.factor  double  0.8  any  honoured  per-broker
     Part of a credential's life after which it is renewed.
-sasl.login.refresh.window.jitter  double  0.05  any  accepted:sasl  per-broker
+sasl.login.refresh.window.jitter  double  0.05  any  honoured  per-broker
     Random part of that time.
-sasl.login.refresh.min.period.seconds  short  60  any  accepted:sasl  per-broker
+sasl.login.refresh.min.period.seconds  short  60  any  honoured  per-broker
     Least time between two renewals.
-sasl.login.refresh.buffer.seconds  short  300  any  accepted:sasl  per-broker
+sasl.login.refresh.buffer.seconds  short  300  any  honoured  per-broker
     Time before expiry that is kept free of renewals.
-sasl.login.retry.backoff.ms  long  100  any  accepted:sasl  read-only
+sasl.login.retry.backoff.ms  long  100  any  honoured  read-only
     First pause after a failed login.
-sasl.login.retry.backoff.max.ms  long  10000  any  accepted:sasl  read-only
+sasl.login.retry.backoff.max.ms  long  10000  any  honoured  read-only
     Longest pause after failed logins.
 sasl.kerberos.service.name  string  null  any  accepted:kerberos  per-broker
     Kerberos principal of Kafka.
@@ -135,23 +135,23 @@ sasl.oauthbearer.assertion.private.key.passphrase  password  null  any  accepted
     Passphrase of that key.
 sasl.oauthbearer.assertion.template.file  string  null  any  accepted:sasl  read-only
     File with the assertion's template.
-sasl.oauthbearer.client.credentials.client.id  string  null  any  accepted:sasl  read-only
+sasl.oauthbearer.client.credentials.client.id  string  null  any  honoured  read-only
     Client id at the identity provider.
-sasl.oauthbearer.client.credentials.client.secret  password  null  any  accepted:sasl  read-only
+sasl.oauthbearer.client.credentials.client.secret  password  null  any  honoured  read-only
     Client secret at the identity provider.
-sasl.oauthbearer.clock.skew.seconds  int  30  any  accepted:sasl  read-only
+sasl.oauthbearer.clock.skew.seconds  int  30  any  honoured  read-only
     Tolerated difference of clocks.
-sasl.oauthbearer.expected.audience  list  []  list  accepted:sasl  read-only
+sasl.oauthbearer.expected.audience  list  []  list  honoured  read-only
     Audiences that a token may name.
-sasl.oauthbearer.expected.issuer  string  null  any  accepted:sasl  read-only
+sasl.oauthbearer.expected.issuer  string  null  any  honoured  read-only
     Issuer that a token must name.
-sasl.oauthbearer.jwks.endpoint.refresh.ms  long  3600000  any  accepted:sasl  read-only
+sasl.oauthbearer.jwks.endpoint.refresh.ms  long  3600000  any  honoured  read-only
     Interval at which keys are fetched again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms  long  100  any  accepted:sasl  read-only
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms  long  100  any  honoured  read-only
     First pause after a failed fetch of keys.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms  long  10000  any  accepted:sasl  read-only
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms  long  10000  any  honoured  read-only
     Longest pause after failed fetches of keys.
-sasl.oauthbearer.jwks.endpoint.url  string  null  any  accepted:sasl  read-only
+sasl.oauthbearer.jwks.endpoint.url  string  null  any  honoured  read-only
     Where the identity provider's keys are.
 sasl.oauthbearer.jwt.retriever.class  class  \
     org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever  \
@@ -161,12 +161,12 @@ sasl.oauthbearer.jwt.validator.class  class  \
     org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator  \
     any  refused:plugin  read-only
     Class that checks tokens.
-sasl.oauthbearer.scope  string  null  any  accepted:sasl  read-only
+sasl.oauthbearer.scope  string  null  any  honoured  read-only
     Scope that is asked for.
-sasl.oauthbearer.scope.claim.name  string  scope  any  accepted:sasl  read-only
+sasl.oauthbearer.scope.claim.name  string  scope  any  honoured  read-only
     Claim that holds the scope.
-sasl.oauthbearer.sub.claim.name  string  sub  any  accepted:sasl  read-only
+sasl.oauthbearer.sub.claim.name  string  sub  any  honoured  read-only
     Claim that holds the subject.
-sasl.oauthbearer.token.endpoint.url  string  null  any  accepted:sasl  read-only
+sasl.oauthbearer.token.endpoint.url  string  null  any  honoured  read-only
     Where tokens are fetched.
 """

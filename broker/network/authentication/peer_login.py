@@ -1,4 +1,7 @@
-"""The login of this node to another one: SaslHandshake, then one SaslAuthenticate for each message of the mechanism."""
+"""The login of this node to another node:
+
+SaslHandshake, then one SaslAuthenticate for each message of the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 
 ClientMechanismMaker = Callable[[], ClientMechanism]
+"""Raises `LoginFailed` where this node has nothing to log in with now."""
 Versions = Mapping[int, tuple[int, int]]
 
 
 class LoginChannel(Protocol):
-    """The channel that logs in."""
+    """The channel over which the login is sent."""
 
     def send_login(self, request: object, reply: Callable[[object], None], version: int) -> None: ...
 
@@ -38,13 +42,17 @@ class PeerLogin:
 
     def begin(self) -> None:
         """Log in, or log in again."""
-        self._mechanism = self._make()
+        try:
+            self._mechanism = self._make()
+        except LoginFailed as failure:
+            self._channel.login_failed(str(failure))
+            return
         request = SaslHandshakeRequest(mechanism=self._mechanism.name)
         self._channel.send_login(request, self._offered, HANDSHAKE_VERSION)
 
     def _offered(self, response: object) -> None:
         if not isinstance(response, SaslHandshakeResponse):
-            return  # the connection is lost, and its channel knows
+            return  # The connection is lost, and its channel has been notified.
         assert self._mechanism is not None
         if response.error_code != ErrorCode.NONE:
             offered = ", ".join(response.mechanisms) or "none"

@@ -1,34 +1,63 @@
-"""CreateDelegationToken (API key 38, versions 1-3; KIP-48, KIP-373): always refused, because no listener authenticates
-clients."""
+"""CreateDelegationToken (API key 38, versions 1-3; KIP-48, KIP-373): the controller makes the token.
+
+A principal creates tokens for itself. For another owner it needs CREATE_TOKENS on that user.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.requests.handlers import decision
+from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from security.access import ResourceKind
+from security.delegation_token import is_same, may_hold_tokens
+from security.principal import Principal
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
+    from broker.requests.forwarding import ForwardingServices
+    from broker.requests.handlers.decision import DecisionServices
+    from broker.runtime.pending import Pending
 
-ANONYMOUS: Final = ("User", "ANONYMOUS")
-"""The principal of a client that did not authenticate itself."""
 NOT_SET_MS: Final = -1
 
 
 def handle(
-    services: object, context: RequestContext, request: CreateDelegationTokenRequest
-) -> CreateDelegationTokenResponse:
+    services: ForwardingServices, context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse | Pending[CreateDelegationTokenResponse]:
+    """Refuse what needs no controller to be refused, and forward the rest."""
+    refusal = refusal_of(context, request)
+    return services.controller.ask(request, context) if refusal is None else refusal
+
+
+def decide(services: DecisionServices, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
+    """The same at a controller, for a request that came in an Envelope or by itself."""
+    return refusal_of(context, request) or decision.handle(services, context, request)
+
+
+def refusal_of(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | None:
+    """The answer to a principal that may not create the token; None where it may."""
+    requester, access = context.principal, context.access
+    owner = requester
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    if not may_hold_tokens(requester):
+        return refused(owner, requester, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if not is_same(owner, requester) and not access.allows(AclOperation.CREATE_TOKENS, ResourceKind.USER, str(owner)):
+        return refused(owner, requester, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    return None
+
+
+def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
     """The answer names the owner that was asked for, else the one that asks, as in Apache Kafka."""
-    kind, name = ANONYMOUS
-    if request.owner_principal_type and request.owner_principal_name:
-        kind, name = request.owner_principal_type, request.owner_principal_name
     return CreateDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=ANONYMOUS[0],
-        token_requester_principal_name=ANONYMOUS[1],
+        error_code=error,
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
         issue_timestamp_ms=NOT_SET_MS,
         expiry_timestamp_ms=NOT_SET_MS,
         max_timestamp_ms=NOT_SET_MS,

@@ -6,6 +6,7 @@ AlterPartition. KIP-730: AllocateProducerIds. KIP-858: AssignReplicasToDirs. KIP
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.refusals import refused
@@ -33,5 +34,10 @@ def handle(services: DecisionServices, context: RequestContext, request: object)
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)
     reply: Pending[object] = Pending()
-    active.submit(request, reply.complete, lambda: reply.complete(refused(request, ErrorCode.NOT_CONTROLLER)))
+    given_up = partial(_given_up, request, reply)
+    active.submit(request, reply.complete, given_up, context.principal)
     return reply
+
+
+def _given_up(request: object, reply: Pending[object]) -> None:
+    reply.complete(refused(request, ErrorCode.NOT_CONTROLLER))

@@ -1,21 +1,81 @@
-"""DescribeDelegationToken (API key 41, versions 1-3; KIP-48): always refused, because no listener authenticates
-clients."""
+"""DescribeDelegationToken (API key 41, versions 1-3; KIP-48): tokens with their secrets, for those that they concern.
+
+The owner, the requester and the renewers of a token see it. Others need DESCRIBE on the token, or DESCRIBE_TOKENS on
+its owner.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
+from broker.config.sasl import token_key
+from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from security.access import Access, ResourceKind
+from security.delegation_token import DelegationToken, may_hold_tokens, secret_of
+from security.principal import Principal
 
 if TYPE_CHECKING:
+    from broker.config.config import Config
+    from broker.metadata.cluster_view import ClusterView
     from broker.network.route import RequestContext
 
 
+class DescribeTokensServices(Protocol):
+    """What answering takes of the node."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
 def handle(
-    services: object, context: RequestContext, request: DescribeDelegationTokenRequest
+    services: DescribeTokensServices, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if not may_hold_tokens(context.principal):
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    key = token_key(services.config)
+    if key is None:
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = None
+    if request.owners is not None:
+        owners = [Principal(each.principal_type, each.principal_name) for each in request.owners]
+    visible = services.cluster.image.tokens.visible(owners, context.principal, partial(_may_describe, context.access))
+    return DescribeDelegationTokenResponse(tokens=[_described(token, key) for token in visible])
+
+
+def _may_describe(access: Access, token: DelegationToken) -> bool:
+    return any(
+        access.allows(operation, kind, name, logs_denied=False)
+        for operation, kind, name in (
+            (AclOperation.DESCRIBE, ResourceKind.DELEGATION_TOKEN, token.id),
+            (AclOperation.DESCRIBE_TOKENS, ResourceKind.USER, str(token.owner)),
+        )
+    )
+
+
+def _described(token: DelegationToken, key: bytes) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.type,
+        principal_name=token.owner.name,
+        token_requester_principal_type=token.requester.type,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp=token.issued_at_ms,
+        expiry_timestamp=token.expires_at_ms,
+        max_timestamp=token.max_at_ms,
+        token_id=token.id,
+        hmac=secret_of(token.id, key),
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=each.type, principal_name=each.name)
+            for each in token.renewers
+        ],
+    )

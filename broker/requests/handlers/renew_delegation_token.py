@@ -1,6 +1,6 @@
-"""RenewDelegationToken (API key 39, versions 1-2; KIP-48): always refused.
+"""RenewDelegationToken (API key 39, versions 1-2; KIP-48): the controller decides.
 
-No listener authenticates its clients.
+The owner of a token and its renewers may renew it, until its longest life is over.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from security.delegation_token import may_hold_tokens
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
+    from broker.requests.forwarding import ForwardingServices
+    from broker.runtime.pending import Pending
 
 
 def handle(
-    services: object, context: RequestContext, request: RenewDelegationTokenRequest
-) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-    )
+    services: ForwardingServices, context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse | Pending[RenewDelegationTokenResponse]:
+    """A principal that may not speak of tokens is refused here; the controller decides about the others."""
+    if not may_hold_tokens(context.principal):
+        error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=-1)
+    return services.controller.ask(request, context)

@@ -21,16 +21,16 @@ from protocol.messages.create_delegation_token import CreateDelegationTokenReque
 from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from protocol.records.metadata import RemoveDelegationTokenRecord
-from security.delegation_token import DelegationToken, is_same, secret_of
-from security.principal import ANONYMOUS, USER, Principal
+from security.delegation_token import DelegationToken, may_hold_tokens, secret_of
+from security.principal import USER, Principal
 
 NOT_SET_MS = -1
 Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
 
 
 def refusal_of_requester(context: DecisionContext) -> ErrorCode | None:
-    """Why the requester may not speak of tokens at all."""
-    if is_same(context.principal, ANONYMOUS) or context.principal.is_token_authenticated:
+    """Why the requester may not create, renew, expire or describe tokens; None where it may."""
+    if not may_hold_tokens(context.principal):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if context.settings.security.token_key is None:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -111,7 +111,7 @@ def renew_token(context: DecisionContext, request: RenewDelegationTokenRequest) 
 
 
 def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest) -> Decision:
-    """A negative period removes the token at once."""
+    """Set the expiry of a token. A negative period removes the token at once."""
     token = token_for(context, request.hmac)
     if isinstance(token, ErrorCode):
         return Decision((), ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0))
@@ -127,7 +127,10 @@ def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest
 
 
 def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | ErrorCode:
-    """The token of a secret, where the requester may renew it. It computes the secrets of all tokens."""
+    """The token with this HMAC, where the requester may renew it.
+
+    The secrets are not stored, so the function computes the HMAC of every token.
+    """
     refusal = refusal_of_requester(context)
     if refusal is not None:
         return refusal
@@ -141,7 +144,7 @@ def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | Erro
 
 
 def expired_tokens(image: MetadataImage, settings: ControllerSettings) -> Iterator[RemoveDelegationTokenRecord]:
-    """The removal of each token that has expired."""
+    """Records that remove the tokens that have expired."""
     now_ms = settings.security.wall_clock_ms()
     for token in image.tokens.by_id.values():
         if token.is_expired(now_ms):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from random import Random
 from types import SimpleNamespace
-from typing import cast
 
-from broker.metadata.cluster_view import PublishedMetadata
 from broker.metadata.scram_users import MetadataScramUsers
 from kraft.image.security.scram_credentials import ScramKey, record_of
 from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -35,7 +33,7 @@ def log_in(users: MetadataScramUsers, user: str, password: str, extensions: str 
 
 def test_a_credential_counts_as_the_metadata_has_it_now() -> None:
     published = SimpleNamespace(image=image_of([]))
-    users = MetadataScramUsers(cast("PublishedMetadata", published), None, lambda: 0)
+    users = MetadataScramUsers(lambda: published.image, None, lambda: 0)
     assert isinstance(log_in(users, "alice", "secret"), Failed)
     record = record_of(ScramKey("alice", SHA_256), credential_of_password(SHA_256, "secret", b"salt"))
     published.image = image_of([record])
@@ -46,7 +44,7 @@ def test_a_credential_counts_as_the_metadata_has_it_now() -> None:
 
 def test_a_token_logs_its_owner_in_until_it_expires() -> None:
     cluster = Deciding()
-    users = MetadataScramUsers(cluster, KEY, lambda: cluster.now_ms)
+    users = MetadataScramUsers(lambda: cluster.image, KEY, lambda: cluster.now_ms)
     request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=1000)
     token = cluster.ask(request, Principal("User", "alice"))
     assert isinstance(token, CreateDelegationTokenResponse)
@@ -56,7 +54,7 @@ def test_a_token_logs_its_owner_in_until_it_expires() -> None:
         assert isinstance(done, Authenticated)
         assert done.principal == Principal("User", "alice", is_token_authenticated=True)
         assert done.expires_at_ms == token.expiry_timestamp_ms
-    without_key = MetadataScramUsers(cluster, None, lambda: cluster.now_ms)
+    without_key = MetadataScramUsers(lambda: cluster.image, None, lambda: cluster.now_ms)
     assert isinstance(log_in(without_key, token.token_id, password, ",tokenauth=true"), Failed)
     cluster.now_ms += 1000
     assert isinstance(log_in(users, token.token_id, password, ",tokenauth=true"), Failed)

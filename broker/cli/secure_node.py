@@ -1,0 +1,142 @@
+"""`moldau format --secure DIR`: a node of one that is closed, with all that it and its clients need in a directory.
+
+    DIR/ca.pem, ca.key          the authority; clients need ca.pem, the key signs the certificates of the node
+    DIR/node.pem                the node's private key and certificate
+    DIR/server.properties       the node's settings, with the password of its own user
+    DIR/client.properties       what a client needs to log in as the user admin
+
+Clients log in by SCRAM under TLS, and so does the node to itself. PLAINTEXT is served on the loopback address alone, to
+a user without rights. What is there already stays as it is.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from broker.cli.certificate_authority import issue, new_authority
+from broker.cli.invocation import CommandError
+from broker.config.catalogue import broker_catalogue
+from broker.config.setting import Stance
+
+MECHANISM: Final = "SCRAM-SHA-512"
+LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+NODE_USER, ADMIN_USER = "node", "admin"
+SECRET_SIZE: Final = 24
+"""Random bytes of a password."""
+LOOPBACK: Final = ("localhost", "127.0.0.1")
+SERVER: Final = "server.properties"
+CLIENT: Final = "client.properties"
+AUTHORITY, NODE = "ca.pem", "node.pem"
+OPEN_MODE, SECRET_MODE = 0o644, 0o600
+
+
+class SecureFiles:
+    """The directory of a closed node. `credentials` are for `--add-scram`; they are empty where the files were there
+    already, because the metadata has them."""
+
+    def __init__(self, directory: Path, messages: list[str], credentials: list[str]) -> None:
+        self.directory = directory
+        self.messages = messages
+        self.credentials = credentials
+
+    @property
+    def server(self) -> str:
+        """The file of the node's settings."""
+        return str(self.directory / SERVER)
+
+
+def secure_files(
+    directory: Path, data: str | None, hosts: list[str], random_bytes: Callable[[int], bytes], now_ms: int
+) -> SecureFiles:
+    """Make the files, where they are not there. `hosts`: the names and addresses by which clients reach the node, the
+    first one advertised. Raises `CommandError`."""
+    directory = directory.absolute()
+    if (directory / SERVER).exists():
+        return SecureFiles(directory, [f"{directory / SERVER} is there already, and stays as it is"], [])
+    hosts = hosts or [LOOPBACK[0]]
+    authority = new_authority("moldau cluster authority", now_ms)
+    node = issue(authority, "moldau node 1", list(dict.fromkeys([*hosts, *LOOPBACK])), now_ms)
+    passwords = {user: urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode() for user in (NODE_USER, ADMIN_USER)}
+    key = urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode()
+    server = server_settings(directory, str(Path(data or directory / "data").absolute()), hosts[0], passwords, key)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(directory / AUTHORITY, authority.certificate_pem(), OPEN_MODE)
+        _write(directory / "ca.key", authority.key_pem(), SECRET_MODE)
+        _write(directory / NODE, node.key_pem() + node.certificate_pem(), SECRET_MODE)
+        _write(directory / CLIENT, _lines(client_settings(directory, hosts[0], passwords[ADMIN_USER])), SECRET_MODE)
+        _write(directory / SERVER, _lines(server), SECRET_MODE)  # last: its presence says that all are there
+    except OSError as error:
+        raise CommandError(f"{error.filename or directory} cannot be written: {error.strerror}") from None
+    return SecureFiles(
+        directory,
+        [
+            f"wrote {directory / SERVER}; start the node with: moldau serve {directory / SERVER}",
+            f"wrote {directory / CLIENT} for the user {ADMIN_USER}, with {directory / AUTHORITY} for its clients",
+        ],
+        [f'{MECHANISM}=[name={user},password="{password}"]' for user, password in passwords.items()],
+    )
+
+
+def server_settings(
+    directory: Path, data: str, host: str, passwords: Mapping[str, str], token_key: str
+) -> dict[str, str]:
+    """The settings of the node."""
+    login = f'{LOGIN_MODULE} required username="{NODE_USER}" password="{passwords[NODE_USER]}";'
+    mechanism = MECHANISM.lower()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+        "listeners": "SECURE://:9092,LOCAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
+        "advertised.listeners": f"SECURE://{host}:9092,LOCAL://127.0.0.1:9094",
+        "listener.security.protocol.map": "SECURE:SASL_SSL,LOCAL:PLAINTEXT,CONTROLLER:SASL_SSL",
+        "inter.broker.listener.name": "SECURE",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "sasl.enabled.mechanisms": MECHANISM,
+        "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        "sasl.mechanism.controller.protocol": MECHANISM,
+        f"listener.name.secure.{mechanism}.sasl.jaas.config": login,
+        f"listener.name.controller.{mechanism}.sasl.jaas.config": login,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / NODE),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / AUTHORITY),
+        "delegation.token.secret.key": token_key,
+    }
+    if broker_catalogue()["authorizer.class.name"].stance is Stance.HONOURED:
+        settings["authorizer.class.name"] = AUTHORIZER
+        settings["super.users"] = f"User:{NODE_USER};User:{ADMIN_USER}"
+        settings["allow.everyone.if.no.acl.found"] = "false"
+    return settings
+
+
+def client_settings(directory: Path, host: str, password: str) -> dict[str, str]:
+    """The settings of a Java client, and of the tools of Apache Kafka (--command-config)."""
+    return {
+        "bootstrap.servers": f"{host}:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": f'{LOGIN_MODULE} required username="{ADMIN_USER}" password="{password}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / AUTHORITY),
+    }
+
+
+def _lines(settings: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """The file has its mode before it has its content."""
+    path.touch(mode)
+    path.chmod(mode)  # whatever the umask says, and whatever was there
+    path.write_bytes(content)

@@ -1,0 +1,175 @@
+"""Settings of OAUTHBEARER as one listener has them: behind its name and the mechanism's, behind its name, or for all.
+
+The handlers that Apache Kafka's documentation names select what this node does; no class is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config.listener_config import ListenerConfig
+from broker.config.password import Password
+from broker.config.sasl import AUTHENTICATED, login_settings, sasl_settings, talked_to
+
+NAME: Final = "OAUTHBEARER"
+_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
+SERVER_HANDLER: Final = "sasl.server.callback.handler.class"
+LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+SIGNED_HANDLERS: Final = (
+    _PACKAGE + "OAuthBearerValidatorCallbackHandler",
+    _PACKAGE + "secured.OAuthBearerValidatorCallbackHandler",
+)
+UNSECURED_HANDLERS: Final = (
+    _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+    _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+)
+LOGIN_HANDLERS: Final = (
+    _PACKAGE + "OAuthBearerLoginCallbackHandler",
+    _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",
+)
+ALLOWED: Final = "moldau.oauthbearer.allowed.urls"
+JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+TOKENS: Final = "sasl.oauthbearer.token.endpoint.url"
+JWKS_BACKOFF: Final = (
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+)
+LOGIN_BACKOFF: Final = ("sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
+TIMEOUT_MS: Final = 10_000
+"""Of a connection to the identity provider, and of a pause in what it sends, where the settings name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How an identity provider is asked."""
+
+    url: str
+    connect_ms: int
+    read_ms: int
+    backoff_ms: int
+    """The first pause after a failure; each further one is twice as long."""
+    backoff_ms_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class OauthServerSettings:
+    """What a listener asks of tokens."""
+
+    keys: Fetching | None
+    """Where the keys of the provider are; None where tokens have no signature."""
+    refresh_ms: int
+    issuer: str | None
+    audiences: tuple[str, ...]
+    clock_skew_ms: int
+    subject_claim: str
+    scope_claim: str
+
+
+@dataclass(frozen=True, slots=True)
+class OauthLoginSettings:
+    """Where this node's own tokens come from."""
+
+    tokens: Fetching | None
+    """The token endpoint; None where this node writes tokens without a signature."""
+    client_id: str | None
+    client_secret: Password | None
+    scope: str | None
+    refresh_factor: float
+    refresh_jitter: float
+    refresh_ms_min: int
+    refresh_buffer_ms: int
+
+
+def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerSettings:
+    # DIVERGES: where the URL of keys is set, tokens are signed; Apache Kafka takes unsecured ones unless its handler
+    # for signed ones is named.
+    of = _OfMechanism(config, listener)
+    return OauthServerSettings(
+        keys=of.fetching(JWKS, JWKS_BACKOFF),
+        refresh_ms=config.settings.integer(of.name("sasl.oauthbearer.jwks.endpoint.refresh.ms")),
+        issuer=of.text("sasl.oauthbearer.expected.issuer"),
+        audiences=config.settings.entries(of.name("sasl.oauthbearer.expected.audience")),
+        clock_skew_ms=1000 * config.settings.integer(of.name("sasl.oauthbearer.clock.skew.seconds")),
+        subject_claim=of.text("sasl.oauthbearer.sub.claim.name") or "sub",
+        scope_claim=of.text("sasl.oauthbearer.scope.claim.name") or "scope",
+    )
+
+
+def oauth_login_settings(config: ListenerConfig, listener: str) -> OauthLoginSettings:
+    of, settings = _OfMechanism(config, listener), config.settings
+    return OauthLoginSettings(
+        tokens=of.fetching(TOKENS, LOGIN_BACKOFF),
+        client_id=of.text("sasl.oauthbearer.client.credentials.client.id"),
+        client_secret=settings.password(of.name("sasl.oauthbearer.client.credentials.client.secret")),
+        scope=of.text("sasl.oauthbearer.scope"),
+        refresh_factor=settings.real(of.name("sasl.login.refresh.window.factor")),
+        refresh_jitter=settings.real(of.name("sasl.login.refresh.window.jitter")),
+        refresh_ms_min=1000 * settings.integer(of.name("sasl.login.refresh.min.period.seconds")),
+        refresh_buffer_ms=1000 * settings.integer(of.name("sasl.login.refresh.buffer.seconds")),
+    )
+
+
+def allowed_urls(config: ListenerConfig) -> tuple[str, ...]:
+    return config.settings.entries(ALLOWED)
+
+
+def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
+    """What is wrong with the settings of OAUTHBEARER, without a look at what is behind the URLs."""
+    for name in (SERVER_HANDLER, LOGIN_HANDLER):
+        if config.settings.text_or_none(name):
+            yield f"{name} stands behind a listener and a mechanism: listener.name.<listener>.oauthbearer.{name}"
+    for each in config.listeners:
+        if each.security_protocol in AUTHENTICATED and NAME in sasl_settings(config, each.name).mechanisms:
+            of = _OfMechanism(config, each.name)
+            yield from of.broken(SERVER_HANDLER, SIGNED_HANDLERS, JWKS)
+    for listener in talked_to(config):
+        if (
+            config.listener_protocols.get(listener) in AUTHENTICATED
+            and login_settings(config, listener).mechanism == NAME
+        ):
+            yield from _OfMechanism(config, listener).broken(LOGIN_HANDLER, LOGIN_HANDLERS, TOKENS)
+
+
+class _OfMechanism:
+    """The values of OAUTHBEARER behind one listener."""
+
+    def __init__(self, config: ListenerConfig, listener: str) -> None:
+        self._config = config
+        self._listener = listener
+
+    def name(self, name: str) -> str:
+        own = f"listener.name.{self._listener.lower()}.{NAME.lower()}.{name}"
+        return own if self._config.settings.is_set(own) else self._config.settings.of_listener(self._listener, name)
+
+    def text(self, name: str) -> str | None:
+        return self._config.settings.text_or_none(self.name(name)) or None
+
+    def fetching(self, url_name: str, backoff: tuple[str, str]) -> Fetching | None:
+        url = self.text(url_name)
+        if url is None:
+            return None
+        settings = self._config.settings
+        return Fetching(
+            url,
+            self._timeout_ms("sasl.login.connect.timeout.ms"),
+            self._timeout_ms("sasl.login.read.timeout.ms"),
+            settings.integer(self.name(backoff[0])),
+            settings.integer(self.name(backoff[1])),
+        )
+
+    def broken(self, handler_name: str, secured: tuple[str, ...], url_name: str) -> Iterator[str]:
+        handler, url = self.text(handler_name), self.text(url_name)
+        if handler is not None and handler not in secured + UNSECURED_HANDLERS:
+            yield f"{self.name(handler_name)} must be {secured[0]}: Java classes are not loaded, and not {handler}"
+        if handler in secured and url is None:
+            yield f"{self.name(handler_name)} asks for signed tokens, and {url_name} is not set"
+        if handler in UNSECURED_HANDLERS and url is not None:
+            yield f"{self.name(handler_name)} asks for unsecured tokens, and {self.name(url_name)} is set"
+        if url is not None and url not in allowed_urls(self._config):
+            yield f"{self.name(url_name)}: {url} is not among the URLs of {ALLOWED}"
+
+    def _timeout_ms(self, name: str) -> int:
+        value = self._config.settings.integer_or_none(self.name(name))
+        return TIMEOUT_MS if value is None else value

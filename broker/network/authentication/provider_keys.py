@@ -1,0 +1,86 @@
+"""The keys of an identity provider, as they were fetched last: fetched at the start, at intervals, and when wanted.
+
+    every refresh interval          the keys are fetched again; where that fails, the pauses double up to their longest
+    a token names an unknown key    they are fetched once more, at most once in `LOOK_MS_MIN`, for all that wait
+
+Failures leave the keys that are known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.config.mechanisms.oauthbearer import Fetching
+from broker.network.authentication.provider_requests import ProviderFailure, ask_provider
+from broker.runtime.environment import Environment
+from security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
+
+log = logging.getLogger("moldau.listener")
+
+LOOK_MS_MIN: Final = 1_000
+"""A client chooses the ids of keys in its tokens: this bounds how often it makes this node ask the provider."""
+
+Ask = Callable[[Fetching], bytes]
+
+
+class ProviderKeys:
+    """`follow` runs as long as the node; `keys` is the set of this moment, and empty before the first fetch."""
+
+    def __init__(self, fetching: Fetching, refresh_ms: int, environment: Environment, ask: Ask | None = None) -> None:
+        """`ask`: fetches the document; it blocks."""
+        self.keys = KeySet()
+        self._fetching = fetching
+        self._refresh_ms = refresh_ms
+        self._environment = environment
+        self._ask = (lambda each: ask_provider(each, environment)) if ask is None else ask
+        self._fetched_ms: int | None = None
+        self._problem: str | None = None
+        self._running: asyncio.Future[None] | None = None
+
+    async def follow(self) -> None:
+        """Fetch the keys again and again."""
+        fetching = self._fetching
+        pause_ms = fetching.backoff_ms
+        while True:
+            await self._fetch()
+            if self._problem is None:
+                pause_ms = fetching.backoff_ms
+                await asyncio.sleep(self._refresh_ms / 1000)
+            else:
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, fetching.backoff_ms_max)
+
+    async def look_up(self, what: object) -> KeySet:
+        """The keys, fetched anew unless that happened just before."""
+        now_ms = self._environment.monotonic_ms()
+        if self._running is not None or self._fetched_ms is None or now_ms - self._fetched_ms >= LOOK_MS_MIN:
+            await self._fetch()
+        return self.keys
+
+    async def _fetch(self) -> None:
+        """One fetch at a time: the others wait for its end."""
+        if self._running is not None:
+            await asyncio.shield(self._running)
+            return
+        self._running = asyncio.get_running_loop().create_future()
+        try:
+            await self._fetch_once()
+        finally:
+            running, self._running = self._running, None
+            running.set_result(None)
+
+    async def _fetch_once(self) -> None:
+        try:
+            self.keys = await self._environment.offload(lambda: parse_key_set(self._ask(self._fetching)))
+            problem = None
+        except (ProviderFailure, InvalidKeys) as failure:
+            problem = f"the keys of the identity provider stay as they are: {failure}"
+        if problem is not None and problem != self._problem:
+            log.warning("%s", problem)
+        elif problem is None and (self._problem is not None or self._fetched_ms is None):
+            log.info("%d keys of the identity provider were read from %s", len(self.keys.keys), self._fetching.url)
+        self._problem = problem
+        self._fetched_ms = self._environment.monotonic_ms()

@@ -1,0 +1,105 @@
+"""OAUTHBEARER of a node: what its listeners ask of tokens, and the tokens with which it logs in to others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.config.mechanisms.oauthbearer import (
+    OauthLoginSettings,
+    allowed_urls,
+    oauth_login_settings,
+    oauth_server_settings,
+)
+from broker.network.authentication.provider_keys import ProviderKeys
+from broker.network.authentication.provider_requests import Post, ask_provider
+from broker.network.authentication.provider_tokens import ProviderTokens
+from security.sasl.oauthbearer.allowed_urls import AllowedUrls
+from security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
+from security.sasl.oauthbearer.keys import KeySet
+from security.sasl.oauthbearer.server import BearerServer
+from security.sasl.oauthbearer.token import TokenRules, unsecured_token
+
+if TYPE_CHECKING:
+    from broker.config.config import Config
+    from broker.runtime.environment import Environment
+    from security.sasl.jaas import LoginModule
+    from security.sasl.mechanism import Mechanism
+
+log = logging.getLogger("moldau.listener")
+
+UNSECURED_LIFE_MS: Final = 3_600_000
+SUBJECT_OPTION: Final = "unsecuredLoginStringClaim_sub"
+EXTENSION_PREFIX: Final = "extension_"
+AUTHORITIES_OPTION: Final = "ssl.truststore.location"
+
+
+class NodeOauth:
+    """`followers` are the endless jobs that keep keys and tokens new; they run as long as the node."""
+
+    def __init__(self, config: Config, environment: Environment) -> None:
+        self._config = config
+        self._environment = environment
+        self.followers: list[Callable[[], Coroutine[object, object, None]]] = []
+        self._keys: dict[str, ProviderKeys] = {}
+        """By listener."""
+
+    def offered(self, listener: str) -> Callable[[], Mechanism]:
+        """Makes the exchange of each client of a listener."""
+        settings = oauth_server_settings(self._config, listener)
+        rules = TokenRules(
+            issuer=settings.issuer,
+            audiences=frozenset(settings.audiences),
+            subject_claim=settings.subject_claim,
+            scope_claim=settings.scope_claim,
+            clock_skew_ms=settings.clock_skew_ms,
+            takes_unsecured=settings.keys is None,
+        )
+        wall_ms = self._environment.wall_ms
+        if settings.keys is None:
+            log.warning(
+                "listener %s takes OAUTHBEARER tokens without signatures: each client says itself which user it is. "
+                "This is for development alone; sasl.oauthbearer.jwks.endpoint.url names the keys of a provider",
+                listener,
+            )
+            return partial(BearerServer, rules, KeySet(), wall_ms)
+        keys = ProviderKeys(settings.keys, settings.refresh_ms, self._environment)
+        self.followers.append(keys.follow)
+        self._keys[listener] = keys
+        return lambda: BearerServer(rules, keys.keys, wall_ms)
+
+    async def look_up(self, listener: str, what: object) -> object:
+        """The keys of the provider of a listener."""
+        keys = self._keys.get(listener)
+        return KeySet() if keys is None else await keys.look_up(what)
+
+    def login(self, listener: str, module: LoginModule) -> Callable[[], BearerClient]:
+        """Makes this node's side of an exchange. Raises ValueError where its settings do not suffice."""
+        settings = oauth_login_settings(self._config, listener)
+        extensions = {
+            name.removeprefix(EXTENSION_PREFIX): value
+            for name, value in module.options.items()
+            if name.startswith(EXTENSION_PREFIX)
+        }
+        if settings.tokens is None:
+            subject = module.option(SUBJECT_OPTION)
+            log.warning("this node logs in to listener %s with tokens without signatures", listener)
+            return lambda: BearerClient(
+                unsecured_token(subject, self._environment.wall_ms(), UNSECURED_LIFE_MS), extensions
+            )
+        tokens = ProviderTokens(settings, self._environment, self._fetch(settings, module))
+        self.followers.append(tokens.follow)
+        return lambda: BearerClient(tokens.token(), extensions)
+
+    def _fetch(self, settings: OauthLoginSettings, module: LoginModule) -> Callable[[], str]:
+        """Asks for a token by the grant of client credentials."""
+        fetching = settings.tokens
+        assert fetching is not None, "an endpoint is asked"
+        client_id = settings.client_id or module.option("clientId")
+        secret = module.option("clientSecret") if settings.client_secret is None else settings.client_secret.reveal()
+        scope = settings.scope or module.options.get("scope")
+        request = token_request(fetching.url, client_id, secret, scope, AllowedUrls(allowed_urls(self._config)))
+        post, authorities = Post(request.headers, request.body), module.options.get(AUTHORITIES_OPTION)
+        return lambda: token_of_response(ask_provider(fetching, self._environment, post, authorities))

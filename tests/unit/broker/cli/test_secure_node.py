@@ -1,0 +1,58 @@
+"""`moldau format --secure`: files that fit each other, secrets that their owner alone reads, a node that is closed."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from broker.cli.command import main
+from broker.cli.invocation import read_file
+from broker.config import Config
+from broker.config.sasl import sasl_settings, token_key
+from broker.config.tls import tls_settings
+from broker.network.tls.contexts import make_contexts
+
+SECRET_FILES = ("ca.key", "node.pem", "client.properties", "server.properties")
+
+
+def test_the_files_fit_each_other_and_are_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secure = tmp_path / "secure"
+    assert main(["format", "--secure", str(secure), "--host", "kafka.example.org", "--host", "10.1.2.3"]) == 0
+    assert "Formatting" in capsys.readouterr().out
+    assert all((secure / name).stat().st_mode & 0o777 == 0o600 for name in SECRET_FILES)
+    config = Config.load(read_file(str(secure / "server.properties")))
+    assert config.warnings == ()
+    open_listeners = [each for each in config.listeners if each.security_protocol == "PLAINTEXT"]
+    assert [each.host for each in open_listeners] == ["127.0.0.1"]
+    assert sasl_settings(config, "SECURE").mechanisms == ("SCRAM-SHA-512",)
+    assert token_key(config) is not None
+    assert make_contexts(tls_settings(config, "SECURE")).server is not None
+    authority = x509.load_pem_x509_certificate((secure / "ca.pem").read_bytes())
+    node = x509.load_pem_x509_certificate((secure / "node.pem").read_bytes())
+    node.verify_directly_issued_by(authority)
+    names = node.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["kafka.example.org", "localhost"]
+    context = ssl.create_default_context(cafile=str(secure / "ca.pem"))
+    assert context.get_ca_certs()
+    client = read_file(str(secure / "client.properties"))
+    assert client["bootstrap.servers"] == "kafka.example.org:9092"
+    password = client["sasl.jaas.config"].partition('password="')[2].rstrip('";')
+    assert len(password) == 32
+    written = b"".join(each.read_bytes() for each in (secure / "data").rglob("*") if each.is_file())
+    assert password.encode() not in written
+
+
+def test_what_is_there_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secure = tmp_path / "secure"
+    assert main(["format", "--secure", str(secure)]) == 0
+    before = {name: (secure / name).read_bytes() for name in SECRET_FILES}
+    assert main(["format", "--secure", str(secure), "--ignore-formatted"]) == 0
+    assert before == {name: (secure / name).read_bytes() for name in SECRET_FILES}
+
+
+@pytest.mark.parametrize("arguments", [["--host", "a"], ["--secure", "x", "--config", "y"]])
+def test_what_does_not_go_together_is_refused(arguments: list[str], tmp_path: Path) -> None:
+    assert main(["format", "--data", str(tmp_path), *arguments]) == 1
