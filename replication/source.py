@@ -122,9 +122,9 @@ class LocalLog:
         at_least_one: bool,
         waits: bool,
     ) -> Located | Cold | ErrorCode:
-        """Find batches in the local log. // OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE
-        before the local log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place:
-        the log has failed then, unless the cause passes by itself (no file descriptor is left)."""
+        """Find batches in the local log. OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before
+        the local log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place: the log
+        has failed then, unless the cause passes by itself (no file descriptor is left)."""
         log = partition.log
         end_offset = upper_bound(partition, isolation)
         try:

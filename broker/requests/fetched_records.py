@@ -1,7 +1,8 @@
 """The records of a planned fetch: read at once where the page cache has them, otherwise by an executor thread.
 
-sent from its file 32 KiB and more, where the connection can: nothing is read, only looked up in the page cache copied
-everything else checked before records that a client requests twice in a row: it may have found them damaged
+sent from its file    32 KiB and more, where the connection can: nothing is read, only looked up in the page cache
+copied                everything else
+checked before        records that a client requests twice in a row: it may have found them damaged
 """
 
 from __future__ import annotations

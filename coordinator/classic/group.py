@@ -97,8 +97,9 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def retention_begins_ms(self, commit_ms: int) -> int | None:
-        """
-        When the retention of an offset begins. // | group | the retention of an offset begins |
+        """The time (wall clock, ms) at which the retention of an offset begins.
+
+        | group | the retention of an offset begins |
         |---|---|
         | no protocol type (a consumer without a group) | at its commit |
         | empty | when the group became empty; at its commit where that time is not known |

@@ -1,8 +1,8 @@
 """The job `latest`: the last value of each key of a topic, as Parquet.
 
 tasks     each reads its slices and keeps one row of each key and partition: most rows never leave Python
-Spark     one exchange by key; the highest offset of a partition wins, between partitions (a key moves where their
-          number was changed) the latest timestamp, then the higher partition
+Spark     one exchange by key; the highest offset of a partition wins, between partitions (a key may be in several
+          if their number was changed) the latest timestamp, then the higher partition
 output    a directory of Parquet files with key, value, partition, offset and timestamp
 """
 

@@ -112,7 +112,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def place(self) -> str:
-        """The place of the partition in messages."""
+        """The location of the partition as text, for messages."""
 
     @property
     def node_id(self) -> int | None:

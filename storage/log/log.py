@@ -196,14 +196,20 @@ class Log(LogState):
         return log_start.advance_log_start(self, offset, high_watermark)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Apply retention; the paths of the renamed files, to be removed after file.delete.delay.ms. Raises OSError."""
+        """Apply retention.
+
+        Returns the paths of the renamed files, to be removed after file.delete.delay.ms. Raises OSError.
+        """
         return log_start.delete_old_segments(self, now_ms, high_watermark)
 
     # Compaction
 
     def swap_cleaned(self, cleaned: SegmentCleaned, now_ms: int) -> list[str] | None:
-        """Put a cleaned segment in the place of those it was made of; the paths of the renamed files, to be removed
-        after file.delete.delay.ms. None where the log has changed meanwhile. Raises OSError."""
+        """Put a cleaned segment in place of the segments that it was made of.
+
+        Returns the paths of the renamed files, to be removed after file.delete.delay.ms; None where the log has changed
+        meanwhile. Raises OSError.
+        """
         return segment_swap.swap_cleaned(self, cleaned, now_ms)
 
     def note_cleaned(self, next_dirty_offset: int, truncation_count: int) -> None:

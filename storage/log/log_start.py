@@ -86,7 +86,10 @@ def has_rolled(log: LogState, now_ms: int) -> bool:
 
 
 def rename_deleted(log: LogState, segment: Segment) -> list[str]:
-    """Rename the files of a segment and the snapshot at its start, so that no start finds them again; the new paths."""
+    """Rename the files of a segment and the snapshot at its start, so that no start finds them again.
+
+    Returns the new paths.
+    """
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset in log.snapshots.offsets:
         paths.append(segment.path(SNAPSHOT_SUFFIX))

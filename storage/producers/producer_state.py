@@ -202,7 +202,8 @@ class ProducerStates:
     def check_transactional(
         self, header: BatchHeader, guard: VerificationGuard | None, *, is_from_client: bool
     ) -> ErrorCode | ProducerBatch:
-        """What `check` does, for a batch of a transaction, or while verifications are under way.
+        """Check a batch of a transaction, or any batch while verifications are in progress; the result is that of
+        `check`.
 
         `guard`: the one that `Verifications.begin` gave for the batch; `NOT_REQUIRED` where transactions open without a
         verification. The sequences of coordinators' batches are not compared.

@@ -26,7 +26,7 @@ NAMES: Final = (
     *("a", "ab", "abc", "abd", "b", "hardcode", "orders", "orders-eu", "orders-eu-1", "Orders"),
     *("kafka-cluster", "*", "*a", "ä", "z"),
 )
-"""Few names that share beginnings: then ACLs meet on the same resources."""
+"""A few names with common prefixes, so that several ACLs apply to the same resources."""
 
 
 class Question(NamedTuple):
@@ -52,7 +52,7 @@ def draw_binding(random: Random) -> AclBinding:
 
 
 def draw_bindings(random: Random, count_max: int = 60) -> list[AclBinding]:
-    """No binding twice: the controller never makes a second one of the same."""
+    """Random bindings, each at most once, because the controller never creates a binding twice."""
     return list(dict.fromkeys(draw_binding(random) for _ in range(random.randrange(count_max + 1))))
 
 
@@ -67,7 +67,7 @@ def draw_question(random: Random, any_share: float = 0.1) -> Question:
 
 
 def reference(bindings: Sequence[AclBinding], question: Question, allows_without_acls: bool) -> bool:
-    """The answer by the rules as the documentation says them."""
+    """The decision by the rules of the documentation, over all ACLs."""
     if question.name is None:
         return reference_for_any(bindings, question, allows_without_acls)
     if question.principal in SUPER_USERS:

@@ -70,13 +70,13 @@ class Authority(Issued):
         return Issued(key, builder.add_extension(usage, False).sign(self.key, hashes.SHA256()))
 
     def trust_store(self, path: Path, *others: Authority) -> Path:
-        """A PEM file with this authority and others."""
+        """A PEM file with the certificates of this authority and others."""
         path.write_text("".join(each.certificate_pem for each in (self, *others)))
         return path
 
 
 def pkcs12_trust_store(path: Path, password: str, *authorities: Authority) -> Path:
-    """As keytool -importcert makes one: certificates, and no key."""
+    """A trust store as keytool -importcert makes it: certificates, and no key."""
     encryption = serialization.BestAvailableEncryption(password.encode())
     certificates = [each.certificate for each in authorities]
     path.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, certificates, encryption))

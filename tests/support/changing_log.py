@@ -45,7 +45,7 @@ RIGHT, LOST, CHANGING = "right rows", "DataLost", "refused: it changed all the t
 
 
 class ChangingLog:
-    """A partition `t-0` of a log directory, changed by dice."""
+    """A partition `t-0` of a log directory with random changes."""
 
     def __init__(self, directory: Path, dice: random.Random) -> None:
         self.directory = directory
@@ -78,10 +78,11 @@ class ChangingLog:
         write_checkpoints(self.directory, {("t", 0): self._log.end_offset})
 
     def change(self) -> None:
-        """One of what a broker does to its files; renamed files may be removed at once."""
+        """One random change that a broker makes to its files; renamed files may be removed at once."""
         match self._dice.randrange(5):
             case 0 | 1:
-                clean_log(LocalFiles(), self._log, NOW_MS + 10_000)  # removes what it replaced
+                # The cleaning removed the segments that it replaced.
+                clean_log(LocalFiles(), self._log, NOW_MS + 10_000)
             case 2:
                 renamed = self._log.delete_old_segments(NOW_MS, self._log.end_offset)
                 if self._dice.random() < 0.5:
@@ -93,7 +94,7 @@ class ChangingLog:
                 self._log.roll(NOW_MS)
 
     def rows(self, *, is_committed: bool) -> set[tuple[int, bytes | None, bytes | None]]:
-        """What a consumer would be given now."""
+        """The rows that a consumer would get now."""
         if is_committed:
             return {(each.offset, each.key, each.value) for each in committed(self._log)}
         return {
@@ -109,7 +110,10 @@ class ChangingLog:
 
 
 def run_rounds(count: int, seed: int) -> Counter[str]:
-    """Run rounds; how many ended how. Raises `AssertionError` with the seed of a round that read wrong rows."""
+    """Run rounds.
+
+    Returns the number of rounds by result. Raises `AssertionError` with the seed of a round that read wrong rows.
+    """
     outcomes: Counter[str] = Counter()
     for number in range(count):
         with tempfile.TemporaryDirectory() as name:
@@ -163,7 +167,7 @@ def rows_in(reader: DataSourceReader, task: InputPartition) -> list[tuple[object
 
 
 def concurrent_round(log: ChangingLog, dice: random.Random, options: dict[str, str], *, is_committed: bool) -> str:
-    """A thread changes the log all the while."""
+    """A thread changes the log during the whole round."""
     everything = log.rows(is_committed=False)
     visible = log.rows(is_committed=is_committed)
     stops = threading.Event()

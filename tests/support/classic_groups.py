@@ -1,4 +1,4 @@
-"""A look into a shard of groups: its classic groups, by id."""
+"""Access to the classic groups of a group shard, by id."""
 
 from __future__ import annotations
 

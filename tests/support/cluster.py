@@ -35,7 +35,7 @@ def host_name(node_id: int) -> str:
 
 
 def role_properties(node_id: int, is_controller: bool) -> dict[str, str]:
-    """Of a node that has one role only."""
+    """The properties of a node with one role only."""
     if is_controller:
         listener = f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}"
         return {"process.roles": "controller", "listeners": listener, "advertised.listeners": listener}
@@ -47,13 +47,13 @@ class Formatting(NamedTuple):
 
     features: Mapping[str, int]
     voters: VoterSet | None = None
-    """The first voters of a quorum whose log names them; None where the configuration does."""
+    """The first voters of a quorum whose log names them; None where the configuration names them."""
     credentials: tuple[UserScramCredentialRecord, ...] = ()
     """Of users that can log in from the first start on."""
 
 
 def directory_id(node_id: int) -> bytes:
-    """Of a first voter, or of one that is added later."""
+    """The directory id of a first voter, or of a voter that is added later."""
     return f"directory-{node_id:06}".encode()
 
 
@@ -90,7 +90,7 @@ class ClusterNode:
         self.host.kill()
 
     def stop(self) -> None:
-        """SIGTERM; the host goes dark when it is done."""
+        """SIGTERM: a clean stop; the host is switched off when the process has ended."""
         if self._stop is not None:
             self._stop.set()
 
@@ -104,14 +104,14 @@ class ClusterNode:
         except (OSError, RegistrationRefused, CorruptLog) as refusal:
             if not self.host.may_halt:
                 raise
-            self.host.world.event("exit", type(refusal).__name__)  # as `moldau serve` does: it says why, and ends
+            self.host.world.event("exit", type(refusal).__name__)  # As `moldau serve` does: log the reason, and end.
             return
         await self._stop.wait()
         await broker.stop()
         self.broker = None
 
     def _format(self, config: Config, environment: SimulatedEnvironment) -> None:
-        """Where that was not done."""
+        """Format the directories, if that was not done before."""
         if read_meta_properties(environment.fs, config.log_dirs[0]) is None:
             format_directories(
                 environment.fs,
@@ -128,7 +128,7 @@ class ClusterNode:
 
 
 class Cluster:
-    """Nodes 1 to n, and a driver who watches."""
+    """Nodes 1 to n, and a driver that runs the story."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Cluster:
 
         self.world.run(run(), limit_s=limit_s)
 
-    # What stories ask
+    # Queries of stories
 
     def leader_of_quorum(self) -> ClusterNode | None:
         """The node that leads the newest epoch, as the nodes themselves see it."""
@@ -207,7 +207,7 @@ class Cluster:
         return max(leading, key=lambda node: node.broker.quorum.leader_epoch if node.broker else -1, default=None)
 
     async def until(self, holds: Callable[[], bool], what: str, limit_s: float = 60) -> None:
-        """Wait, in virtual time."""
+        """Wait in virtual time until a condition holds."""
         for _ in range(int(limit_s / PAUSE_S)):
             if holds():
                 return
@@ -224,7 +224,7 @@ class Cluster:
         await self.until(holds, "all nodes serve")
 
     async def connect(self, node_id: int) -> Client:
-        """Raises OSError or TimeoutError where nobody listens."""
+        """Connect to a node. Raises OSError or TimeoutError where no process listens."""
         is_broker = "broker" in self.nodes[node_id].properties["process.roles"]
         port = PORT if is_broker else CONTROLLER_PORT
         connecting = asyncio.open_connection(host_name(node_id), port, limit=1 << 24)
@@ -235,7 +235,7 @@ class Cluster:
         return client
 
     async def ask_any(self, request: object, version: int, limit_s: float = 60) -> Any:
-        """The answer of the first node that gives one."""
+        """The response of the first node that gives one."""
         brokers = [node.id for node in self.nodes.values() if "broker" in node.properties["process.roles"]]
         for attempt in range(int(limit_s / PAUSE_S)):
             node_id = brokers[attempt % len(brokers)]
@@ -250,7 +250,7 @@ class Cluster:
         raise AssertionError(f"nobody answers {request}")
 
     async def create(self, name: str, partitions: int = 1, replication_factor: int = 3, **configs: object) -> None:
-        """A topic with leaders."""
+        """Create a topic, and wait until it has leaders."""
         values = [CreatableTopicConfig(name=key.replace("_", "."), value=str(value)) for key, value in configs.items()]
         topic = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=replication_factor, configs=values
@@ -263,7 +263,7 @@ class Cluster:
             await asyncio.sleep(PAUSE_S)
 
     async def leader(self, topic: str, index: int = 0) -> int:
-        """The node that leads a partition, as some node tells it; -1 for nobody."""
+        """The id of the node that leads a partition, by the metadata of any node; -1 for none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         reply = await self.ask_any(request, 9)
         partitions = {each.partition_index: each.leader_id for each in reply.topics[0].partitions}
@@ -271,7 +271,7 @@ class Cluster:
         return leader_id
 
     async def led(self, topic: str, index: int = 0) -> int:
-        """The node that leads a partition, once somebody tells it."""
+        """The node that leads a partition, once a node reports it."""
         while (leader_id := await self.leader(topic, index)) < 0:
             await asyncio.sleep(PAUSE_S)
         return leader_id

@@ -1,4 +1,4 @@
-"""An administrator of a simulated cluster: topics come and go, grow and are set otherwise, and stay as promised.
+"""An administrator of a simulated cluster: it creates, deletes, extends and reconfigures topics, and checks the result.
 
 Names are used again, so that a topic may have another id while its name is the same. What was asked and not answered
 may still be done, to the next topic of that name too: such a name is not used any more, and nothing is promised of it.
@@ -27,14 +27,14 @@ from tests.support.node import Closed
 
 TIMEOUT_MS: Final = 3000
 KEPT_SHARE: Final = 0.3
-"""Of the topics: they stay, so that the end shows whether they did."""
+"""The share of topics that are never deleted, so that the end shows whether they still exist."""
 REUSED_SHARE: Final = 0.8
-"""How often a name that is free again is used again."""
+"""The probability that a free name is used again."""
 PAUSE_S: Final = 0.8
 
 
 class Made(NamedTuple):
-    """A topic that was made."""
+    """A topic that was created."""
 
     name: str
     id: bytes
@@ -42,7 +42,7 @@ class Made(NamedTuple):
 
 @dataclass(slots=True)
 class Promised:
-    """Of one topic. A `count` of 0: it is to be gone."""
+    """The expected state of one topic. A `count` of 0: it must not exist."""
 
     count: int
     settings: dict[str, str] = field(default_factory=dict)
@@ -67,15 +67,15 @@ class Administrator:
         self._pause_s = pause_s
         self._bootstrap = bootstrap
         self._prefix = prefix
-        """Of the names of its topics."""
+        """The prefix of the names of its topics."""
         self._complaints = complaints
         self._told = told
         self._write = write
         self._promised: dict[str, Promised] = {}
         self._made: dict[str, Made] = {}
-        """By name, the topic that has it."""
+        """The topic that has a name, by name."""
         self._free: list[str] = []
-        """Names of topics that were deleted for certain."""
+        """The names of topics whose deletion is certain."""
         self._number = 0
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
@@ -88,7 +88,7 @@ class Administrator:
                     return
 
     async def _do(self, act: Callable[[str], Awaitable[None]], name: str, is_ended: Callable[[], bool]) -> None:
-        """Until somebody is asked."""
+        """Repeat a request until a node is asked."""
         while not is_ended():
             try:
                 await act(name)
@@ -107,7 +107,7 @@ class Administrator:
         return f"{self._prefix}-{self._number}"
 
     def _doubt(self, name: str) -> None:
-        """Nobody knows what became of it, nor what will."""
+        """The result of a request is not known: nothing is expected of this name any more."""
         self._promised.pop(name, None)
         self._made.pop(name, None)
 
@@ -116,7 +116,7 @@ class Administrator:
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=3, configs=configs)
         reply = await self._bootstrap.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7)
         (answer,) = reply.topics
-        is_promised = name in self._promised  # that it is gone
+        is_promised = name in self._promised  # The deletion is certain.
         if answer.error_code == ErrorCode.NONE:
             topic_id = answer.topic_id
             self._made[name] = Made(name, topic_id)
@@ -155,7 +155,7 @@ class Administrator:
                 lambda image: image.configs.of(ResourceType.TOPIC, name).get(setting) == value,
             )
         else:
-            self._doubt(name)  # it may be done later still
+            self._doubt(name)  # The request may still be carried out later.
 
     async def _grow(self, name: str) -> None:
         promised = self._promised.get(name)
@@ -170,7 +170,7 @@ class Administrator:
             self._doubt(name)
 
     async def _delete(self, name: str) -> None:
-        """By its id, where that is known: a request that comes late takes no later topic."""
+        """Delete a topic, by its id where that is known, so that a late request deletes no later topic."""
         if self._bootstrap.random.random() < KEPT_SHARE:
             return
         promised, made = self._promised.get(name), self._made.get(name)
@@ -188,7 +188,7 @@ class Administrator:
             self._told(self._bootstrap, f"that {name} is gone", lambda image: made.id not in image.topics.by_id)
 
     def verify(self, image: MetadataImage) -> None:
-        """At the end, of the newest metadata of a whole cluster."""
+        """Check the expected states against the newest metadata, at the end."""
         for name, promised in self._promised.items():
             topic = image.topics.by_name(name)
             count = 0 if topic is None else len(topic.partitions)

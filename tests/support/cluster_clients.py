@@ -42,13 +42,15 @@ CONNECT_S: Final = 2.0
 IN_FLIGHT_MAX: Final = 5
 BACKOFF_S: Final = 0.05
 REFUSED_MAX: Final = 50
-"""Refusals of the first batch in doubt for its sequence, before a producer goes on with another epoch: some seconds."""
+"""The number of refused sequences of the first batch in doubt after which a producer continues with another epoch: some
+seconds.
+"""
 BEYOND: Final = 1 << 40
 """An offset that no log has."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 ASKS_FOR_END: Final = 0.1
-"""How often a reader asks for the end of its partition before it fetches."""
+"""The number of requests for the end of its partition before a reader fetches."""
 TRANSIENT: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -70,7 +72,7 @@ TRANSIENT: Final = frozenset(
 
 
 class Brokers(Protocol):
-    """How a client reaches the cluster."""
+    """The way in which a client reaches the cluster."""
 
     @property
     def node_ids(self) -> list[int]: ...
@@ -83,20 +85,20 @@ async def within(answer: Awaitable[Any], patience_s: float = PATIENCE_S) -> Any:
 
 
 class NotAsked(Closed):
-    """There was no connection: nothing can come of what was to be asked."""
+    """There was no connection, so the request was certainly not sent."""
 
 
 class Bootstrap:
-    """What every client begins with: any broker that answers, and who leads what."""
+    """The first part of every client: a connection to any broker that responds, and lookups of leaders."""
 
     def __init__(self, brokers: Brokers, random: Random) -> None:
         self._brokers = brokers
         self.random = random
         self.is_peer_alive: Callable[[], bool] = lambda: True
-        """Of the process that was asked last."""
+        """Whether the process of the last request is still alive."""
 
     async def ask_any(self, request: object, version: int) -> Any:
-        """Of any broker; raises `Closed` where the one that was tried does not answer."""
+        """Ask any broker. Raises `Closed` where the one that was tried does not respond."""
         return await self.ask(self.random.choice(self._brokers.node_ids), request, version)
 
     async def ask(self, node_id: int, request: object, version: int) -> Any:
@@ -110,7 +112,7 @@ class Bootstrap:
             client.close()
 
     async def connect(self, node_id: int) -> Client:
-        """Raises `NotAsked`."""
+        """Connect to a broker. Raises `NotAsked`."""
         try:
             client: Client = await within(self._brokers.connect(node_id), CONNECT_S)
             return client
@@ -118,7 +120,7 @@ class Bootstrap:
             raise NotAsked from error
 
     async def replicas(self, key: Key) -> tuple[int, list[int]]:
-        """The leader, -1 for nobody, and all replicas. Raises `Closed`."""
+        """The leader (-1 for none) and all replicas of a partition. Raises `Closed`."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=key[0])], allow_auto_topic_creation=False)
         reply = await self.ask_any(request, 9)
         for partition in reply.topics[0].partitions:
@@ -127,7 +129,7 @@ class Bootstrap:
         return -1, []
 
     async def leader(self, key: Key) -> int:
-        """Until there is one."""
+        """The leader of a partition, once there is one."""
         while True:
             try:
                 leader_id, _ = await self.replicas(key)
@@ -142,15 +144,15 @@ class Bootstrap:
 
 
 Told: TypeAlias = Callable[[Bootstrap, str, Callable[[MetadataImage], bool]], None]
-"""Called with what the controller promised just now: over which bootstrap, what, and whether metadata says so."""
+"""Called with a promise of the controller: the connection, the promise, and whether it was read in metadata."""
 
 
 def believed(bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
-    """Where nobody can look at the metadata."""
+    """Ignore a promise, where no metadata can be checked."""
 
 
 class Batch:
-    """What was sent, and waits for an acknowledgement."""
+    """A batch that was sent, and waits for an acknowledgement."""
 
     __slots__ = ("base_sequence", "data", "refused_count", "sends", "sent_count")
 
@@ -160,11 +162,11 @@ class Batch:
         self.sends = sends
         self.sent_count = 0
         self.refused_count = 0
-        """How often it was refused for its sequence."""
+        """The number of refusals because of its sequence."""
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether one of its sends had no answer, or another one: a leader may have taken it."""
+        """Whether a send had no response, or another error: a leader may have appended the batch."""
         return self.sent_count > self.refused_count
 
 
@@ -187,9 +189,9 @@ class Producer:
         self.is_ending = False
         self.acknowledged_count = 0
         self.acknowledged_end = 0
-        """The offset after the last batch that was acknowledged with its place: what is in doubt lies behind it."""
+        """The offset after the last batch that was acknowledged with its offset; batches in doubt lie after it."""
         self.on_acknowledged: Callable[[Key, int, Client], None] = lambda key, offset, client: None
-        """Told of the last offset of every acknowledged batch, and over which connection."""
+        """Called with the last offset of every acknowledged batch, and its connection."""
         self._bootstrap = bootstrap
         self._random = bootstrap.random
         self._history = history
@@ -201,7 +203,7 @@ class Producer:
         self._gives_up: float = shape.get("gives_up", 0.002)
         self._record_of: Callable[[str], Record] = shape.get("record_of", plain_record)
         self._issued: dict[tuple[int, int], str] = shape.get("issued", {})
-        """Every id and epoch that any producer was given, and to whom."""
+        """Every id and epoch that was given out, with the producer that got it."""
         self._incarnation = 0
         self._count = 0
         self._id: tuple[int, int] | None = None
@@ -209,11 +211,13 @@ class Producer:
         self._sequence = 0
         self._unacknowledged: deque[Batch] = deque()
         self._is_known = False
-        """A leader has taken something of this incarnation. Of whom it knows nothing it takes any batch as the first,
-        also the one after one that it refused."""
+        """Whether a leader has accepted a batch of this incarnation.
+
+        A leader accepts any batch as the first one of an unknown producer, even one after a batch that it refused.
+        """
 
     async def work(self) -> None:
-        """Until it is asked to end and everything is acknowledged."""
+        """Produce until the story ends and every batch is acknowledged."""
         while not (self.is_ending and not self._unacknowledged):
             try:
                 if self._id is None:
@@ -227,11 +231,11 @@ class Producer:
                 await self._bootstrap.back_off()
 
     def slow_down(self, pause_s: float) -> None:
-        """Wait at least so long, on average, between two batches."""
+        """Wait at least this long, on average, between two batches."""
         self._pause_s = max(self._pause_s, pause_s)
 
     async def _begin(self) -> None:
-        """A new incarnation: an id that nobody else has, or the next epoch of the last one's."""
+        """Begin a new incarnation, with a new id or with the next epoch of the current one."""
         if self._former_id is not None and self._random.random() < 0.5:
             self._id, self._former_id = (self._former_id[0], self._former_id[1] + 1), None
             self._incarnate()
@@ -254,7 +258,7 @@ class Producer:
             self._complaints.append(f"producer id {self._id} was given to {owner} and to {self.name}")
 
     async def _converse(self, client: Client) -> None:
-        """On one connection, until it breaks, something is refused, or all is done."""
+        """Produce on one connection, until it breaks, a batch is refused, or all is done."""
         in_flight: deque[Batch] = deque()
         unsent = deque(self._unacknowledged)
         while True:
@@ -333,7 +337,10 @@ class Producer:
             self._give_up()
 
     def _give_up(self) -> None:
-        """What is in flight stays in doubt, and may still arrive; the next incarnation goes on."""
+        """Give up the connection.
+
+        Batches in flight stay in doubt, and may still arrive; the next incarnation continues.
+        """
         self._id, self._former_id = None, self._id
         self._unacknowledged.clear()
 
@@ -358,16 +365,16 @@ class Reader:
         self._may_rot = may_rot
         self.offset = 0
         self.told_ends: ToldEnds | None = None
-        """Where one is given, the reader asks for ends now and then."""
+        """The ends that were reported; where it is given, the reader requests ends from time to time."""
         self.on_end: Callable[[Key, int, Client], None] = lambda key, offset, client: None
-        """Told of the last offset before each end that a leader told, and over which connection."""
+        """Called with the last offset before each end that a leader reported, and the connection."""
         self._isolation_level = bootstrap.random.randrange(2)
         self._bootstrap = bootstrap
         self._complaints = complaints
         self._from_followers = from_followers
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
-        """Until nothing more will come and the high watermark is reached."""
+        """Read until no more records will come and the high watermark is reached."""
         while True:
             try:
                 if await self._converse(is_ended):
@@ -414,7 +421,7 @@ class Reader:
                 )
                 data = (await within(client.ask(request, 11))).responses[0].partitions[0]
                 if data.error_code != 0:
-                    return False  # OFFSET_OUT_OF_RANGE too: of a replica that is behind, or was deposed
+                    return False  # OFFSET_OUT_OF_RANGE too, from a replica that is behind or was deposed.
                 self._take(cast("bytes", data.records or b""), data.high_watermark)
                 if ends and may_finish and self.offset >= data.high_watermark:
                     return True
@@ -472,7 +479,7 @@ class Trimmer:
         self._bootstrap = bootstrap
         self._complaints = complaints
         self.on_asking: Callable[[Key, int], Callable[[int], None]] = lambda key, leader_id: lambda low_watermark: None
-        """Told of each request, and to whom it goes; what it gives is told of the low watermark that is answered."""
+        """Called with each request and its target; its result is called with the low watermark of the response."""
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
         while not is_ended():
@@ -519,10 +526,10 @@ class Committer:
         self.is_ending = False
         self.acknowledged = -1
         self._shown = -1
-        """The furthest that a coordinator said was committed: it is, and stays so."""
+        """The highest offset that a coordinator reported as committed; no later read may return a lower one."""
         self._sent = -1
         self._in_doubt: dict[int, None] = {}
-        """Sent and not answered: nothing keeps it from arriving later than what was sent after it."""
+        """Offsets that were sent and not answered; they may arrive after later ones."""
         self._bootstrap = bootstrap
         self._complaints = complaints
 
@@ -533,7 +540,7 @@ class Committer:
             await self._bootstrap.back_off()
 
     async def verify(self) -> None:
-        """At the end: the coordinator knows what was acknowledged, or what was sent after it."""
+        """Check at the end that the coordinator has the acknowledged offset, or a later one that was sent."""
         while True:
             try:
                 client = await self._coordinator()
@@ -586,7 +593,7 @@ class Committer:
         if reply.error_code or reply.topics[0].partitions[0].error_code:
             return False
         found = reply.topics[0].partitions[0].committed_offset
-        # Whoever was deposed and does not know it yet may answer with what was true then.
+        # A deposed coordinator that does not know it yet may respond with a former offset.
         is_final = is_final or (term is not None and term == self._term_of(self._node_id, self.group))
         if found > self._sent or (is_final and found < acknowledged and found not in self._in_doubt):
             told = f"committed {self.acknowledged} (sent {self._sent}, found {self._shown} before)"

@@ -33,20 +33,20 @@ REBALANCE_MS: Final = 3000
 JOIN_S: Final = 12.0
 BEAT_S: Final = 0.3
 LEAVES: Final = 0.04
-"""How often a member leaves after a beat."""
+"""The probability that a member leaves after a heartbeat."""
 FORGED: Final = 1 << 40
-"""An offset that nobody may ever find committed."""
+"""An offset that must never be committed."""
 
 
 class GroupWatch:
-    """What all members of one group were told."""
+    """The responses to all members of one group."""
 
     def __init__(self, group: str, topic: str, partitions: int, complaints: list[str]) -> None:
         self.group = group
         self.topic = topic
         self.partitions = partitions
         self.newest_generation = -1
-        """Of those whose assignment a member has in its hands."""
+        """The newest generation of which a member has its assignment."""
         self.acknowledged = dict.fromkeys(range(partitions), -1)
         self.in_doubt: dict[int, dict[int, None]] = {index: {} for index in range(partitions)}
         self._sent = 0
@@ -80,7 +80,7 @@ class GroupWatch:
 
 
 class Member:
-    """One of them; after it left it comes back as another."""
+    """One member; after it left it joins again as another one."""
 
     def __init__(self, watch: GroupWatch, bootstrap: Bootstrap) -> None:
         self.is_ending = False
@@ -169,7 +169,7 @@ class Member:
     # Within a generation
 
     async def _beat(self, client: Client) -> bool:
-        """One heartbeat and what goes with it; False where this coordinator is not to be asked any more."""
+        """One heartbeat and the requests with it. False where this coordinator should not be asked any more."""
         watch, random = self._watch, self._bootstrap.random
         for index in self._owned:
             offset = watch.next_offset(index)
@@ -225,7 +225,7 @@ class Member:
             watch.taken(f"a sync of generation {former} in generation {self._generation}")
         offset = watch.next_offset(0)
         error = await self._commit(client, 0, offset, -1, "")
-        # Unless this member's session ended meanwhile, it was in the group all the time.
+        # Unless this member's session ended, it was in the group during the whole time.
         if error == ErrorCode.NONE and await self._is_known(client, beat):
             watch.taken(f"a commit of nobody in generation {self._generation}")
 
@@ -256,7 +256,7 @@ class Member:
     # The end
 
     async def verify(self) -> None:
-        """The coordinator knows what was acknowledged, or what was sent after it."""
+        """Check that the coordinator has the acknowledged offset, or a later one that was sent."""
         while True:
             with suppress(Closed):
                 client = await self._coordinator()

@@ -57,7 +57,7 @@ TOPIC_IDS = 2000
 """The first topic has the id after this one."""
 HEARTBEAT_MS = 4000
 LEFT_OUT = ("end_points", "features")
-"""What every registration says alike."""
+"""The fields that are the same in every registration, and left out."""
 RESOURCES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
 
 
@@ -66,7 +66,7 @@ def numbered(text: str) -> list[bytes]:
 
 
 class FewRules:
-    """A few settings; of one the values are checked."""
+    """A catalogue of a few settings; it checks the values of one of them."""
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
@@ -95,11 +95,11 @@ SETTINGS = ControllerSettings(
     new_uuid=lambda: TOPIC_IDS.to_bytes(16, "big"),
     metadata_max_idle_interval_ms=0,
 )
-"""For tests that look at a part of the controller."""
+"""The settings of tests of one part of the controller."""
 
 
 class Quorum:
-    """One whose voters are all known."""
+    """A quorum whose voters are all known."""
 
     def __init__(self) -> None:
         self.kraft_version = 0
@@ -413,7 +413,7 @@ def assignments(command: Command) -> list[list[int]] | None:
 
 
 def told(value: object) -> str:
-    """A message or record without the fields that say nothing; ids as numbers."""
+    """A message or record without the fields that have their defaults; ids as numbers."""
     if isinstance(value, bytes):
         return f"#{int.from_bytes(value, 'big')}"
     if isinstance(value, list):

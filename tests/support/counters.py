@@ -30,7 +30,7 @@ VALUE: Final = struct.Struct(">q")
 
 
 class Add(NamedTuple):
-    """Answered with the counter's new value when that is committed, or with an error."""
+    """Add to a counter. Answered with its new value once that is committed, or with an error."""
 
     waiter: Waiter
     key: str
@@ -38,7 +38,7 @@ class Add(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What a record says: the value of a counter; None: it is forgotten."""
+    """The content of a record: the value of a counter; None: the counter is removed."""
 
     key: str
     value: int | None

@@ -15,7 +15,7 @@ KEY = b"secret key"
 
 
 class Deciding:
-    """With an authorizer and delegation tokens; both clocks go when they are told to."""
+    """A controller with an authorizer and delegation tokens; tests advance both clocks."""
 
     def __init__(self, *, has_authorizer: bool = True, token_key: bytes | None = KEY) -> None:
         self.now_ms = 1_000_000

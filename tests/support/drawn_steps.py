@@ -1,4 +1,4 @@
-"""What happens next in a story that a seed draws: steps, some more often than others."""
+"""The random steps of a story, with weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 Step = Callable[[], None]
 Weighted = Sequence[tuple[Step, float]]
-"""Steps, and how often each comes against the others."""
+"""Steps and their weights."""
 
 
 def drawn_steps(random: Random, weighted: Weighted, count: int) -> list[Step]:

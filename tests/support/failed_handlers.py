@@ -1,5 +1,4 @@
-"""What ends in an exception of ours and is logged: the connection closes or a task ends, clients come again, and nobody
-would notice."""
+"""Exceptions that the broker logs as its own bugs, which clients do not notice because they reconnect."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class _Complaining(logging.Handler):
 
 @contextmanager
 def failed_handlers(complaints: list[str]) -> Iterator[None]:
-    """Each of them is a complaint, where errors are logged at all."""
+    """Report each logged exception as a complaint."""
     handler = _Complaining(complaints)
     LOGGER.addHandler(handler)
     try:

@@ -470,7 +470,7 @@ class Wire:
 
 
 def prepare(wire: Wire) -> bytes:
-    """Make the topic and the coordinator's own; the id of the topic."""
+    """Create the topic and the coordinator's internal topic. Returns the id of the topic."""
     from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -484,7 +484,7 @@ def prepare(wire: Wire) -> bytes:
         assert isinstance(described, DescribeGroupsResponse)
         if found.error_code == 0 and all(group.error_code == 0 for group in described.groups):
             break
-        time.sleep(0.1)  # until the partitions of all groups are led and loaded
+        time.sleep(0.1)  # Wait until the partitions of all groups are led and loaded.
     return created.topics[0].topic_id
 
 

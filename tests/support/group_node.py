@@ -1,4 +1,4 @@
-"""What group handlers see of a `Broker`, over real logs on a simulated disk."""
+"""The services of group handlers over real logs on a simulated disk."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class GroupNode:
         await self.loaded()
 
     def gain(self, index: int) -> Partition:
-        """The controller gives us a partition."""
+        """Make this node the leader of a partition."""
         directory = f"/data/{GROUP_METADATA_TOPIC}-{index}"
         self.environment.fs.make_directories(directory)
         log = Log.open(self.environment.fs, directory, LogConfig(), now_ms=self.environment.wall_ms())
@@ -75,7 +75,7 @@ class GroupNode:
     def live_nodes(self, listener_name: str) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(id=NODE_ID, host="localhost", port=9092)
 
-    # What a connection does
+    # As a connection calls handlers
 
     def ask(self, request: object, version: int) -> Pending[object]:
         """Hand a request to its handler; the reply, which may be there already."""
@@ -102,7 +102,7 @@ class GroupNode:
 
 
 def over_the_wire(message: object, version: int) -> object:
-    """What the other side reads."""
+    """A message after it was encoded and decoded."""
     return decode(type(message), encode(message, version), version)
 
 

@@ -29,7 +29,7 @@ async def ask(cluster: Cluster, node_id: int, request: object, version: int) -> 
 
 
 async def coordinator(cluster: Cluster, asked: int | None = None) -> int:
-    """As one node tells it, or the first that answers; -1 where no node knows it."""
+    """The coordinator's node id, by one node or by the first that responds; -1 where no node knows it."""
     for node in cluster.nodes.values():
         if node.is_up and asked in (None, node.id):
             try:
@@ -72,7 +72,7 @@ async def commit(cluster: Cluster, offset: int) -> None:
 
 
 async def committed(cluster: Cluster) -> int:
-    """Ask until a coordinator answers."""
+    """The committed offset, once a coordinator responds."""
     request = offset_request()
     while True:
         node_id = await coordinator(cluster)

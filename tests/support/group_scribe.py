@@ -300,7 +300,7 @@ class GroupScribe:
         return self.step(runtime_events.Unloaded())
 
     def do_reload(self, command: Command) -> Iterator[str]:
-        """The partition moved away and came back, or the broker was restarted."""
+        """Reload the shard, as after a restart of the broker, or after the partition moved away and back."""
         self.shard = GroupShard(self.config, self.committed_end_offset)
         for change, end_offset in self.log:
             self.shard.replay(change, end_offset)

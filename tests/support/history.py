@@ -18,7 +18,7 @@ OFFSET_UNKNOWN = -1
 
 
 class Told(Enum):
-    """What a producer knows of a record that it sent."""
+    """The outcome of a send, as its producer knows it."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
@@ -27,7 +27,10 @@ class Told(Enum):
 
 @dataclass(slots=True)
 class Send:
-    """One record. `producer` names one incarnation: between two of them nothing orders what they send."""
+    """One record that was sent.
+
+    `producer` names one incarnation: the order of sends of two incarnations is not known.
+    """
 
     producer: str
     key: Key

@@ -50,7 +50,7 @@ class Anomaly:
 
 
 class _Partition:
-    """All that the history says of one partition."""
+    """The sends and reads of one partition."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -61,7 +61,7 @@ class _Partition:
         self.read: dict[Value, None] = {}
 
     def digest(self) -> None:
-        """The version order: what anybody read at an offset, and what a producer was told of one."""
+        """The values by offset, from all reads and acknowledgements."""
         for reading in self.readings:
             for offset, value in reading.records:
                 self._place(offset, value)
@@ -76,7 +76,7 @@ class _Partition:
 
 
 def anomalies(history: History) -> list[Anomaly]:
-    """All that is wrong, partition by partition; an empty list is what one hopes for."""
+    """All violations, partition by partition; empty where there is none."""
     partitions: dict[Key, _Partition] = {}
     for sent in history.sends:
         partitions.setdefault(sent.key, _Partition(sent.key)).sends.append(sent)
@@ -182,7 +182,7 @@ CHECKS = (
 
 
 def summary(found: list[Anomaly]) -> dict[str, int]:
-    """How many of each kind."""
+    """The number of violations of each kind."""
     counts: defaultdict[str, int] = defaultdict(int)
     for anomaly in found:
         counts[anomaly.kind.value] += 1

@@ -39,7 +39,7 @@ class Stage:
             for each in (1, 2, 3)
         }
         self.lost: set[bytes] = set()
-        """Log directories that are offline: each broker has one."""
+        """The offline log directories; each broker has one."""
         assigned = SimpleNamespace(directory_of=lambda replica: b"%d" % replica)
         image = SimpleNamespace(
             cluster=SimpleNamespace(brokers=self.brokers),
@@ -62,7 +62,7 @@ class Stage:
         self.partition.advance()
 
     def wishes(self) -> list[tuple[list[int], int]]:
-        """The sets asked for so far, with the partition epochs."""
+        """The in-sync sets requested so far, with the partition epochs."""
         return [
             (each.new_isr, each.partition_epoch)
             for request, _ in self.asked

@@ -15,18 +15,18 @@ from tests.support.history import History, Told
 NAME_HEADER: Final = "name"
 TIMESTAMP: Final = 1_767_225_600_000
 DELETES: Final = 0.2
-"""Share of the records that delete their key."""
+"""The share of the records that delete their key."""
 
 
 class KeyedTable:
-    """What the producers of one topic wrote under which key."""
+    """The records that the producers of one topic wrote, by key."""
 
     def __init__(self, random: Random, keys: int) -> None:
         """`keys`: how many of them each partition has."""
         self._random = random
         self._keys = keys
         self._written: dict[str, tuple[bytes, bool]] = {}
-        """By the name of a record: its key, and whether it deletes it."""
+        """The key of each record by the record's name, and whether it deletes the key."""
 
     def record(self, name: str) -> Record:
         """The record of this name, for a key that is drawn."""
@@ -36,7 +36,7 @@ class KeyedTable:
         return Record(key=key, value=value, timestamp=TIMESTAMP, headers=((NAME_HEADER, name.encode()),))
 
     def problems(self, history: History) -> list[str]:
-        """What the complete readings of the topic show that cannot be, at the end of a run."""
+        """The violations in the complete readings of the topic, at the end of a run."""
         found = []
         for reading in history.readings:
             if reading.is_complete:

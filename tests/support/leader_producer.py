@@ -21,7 +21,7 @@ VERSION: Final = 9
 PATIENCE_S: Final = 3.0
 UNANSWERED_SHARE: Final = 0.2
 CHATS_MAX: Final = 40
-"""Rounds on one connection."""
+"""The most requests on one connection."""
 
 
 class Shape(NamedTuple):
@@ -29,7 +29,7 @@ class Shape(NamedTuple):
     batch_records_max: int = 3
     pause_s: float = 0.1
     padding: int = 0
-    """Bytes more in each value."""
+    """Additional bytes of each value."""
     now_ms: int = 1_767_225_600_000
 
 
@@ -37,7 +37,7 @@ class LeaderProducer:
     def __init__(
         self, name: str, key: Key, bootstrap: Bootstrap, history: History | None, answers: LeaderAnswers, shape: Shape
     ) -> None:
-        """`history`: None where nobody reads the partition."""
+        """`history`: None where no reader reads the partition."""
         self.is_ending = False
         self._name = name
         self._key = key

@@ -25,9 +25,12 @@ from tests.support.node import Client, Closed
 VERSION: Final = 9
 PATIENCE_S: Final = 5.0
 CHATS_MAX: Final = 40
-"""Requests on one connection."""
+"""The most requests on one connection."""
 BATCHES_MAX: Final = 6
-"""Of a request, beside one for each partition: large ones are examined one after the other, and hold it up."""
+"""The most batches of a request besides one for each partition.
+
+Large batches are examined one after the other, and delay the request.
+"""
 NOW_MS: Final = 1_767_225_600_000
 
 
@@ -46,7 +49,7 @@ class MixedProducer:
         """`keys`: the partitions of one topic. `large`: the records of a large batch; a small one has one record."""
         self.is_ending = False
         self.on_acknowledged: Callable[[Key, int, Client], None] = lambda key, offset, client: None
-        """Told of the last offset of every acknowledged batch, and over which connection."""
+        """Called with the last offset of every acknowledged batch, and its connection."""
         self._name = name
         self._keys = keys
         self._bootstrap = bootstrap
@@ -82,7 +85,7 @@ class MixedProducer:
             client.close()
 
     async def _chat(self, client: Client, keys: list[Key]) -> bool:
-        """One request; False where a batch of it was refused."""
+        """One request. False where a batch of it was refused."""
         sent: list[tuple[Key, list[Send]]] = []
         data = []
         more = [self._random.choice(keys) for _ in range(self._random.randint(0, BATCHES_MAX))]
@@ -107,7 +110,11 @@ class MixedProducer:
         return is_taken
 
     def _next_batch(self, key: Key, place: int, count: int) -> tuple[list[Send], bytes]:
-        """In the history each place in a request is a producer of its own: between requests there is an order."""
+        """The next batch.
+
+        In the history each slot of a request is a producer of its own, because only the order between requests is
+        known.
+        """
         producer = f"{self._name}-{key[1]}.{place}.{self._connections}"
         values = [f"{producer}/{self._count + i}" for i in range(count)]
         self._count += count

@@ -64,7 +64,7 @@ class Client:
         self.writer = writer
         self.client_id = client_id.encode()
         self.is_peer_alive: Callable[[], bool] = lambda: True
-        """Whether the process that was connected to lives on, as far as whoever connected knows."""
+        """Whether the process at the other end is still alive, as far as the creator of this client knows."""
         self._sent: list[tuple[int, object, int]] = []
         self._count = 0
 
@@ -103,7 +103,10 @@ class Client:
     # What most stories begin with
 
     async def create(self, name: str, partitions: int = 1, **configs: object) -> bytes:
-        """A topic, known when this returns; its id. Dots in names of settings are written as underscores."""
+        """Create a topic and wait until it is known.
+
+        Returns its id. Dots in names of settings are written as underscores.
+        """
         values = [CreatableTopicConfig(name=key.replace("_", "."), value=str(value)) for key, value in configs.items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=values)
         reply = await self.ask(CreateTopicsRequest(topics=[topic]), 7)
@@ -116,7 +119,7 @@ class Client:
     async def produce(
         self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 9
     ) -> PartitionProduceResponse:
-        """One partition's answer."""
+        """Produce to one partition. Returns its answer."""
         reply = await self.ask(produce_request(topic, records, partition=partition, acks=acks), version)
         answer: PartitionProduceResponse = reply.responses[0].partition_responses[0]
         return answer
@@ -124,7 +127,7 @@ class Client:
     async def fetch(
         self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 12, **fields: Any
     ) -> PartitionData:
-        """One partition's answer, at once."""
+        """Fetch from one partition without waiting. Returns its answer."""
         reply = await self.ask(fetch_request([(topic, partition, offset)], **fields), version)
         answer: PartitionData = reply.responses[0].partitions[0]
         return answer
@@ -205,7 +208,7 @@ def batch(*values: str, **fields: Any) -> bytes:
 
 
 def produce_request(topic: str | bytes, records: bytes | None, *, partition: int = 0, acks: int = -1) -> ProduceRequest:
-    """One batch for one partition; a topic given as bytes goes by id."""
+    """A request with one batch for one partition; a topic given as bytes is sent by id."""
     data = [PartitionProduceData(index=partition, records=records)]
     named = TopicProduceData(topic_id=topic) if isinstance(topic, bytes) else TopicProduceData(name=topic)
     named.partition_data = data

@@ -9,6 +9,6 @@ from tests.support.simulation.disk import SimulatedDisk
 
 
 def partition(topic: str = "t", index: int = 0, topic_id: bytes = b"i" * 16) -> Partition:
-    """Led by nobody yet."""
+    """A partition without a leader."""
     log = Log.open(SimulatedDisk(), f"/data/{topic}-{index}", LogConfig(), now_ms=0)
     return Partition(topic, topic_id, index, log, 0)

@@ -39,7 +39,7 @@ class ManualLoop:
         return timer
 
     def iterate(self) -> None:
-        """One iteration: what was ready when it began."""
+        """Run one iteration: the callbacks that were ready at its beginning."""
         due, self.ready = self.ready, []
         for call in due:
             call()
@@ -59,18 +59,18 @@ class ManualLoop:
 
 
 def purgatory_of(loop: object) -> Purgatory:
-    """One over any loop."""
+    """A purgatory over any loop."""
     made = cast("Any", loop)
     return Purgatory(made, Timeouts(made), lambda: int(made.time() * 1000))
 
 
 def waiting(commits: Iterable[CommitWait]) -> int:
-    """Without those that were cancelled, which stay in the queue until their turn comes."""
+    """The waits that were not cancelled; cancelled ones stay in the queue until their turn comes."""
     return sum(each._queue is not None for each in commits)
 
 
 def watch_count(purgatory: Purgatory) -> int:
-    """How many watches there are, each operation counted once for each key."""
+    """The number of watches; an operation counts once for each key."""
     return sum(
         len(each.log_end_offset)
         + len(each.high_watermark)

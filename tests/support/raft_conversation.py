@@ -273,7 +273,7 @@ def versions_told(command: Command, _: OutgoingRequest) -> IncomingResponse:
 
 
 def changed(command: Command, request: OutgoingRequest) -> IncomingResponse:
-    """To a change of the voters that a node asked for itself."""
+    """The response to a change of the voters that the node itself requested."""
     error = ErrorCode[command.options.get("error", "NONE")]
     if isinstance(request, add_raft_voter.AddRaftVoterRequest):
         return add_raft_voter.AddRaftVoterResponse(error_code=error)

@@ -44,7 +44,7 @@ def replica(index: int = 0, *, flush_messages: int = INT64_MAX, topic: str = "t"
 
 
 class LeaderSide:
-    """Just enough of a broker for the Fetch handler."""
+    """The part of a broker that the Fetch handler uses."""
 
     def __init__(self, *partitions: Partition, epoch: int = 5, first_session_id: int = 77) -> None:
         self.replicas = Replicas()
@@ -148,7 +148,7 @@ class FollowerSide:
                     self.perform(more, leader)
 
     def fetch_from(self, leader: LeaderSide) -> bool:
-        """One round; False where there is nothing to ask, or nothing to hear now."""
+        """One fetch. False where there is nothing to fetch, or no response now."""
         request = self.request()
         if request is None:
             return False
@@ -159,7 +159,7 @@ class FollowerSide:
         return True
 
     def catch_up(self, leader: LeaderSide, rounds_max: int = 20) -> int:
-        """Fetch until the leader has no more to tell; how many rounds told something."""
+        """Fetch until the leader has nothing new. Returns the number of fetches with news."""
         for count in range(rounds_max):
             request = self.request()
             if request is None:

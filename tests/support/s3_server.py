@@ -26,7 +26,7 @@ FAILURES: Final = {
     "broken": (500, "InternalError"),
     "full": (507, "XMinioStorageFull"),
 }
-"""What a server answers: status and code."""
+"""Status and code of each failure."""
 WRITES: Final = ("PUT", "POST", "DELETE")
 
 
@@ -76,7 +76,7 @@ def options_of(endpoint: str) -> ObjectStoreOptions:
 
 
 def bucket_of(server: S3Server, name: str) -> ObjectStorage:
-    """A storage in a bucket of its own."""
+    """A storage in a new bucket."""
     bucket = re.sub("[^a-z0-9]+", "-", name.lower())[:60].strip("-")
     client = boto3.client(
         "s3",

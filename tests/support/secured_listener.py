@@ -51,7 +51,7 @@ class SecuredListener:
         self.handled = 0
         self.connections_made = 0
         self.principals: list[Principal] = []
-        """Of the requests, without repetition."""
+        """The principals of the requests, each once."""
         self.port = 0
         self.closing_log = ClosingLog(loop)
         self.resources = ConnectionResources(

@@ -39,7 +39,7 @@ def write_checkpoints(
     high_watermarks: Mapping[TopicPartition, int],
     log_starts: Mapping[TopicPartition, int] | None = None,
 ) -> None:
-    """The checkpoints that say what may be read."""
+    """Write the checkpoints with the offsets that may be read."""
     write_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS, high_watermarks)
     write_offsets(LocalFiles(), str(directory), LOG_STARTS, log_starts or {})
 

@@ -43,7 +43,7 @@ class StorageFaults:
     list_lag_s: float = 0.0
     """How long after its change, at most, a listing shows an object or leaves it out."""
     is_away: bool = False
-    """The bucket does not answer for the name."""
+    """Whether the bucket cannot be reached."""
     is_unreachable: bool = False
     credentials_end_s: float = float("inf")
     """The time from which credentials are expired."""
@@ -60,20 +60,20 @@ class _Stored:
 
 @dataclass(slots=True)
 class SimulatedBucket:
-    """The objects, as they are whatever a client is told."""
+    """A bucket with the current objects, independent of the faults that clients see."""
 
     objects: dict[str, _Stored] = field(default_factory=dict)
     removed_until_s: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Objects that a listing may still show: until when, their size."""
+    """The removed objects that a listing may still show: until when (seconds), and their sizes."""
     partial_upload_count: int = 0
     change_count: int = 0
-    """How often an object was put, changed or removed."""
+    """The number of times that an object was put, changed or removed."""
 
     def contents(self) -> dict[str, bytes]:
         return {key: self.objects[key].data for key in sorted(self.objects)}
 
     def store(self, key: str, data: bytes) -> None:
-        """Put an object there, whatever the faults."""
+        """Put an object, without any faults."""
         self.objects[key] = _Stored(data, 0.0)
         self.change_count += 1
 
@@ -160,10 +160,10 @@ class SimulatedStorage:
         self._end(is_answered, ", ".join(keys))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     async def _begin(self, size: int) -> bool:
-        """What may happen before a call has its effect; whether its answer will arrive."""
+        """The faults before a call has its effect. Returns whether its response will arrive."""
         self.call_count += 1
         faults, random = self.faults, self._random
         await self._sleep(

@@ -38,7 +38,7 @@ def serve_tiered(story: Story, **properties: object) -> Node:
 
 
 async def until(holds: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     for _ in range(PATIENCE_S * 10):
         if holds():
             return
@@ -51,7 +51,7 @@ async def tiered_topic(client: Client, name: str = "t", **settings: Any) -> byte
 
 
 async def fill(client: Client, topic: str = "t", count: int = 20, first: int = 0) -> None:
-    """Batches of two records, a few to a segment."""
+    """Write batches of two records, a few to each segment."""
     for number in range(first, first + count):
         answer = await client.produce(topic, batch(f"a{number:06}", f"b{number:06}"))
         assert answer.error_code == 0
@@ -75,7 +75,7 @@ def followed_of(node: Node, topic: str = "t") -> FollowedRemoteLog:
 
 
 def copied(node: Node, topic: str = "t") -> list[RemoteSegment]:
-    """The segments that can be read from remote storage."""
+    """The remote segments that can be read."""
     found = tiering_of(node).reader.get(remote_partition(partition_of(node, topic)))
     return [] if found is None else found.remote_log.read_segments()
 
@@ -87,5 +87,5 @@ def is_copied(node: Node, topic: str = "t") -> bool:
 
 
 def metadata_records(node: Node) -> int:
-    """How many records the metadata topic has."""
+    """The number of records in the metadata topic."""
     return sum(each.log.end_offset for each in node.broker.replicas if each.topic == REMOTE_LOG_METADATA_TOPIC)

@@ -62,13 +62,13 @@ class Talker(asyncio.BufferedProtocol):
 
 
 class Side:
-    """One side of the connection, and how its handshake ended."""
+    """One side of the connection, with the result of its handshake."""
 
     def __init__(self, talker: Talker) -> None:
         self.talker = talker
         self.stream: TlsStream | None = None
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """The empty text where it is secured, else why it is not."""
+        """Empty where the handshake succeeded, else the error."""
 
     def secured(self, stream: TlsStream) -> None:
         self.stream = stream

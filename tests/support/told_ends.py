@@ -10,12 +10,15 @@ from tests.support.history import Key
 
 
 class ToldEnds:
-    """`before` what was told when a client asks; `told` what it was told then."""
+    """The reported ends.
+
+    `before`: those known when a client sends its request; `told`: one that a response reported.
+    """
 
     def __init__(self, complaints: list[str]) -> None:
         self._complaints = complaints
         self._ends: dict[Key, dict[int, int]] = {}
-        """By leader epoch, the furthest."""
+        """The highest reported end by leader epoch."""
 
     def before(self, key: Key) -> dict[int, int]:
         return dict(self._ends.get(key, {}))

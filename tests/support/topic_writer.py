@@ -20,11 +20,11 @@ from tests.support.cluster_clients import Bootstrap, within
 from tests.support.node import Client, Closed, fetch_request, produce_request
 
 BATCHES: Final = 4
-"""For one partition, at a time."""
+"""The number of batches that are written to one partition at a time."""
 PARTITIONS: Final = 2
 PATIENCE_S: Final = 2.0
 BY_ID, BY_NAME = 13, 9
-"""Versions of Produce."""
+"""The versions of Produce with topic ids and with topic names."""
 FETCH_BY_ID: Final = 17
 SEPARATOR: Final = "|"
 
@@ -34,7 +34,7 @@ def value_of(made: Made, version: int, count: int) -> bytes:
 
 
 def misplaced(value: bytes, topic_id: bytes, names: Mapping[bytes, str]) -> str | None:
-    """What is wrong with a record in a topic; None where it belongs there. `names`: of the topics, by their ids."""
+    """Why a record does not belong into its topic; None where it does. `names`: the names of topics by id."""
     what, meant_for, how, _ = value.decode().split(SEPARATOR)
     if what != "meant for":
         return f"{value!r} was written by nobody"
@@ -59,7 +59,10 @@ class TopicWriter:
         self._count = 0
 
     async def write(self, made: Made) -> None:
-        """What is refused, or not answered, is let go: nothing is promised here but where a record is not."""
+        """Write a record.
+
+        A refused or unanswered write is not repeated: the only check is that a record is in no wrong topic.
+        """
         self._names[made.id] = made.name
         for index in range(PARTITIONS):
             node_id = -1

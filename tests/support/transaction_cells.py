@@ -64,14 +64,14 @@ LATE: Final = ("late", 0)
 TRIES_MAX: Final = 100
 TIMEOUT_MS: Final = 60_000
 STRANGER: Final = 1_000_000
-"""What is added to a producer id to have another."""
+"""The distance to a producer id that is not the transactional id's."""
 UNKNOWN_PRODUCER: Final = (77, 3)
 REACHABLE_REPLACED: Final = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 """Once partitions are added, or the outcome is prepared, the producer id before this one is forgotten."""
 
 
 class Seen(NamedTuple):
-    """What DescribeTransactions tells."""
+    """The state that DescribeTransactions reports."""
 
     state: str
     producer_id: int
@@ -79,7 +79,7 @@ class Seen(NamedTuple):
 
 
 class Coordinator(Protocol):
-    """One that is asked."""
+    """The coordinator that is asked."""
 
     def init(self, tid: str, producer_id: int = -1, epoch: int = -1) -> ProducerIdAnswer: ...
 
@@ -93,7 +93,7 @@ class Coordinator(Protocol):
         """Once the markers of the transaction are written, where its partitions take them."""
 
     def exhaust(self, tid: str) -> int:
-        """Have a producer with the last epoch of its id; the id."""
+        """Give a producer the last epoch of its id. Returns the id."""
 
 
 class Cells:
@@ -131,7 +131,7 @@ class Cells:
             self._ask(tid, intent, standing, REPLACED, (producer_id, LAST_EPOCH))
 
     def _reach(self, standing: TransactionState, tid: str) -> tuple[int, int]:
-        """Bring a new transactional id into a state; its producer id and epoch."""
+        """Bring a new transactional id into a state. Returns its producer id and epoch."""
         if standing is DEAD:
             return UNKNOWN_PRODUCER
         for _ in range(3):
@@ -196,7 +196,7 @@ def cell_name(intent: Intent, standing: Standing, claim: Claim) -> str:
 
 
 def claimed(claim: Claim, producer_id: int, epoch: int) -> tuple[int, int]:
-    """The producer id and epoch by which a request makes the claim."""
+    """The producer id and epoch of a request with this claim."""
     return {
         UNNAMED: (-1, -1),
         CURRENT: (producer_id, epoch),
@@ -209,12 +209,12 @@ def claimed(claim: Claim, producer_id: int, epoch: int) -> tuple[int, int]:
 
 
 def relative(producer_id: int, epoch: int, than_producer_id: int, than_epoch: int) -> str:
-    """A producer id and epoch as compared with others."""
+    """A producer id and epoch as differences from a given pair."""
     return f"{epoch - than_epoch:+}" if producer_id == than_producer_id else f"new/{epoch}"
 
 
 class Apache:
-    """A broker on this machine."""
+    """An Apache Kafka broker on this machine."""
 
     def __init__(self, port: int) -> None:
         self._wire = Wire(port)

@@ -60,7 +60,7 @@ class TransactionStage:
     is_held: bool = False
     """Whether the in-sync replicas lag: nothing that is appended is committed."""
     refusal: ErrorCode = ErrorCode.NONE
-    """What the log answers an append with."""
+    """The error with which the log answers an append."""
     has_producer_ids: bool = True
     coordinator_epoch: int = 0
     log: list[Batch] = field(default_factory=list)
@@ -127,7 +127,7 @@ class TransactionStage:
         self.notes += effects.notes
 
     def commit(self) -> None:
-        """The in-sync replicas have the whole log."""
+        """Commit the whole log."""
         if self.committed_end_offset < self.end_offset:
             self.committed_end_offset = self.end_offset
             self.step(Committed(self.committed_end_offset))
@@ -162,7 +162,7 @@ class TransactionStage:
         self._act(self._stepped(event))
 
     def store(self, transaction: Transaction | None, tid: str = TID) -> None:
-        """A record of a former coordinator, with which the next one begins."""
+        """Append a record of a former coordinator, for the next one to load."""
         self.load({tid: transaction})
 
     def load(self, transactions: Mapping[str, Transaction | None]) -> None:
@@ -205,13 +205,13 @@ class TransactionStage:
         return Waiter(next(self._tokens), 0)
 
     def _ask(self, event: InitProducerId | AddPartitions | VerifyPartitions | EndTransaction) -> object:
-        """The answer, None where it does not come at once."""
+        """The answer; None where it does not come at once."""
         self.step(event)
         return self.replies.get(event.waiter.token)
 
     @property
     def last_reply(self) -> object:
-        """The answer that came last."""
+        """The last answer."""
         return list(self.replies.values())[-1]
 
     # Brokers
@@ -229,7 +229,7 @@ class TransactionStage:
 
     @property
     def last(self) -> Transaction:
-        """What the last record of the log says."""
+        """The content of the last record in the log."""
         value = self.log[-1].changes[-1].value
         assert value is not None
         return value

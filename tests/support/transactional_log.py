@@ -20,7 +20,7 @@ PRODUCERS = 3
 
 @dataclass(slots=True)
 class Written:
-    """A batch: its bytes, its offsets, and what it does."""
+    """A batch with its bytes and offsets, and its role in a transaction."""
 
     data: bytes
     base_offset: int

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
 }
 NONE = ErrorCode.NONE
 OLD = 11
-"""A version of Produce whose producers add their partitions themselves."""
+"""A version of Produce with which producers add their partitions themselves."""
 NEW = 12
 COMMITTED = 1
 """The isolation level read_committed."""
@@ -126,7 +126,7 @@ class Producer:
 
 
 async def started(node: Node, *, is_new: bool = True) -> Producer:
-    """A producer whose coordinator is there, and a topic `t` of two partitions."""
+    """A producer with a coordinator, and a topic `t` of two partitions."""
     client = await node.connect()
     await client.create("t", partitions=2)
     await coordinator(client, ID, 1)
@@ -146,7 +146,7 @@ async def coordinator(client: Client, key: str, key_type: int) -> None:
 
 
 async def until_done(ask: Any, *arguments: Any) -> Any:
-    """Asked again while the coordinator loads, or completes the transaction before."""
+    """Repeat a request while the coordinator loads, or completes the transaction before."""
     for _ in range(100):
         error = await ask(*arguments)
         if error not in (
@@ -160,7 +160,7 @@ async def until_done(ask: Any, *arguments: Any) -> Any:
 
 
 async def read(client: Client, partition: int = 0, isolation_level: int = COMMITTED) -> list[bytes]:
-    """What a consumer of that isolation level takes, as clients do: without records of aborted transactions."""
+    """The records that a consumer with this isolation level returns, without those of aborted transactions."""
     found = await client.fetch("t", partition=partition, isolation_level=isolation_level)
     assert found.error_code == NONE
     starts = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or []]

@@ -12,12 +12,12 @@ SECRET: Final = "open sesame"
 
 
 def word(name: str) -> bytes:
-    """The message that lets a user in."""
+    """The message that logs a user in."""
     return f"{name}:{SECRET}".encode()
 
 
 class WordMechanism(Mechanism):
-    """The side of the server."""
+    """The server's side."""
 
     def __init__(self, expires_at_ms: int | None = None) -> None:
         self._expires_at_ms = expires_at_ms
@@ -39,7 +39,7 @@ class WordMechanism(Mechanism):
 
 
 class WordClient(ClientMechanism):
-    """The side of the client."""
+    """The client's side."""
 
     name = "WORD"
 

@@ -1,4 +1,4 @@
-"""What a step of the shard of groups writes, as its log will say it."""
+"""The changes that a step of the group shard writes, as its log returns them."""
 
 from __future__ import annotations
 

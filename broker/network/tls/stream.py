@@ -1,6 +1,7 @@
 """The byte stream of one connection under TLS: between the loop's transport and the protocol that it serves.
 
-transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink the stream is a protocol for the one, a transport for the other
+    transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      the stream is a protocol for the one, a transport for the
+                                                              other
 
     HANDSHAKE   steps run in executor threads (`Handshakes`); the transport is not read during one
     OPEN        received bytes are decrypted into the protocol's own buffer; written bytes are encrypted while the

@@ -224,7 +224,7 @@ def _answer(
         if wish.timestamp == EARLIEST_PENDING_UPLOAD and offset >= end_offset:
             if is_behind:
                 return _refused(wish, _not_available(version))
-            offset = NO_OFFSET  # as Apache Kafka: there is no such record that the client may read
+            offset = NO_OFFSET  # As in Apache Kafka: there is no such record that the client may read.
         epoch = its_log.epochs.epoch_of(offset) if offset >= 0 else None
         answer.offset = offset
         answer.leader_epoch = NO_EPOCH if epoch is None else epoch

@@ -66,7 +66,7 @@ class Connection(asyncio.Transport):
         self._receive_posted = False
         self._reading_paused = False
         self._blocked = False  # what is in flight waits for the path to change
-        self._stalled_since_ns: int | None = None  # since when the peer gets no acknowledgement
+        self._stalled_since_ns: int | None = None  # The time since which the peer has acknowledged nothing.
         self._reset_stalled = False
         self._error_after_read: OSError | None = None
 

@@ -50,12 +50,12 @@ class DiskFaults:
     name_error: float = 0.0
     cold_read: float = 0.0  # pread_cached says None
     capacity_bytes: int = 1 << 40
-    descriptors_max: int = 1 << 20  # files that may be open at a time
+    descriptors_max: int = 1 << 20  # The most files that may be open at a time.
     sync_ns_min: int = 50_000
     sync_ns_max: int = 2_000_000
     cold_read_ns: int = 100_000
     slow_factor: int = 1
-    stall_ns: int = 0  # what every write and sync takes besides
+    stall_ns: int = 0  # The additional time of every write and sync.
 
     def probability(self, operation: Operation) -> float:
         match operation:
@@ -518,7 +518,7 @@ class SimulatedDisk:
         return self._inode(path).cache
 
     def peek_durable(self, path: str) -> BytesLike:
-        """What the platter holds under the names that are on it: what is left after the worst loss of power."""
+        """The durable bytes of a file under its durable name: what is left after the worst loss of power."""
         node = self._durable(path)
         return node.durable if isinstance(node, Inode) else b""
 

@@ -17,7 +17,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class Meter(Protocol):
-    """What knows how long blocking calls took: the disk."""
+    """A source of the duration of blocking calls: the disk."""
 
     cost_ns: int
 
@@ -49,8 +49,8 @@ class Life:
         self.meter = meter
         self.alive = True
         self.queue: deque[SimulatedHandle] = deque()
-        self.listed = False  # whether the loop has it among the ready ones
-        self.held = 0  # reasons not to run: blocked, paused
+        self.listed = False  # Whether the loop has this life in its ready queue.
+        self.held = 0  # The reasons for which the life does not run: blocked, paused.
         self.clock_rate_ppm = 0
         self.clock_offset_ns = 0
         self.exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
@@ -64,7 +64,7 @@ class Life:
         return -(-(local_ns - self.clock_offset_ns) * 1_000_000 // rate)
 
     def context(self) -> Context:
-        """A fresh context of this life."""
+        """A new contextvars context that belongs to this life."""
         context = Context()
         context.run(LIFE.set, self)
         return context

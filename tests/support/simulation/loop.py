@@ -54,7 +54,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.current = driver
         self.trace = trace
         self.failure: BaseException | None = None
-        self.check: Callable[[], None] | None = None  # called when the clock is about to jump: nobody is ready
+        # Called when the clock is about to jump, because no host is ready.
+        self.check: Callable[[], None] | None = None
         self._random = Random(f"{seed}/schedule")
         self._ready: list[Life] = []
         self._heap: list[tuple[int, int, SimulatedHandle]] = []
@@ -272,7 +273,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # --- lives --------------------------------------------------------------------------------------------------
 
     def end(self, life: Life) -> None:
-        """Nothing of this life runs again; not even its `finally` blocks."""
+        """Nothing of this life runs again, not even its `finally` blocks."""
         life.alive = False
         self._unlist(life)
 
@@ -287,7 +288,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._ready.append(life)
 
     def block(self, life: Life, duration_ns: int) -> None:
-        """The host does nothing else for so long."""
+        """Block the host for this long (ns)."""
         if life.alive:
             self.hold(life)
             self.at(self.now_ns + duration_ns, self.unhold, life)

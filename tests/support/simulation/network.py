@@ -36,11 +36,11 @@ class NetworkProfile:
     loopback_ns: int = 20_000
     spike_probability: float = 0.01
     spike_ns_max: int = 40_000_000
-    fragments_max: int = 3  # every write arrives in up to so many pieces
+    fragments_max: int = 3  # Every write arrives in at most this many pieces.
     separate_probability: float = 0.25  # that two pieces which are both there are read one by one
-    socket_buffer_bytes: int = 256 * 1024  # of one direction: sent and not yet read
-    retransmit_ns_max: int = 200_000_000  # after a cut is healed
-    timeout_ns: int = 60 * NANOSECONDS  # of data that is not acknowledged
+    socket_buffer_bytes: int = 256 * 1024  # Bytes of one direction that are sent and not yet read.
+    retransmit_ns_max: int = 200_000_000  # The delay after a cut is healed.
+    timeout_ns: int = 60 * NANOSECONDS  # The timeout of data that is not acknowledged.
     connect_timeout_ns: int = 127 * NANOSECONDS
 
 
@@ -86,7 +86,7 @@ class Listener(asyncio.AbstractServer):
     ) -> None:
         self.policy = policy
         self._waiting: deque[Connection] = deque()
-        """Those that the accept policy has not accepted yet."""
+        """The connections that the accept policy has not accepted yet."""
         self.node = node
         self.life = life
         self.context = context
@@ -156,9 +156,9 @@ class Network:
         self._cut: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], int] = {}
         self.on_sent: Callable[[Connection, bytes], None] | None = None
-        """Told of all that is put on its way to an end of a connection."""
+        """Called with all data that is on its way to an end of a connection."""
         self.on_written: Callable[[Connection, BytesLike], None] | None = None
-        """Told of all that a process hands over for an end of a connection, before it is on its way."""
+        """Called with all data that a process writes for an end of a connection, before it is on its way."""
 
     # --- faults -------------------------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class Network:
         return near
 
     def forget(self, connection: Connection) -> None:
-        """Once both ends are gone."""
+        """Remove the connection, once both ends are closed."""
         if connection.gone and connection.peer.gone:
             self._connections.pop(connection.number, None)
             self._connections.pop(connection.peer.number, None)

@@ -54,7 +54,7 @@ _hooked: list[bool] = []
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    is_memory = event == "mmap.__new__" and arguments[0] == -1  # no file
+    is_memory = event == "mmap.__new__" and arguments[0] == -1  # This path is not a file.
     if _standing and event.startswith(_AUDITED) and not is_memory:
         _standing[-1].touched(f"{event}{arguments!r:.200}")
 

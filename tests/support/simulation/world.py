@@ -310,7 +310,7 @@ async def _process(main: Main, environment: SimulatedEnvironment) -> object:
 
 
 class World:
-    """Everything that one seed decides. Use it as a context manager."""
+    """All hosts, the network and the randomness of one seed. Use it as a context manager."""
 
     def __init__(self, seed: int | str, *, keep_trace: bool = False) -> None:
         self.seed = seed

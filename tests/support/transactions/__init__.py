@@ -1,1 +1,1 @@
-"""Clients of transactions for a simulated cluster, and what they know of their transactions."""
+"""Clients of transactions for a simulated cluster, and their records of the transactions."""

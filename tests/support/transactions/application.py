@@ -19,7 +19,9 @@ from tests.support.transactions.producer import GaveUp, Identity, Refused, Trans
 
 ABORTS: Final = 0.2
 DIES: Final = 0.04
-"""Of the transactions; as many go to another process while this one goes on."""
+"""The share of transactions in which the process dies; in as many, another process takes over while this one
+continues.
+"""
 STAYS_DEAD: Final = 0.4
 BATCHES_MAX: Final = 4
 ZOMBIE_TRANSACTIONS: Final = 3
@@ -56,7 +58,7 @@ class TransactionalApplication:
         self._zombies: list[asyncio.Task[None]] = []
 
     async def work(self) -> None:
-        """Until it is asked to end; the last process may leave its transaction open."""
+        """Run transactions until the story ends; the last process may leave its transaction open."""
         while not self.is_ending:
             producer, connections = self._next_process()
             try:

@@ -19,7 +19,7 @@ from tests.support.node import Client, Closed
 
 TRANSACTION: Final = 1
 GROUP: Final = 0
-"""Types of coordinators."""
+"""The types of coordinators in FindCoordinator."""
 LATE_S: Final = (0.02, 0.3, 1.5, 4.0)
 PATIENCE_S: Final = 3.0
 
@@ -32,10 +32,10 @@ class Connections:
         self._leaders: dict[Key, int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self.late: list[asyncio.Task[None]] = []
-        """Requests that are under way on connections that were given up."""
+        """The requests in flight on connections that were given up."""
 
     async def leader(self, key: Key) -> int:
-        """As metadata said last. Raises `Closed`."""
+        """The leader in the last metadata. Raises `Closed`."""
         if key not in self._leaders:
             reply = await self._bootstrap.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False), 9)
             self._leaders = {
@@ -49,7 +49,7 @@ class Connections:
         return self._leaders[key]
 
     async def coordinator(self, key_type: int, key: str) -> int:
-        """As a broker said last. Raises `Closed`."""
+        """The coordinator that a broker reported last. Raises `Closed`."""
         known = self._coordinators.get((key_type, key))
         if known is None:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
@@ -60,12 +60,12 @@ class Connections:
         return known
 
     def forget(self) -> None:
-        """Leaders and coordinators: one of them refused something, or is gone."""
+        """Forget leaders and coordinators, because one of them refused a request or is gone."""
         self._leaders.clear()
         self._coordinators.clear()
 
     async def ask(self, node_id: int, request: object, version: int) -> Any:
-        """Raises `Closed`; the request may arrive nevertheless."""
+        """Send a request and return its response. Raises `Closed`; the request may arrive nevertheless."""
         client = self._clients.get(node_id)
         if client is None:
             client = self._clients[node_id] = await self._bootstrap.connect(node_id)
@@ -77,7 +77,7 @@ class Connections:
             raise Closed from error
 
     def hold_back(self, node_id: int, request: object, version: int) -> None:
-        """The request arrives later, and no client reads the answer."""
+        """Send a request that arrives later, and whose response is not read."""
 
         async def deliver() -> None:
             await asyncio.sleep(self.random.choice(LATE_S) * (0.5 + self.random.random()))

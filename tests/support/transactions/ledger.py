@@ -30,7 +30,7 @@ class Attempt:
 
     name: str
     producer: str
-    """One incarnation."""
+    """The name of one incarnation of the producer."""
     outcome: Outcome = Outcome.ABORTED
     sends: list[Send] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class Attempt:
 
 
 class Ledger:
-    """All transactions of one run, and all that read_committed readers got."""
+    """All transactions of one run, and all records that read_committed readers got."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
@@ -79,7 +79,7 @@ class Ledger:
         return sum(each.outcome is Outcome.COMMITTED for each in self.attempts)
 
     def counts(self) -> dict[str, int]:
-        """Attempts by outcome."""
+        """The number of transactions by outcome."""
         return {outcome.value: sum(each.outcome is outcome for each in self.attempts) for outcome in Outcome}
 
     def problems(self) -> list[str]:

@@ -47,7 +47,7 @@ REFUSALS: Final = frozenset(
 """Errors that end a transaction, or a producer. Any other is a complaint."""
 TIMESTAMP_MS: Final = 1_767_225_600_000
 HELD_BACK: Final = 0.03
-"""How often a request arrives late, on a connection that was given up."""
+"""The probability that a request arrives late, on a connection that was given up."""
 GIVES_UP_S: Final = 8.0
 
 
@@ -77,7 +77,7 @@ class Identity:
 
 
 def plain_record(name: str) -> Record:
-    """Its value is its name."""
+    """A record whose value is its name."""
     return Record(value=name.encode(), timestamp=TIMESTAMP_MS)
 
 
@@ -201,7 +201,7 @@ class TransactionalProducer:
         self._added[key] = None
 
     async def commit_offset(self, group: str, key: Key, offset: int) -> None:
-        """As part of the transaction."""
+        """Commit an offset as part of the transaction."""
         was_zombie = self.is_zombie
         producer_id, producer_epoch = self._id
         self._has_written = True
@@ -231,7 +231,7 @@ class TransactionalProducer:
             self._complain(f"a zombie committed offset {offset} of {key}")
 
     async def end(self, attempt: Attempt, *, is_commit: bool) -> None:
-        """Raises `Refused`, `GaveUp`; the outcome is in the attempt."""
+        """End the transaction. Raises `Refused`, `GaveUp`; the outcome is noted in the attempt."""
         if self._has_written:
             await self._end(attempt, is_commit=is_commit)
         if is_commit:
@@ -292,7 +292,10 @@ class TransactionalProducer:
         *,
         is_late: bool = True,
     ) -> Any:
-        """The reply without an error. `is_late`: a request may also be held back."""
+        """Repeat a request until its response has no error, and return that.
+
+        `is_late`: a request may also be held back.
+        """
         ends_s = self._now_s() + GIVES_UP_S
         while self._now_s() < ends_s:
             try:

@@ -34,7 +34,7 @@ class CommittedReader:
         may_rot: bool = False,
         name_of: Callable[[Record], str] = lambda record: (record.value or b"").decode(),
     ) -> None:
-        """`name_of`: what a record is called in the reading."""
+        """`name_of`: the name of a record in the history."""
         self.reading = reading
         self.offset = 0
         self._bootstrap = bootstrap
@@ -44,7 +44,7 @@ class CommittedReader:
         self._name_of = name_of
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
-        """Until nothing more will come and the end of the log is reached."""
+        """Read until no more records will come and the end of the log is reached."""
         while True:
             try:
                 if await self._converse(is_ended):
@@ -121,6 +121,6 @@ def told_apart(stored: bytes, data: PartitionData) -> Iterator[tuple[int, BatchH
 
 
 def marker_of(stored: bytes, place: int, header: BatchHeader) -> ControlRecordType | None:
-    """None also where compaction has left nothing of it but the header."""
+    """The marker in a control batch. None where it is not a marker, or where compaction has left only the header."""
     record = next(iter(records_of(stored, place, header)), None)
     return None if record is None else control_record_type(record.key)

@@ -25,9 +25,9 @@ from tests.support.transactions.producer import GaveUp, Identity, Refused, Trans
 from tests.support.transactions.reader import FETCH_VERSION, READ_COMMITTED, told_apart
 
 RECORDS_MAX: Final = 3
-"""Of one transaction."""
+"""The most records of one transaction."""
 PARTED: Final = "@"
-"""Between a record of the source and the name of the transaction that had its effect."""
+"""The separator between a source record's name and the name of the transaction that processed it."""
 
 
 class Transformer:
@@ -55,7 +55,7 @@ class Transformer:
         self._zombies: list[asyncio.Task[None]] = []
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
-        """Until the source ends, and all of it is transformed."""
+        """Run until the source ends and all of it is transformed."""
         is_done = False
         while not is_done:
             self._incarnation += 1
@@ -75,7 +75,7 @@ class Transformer:
     async def _live(
         self, producer: TransactionalProducer, connections: Connections, is_ended: Callable[[], bool]
     ) -> bool:
-        """One process: whether it has transformed all there is."""
+        """One process. Returns whether it has transformed all records."""
         random, offset = connections.random, await self._committed_offset(connections)
         while True:
             if random.random() < DIES and not is_ended():
@@ -93,7 +93,7 @@ class Transformer:
             await asyncio.sleep(random.random() * 2 * self._pause_s)
 
     async def _haunt(self, producer: TransactionalProducer, connections: Connections, offset: int) -> None:
-        """A process goes on that is taken over."""
+        """A process continues although another one takes over."""
         try:
             await asyncio.sleep(connections.random.random() * 20 * self._pause_s)
             records, next_offset, _ = await self._read(connections, offset)
@@ -105,7 +105,7 @@ class Transformer:
     async def _transform(
         self, producer: TransactionalProducer, random: Random, records: Sequence[str], next_offset: int
     ) -> bool:
-        """One transaction: whether it is committed."""
+        """One transaction. Returns whether it is committed."""
         attempt = producer.begin()
         try:
             await producer.produce(attempt, self._target, [f"{each}{PARTED}{attempt.name}" for each in records])
@@ -152,7 +152,7 @@ class Transformer:
         raise GaveUp
 
     async def _committed_offset(self, connections: Connections) -> int:
-        """Where the group goes on. Raises `GaveUp`."""
+        """The offset at which the group continues. Raises `GaveUp`."""
         topic = OffsetFetchRequestTopic(name=self._source[0], partition_indexes=[self._source[1]])
         request = OffsetFetchRequest(group_id=self._group, topics=[topic], require_stable=True)
         for _ in range(200):
@@ -169,7 +169,7 @@ class Transformer:
 
 
 def differences(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """Between what was read, and the effects that it had."""
+    """The differences between the records that were read and their effects."""
     effects = [value.partition(PARTED)[0] for value in target]
     if effects == [*source]:
         return []
