@@ -80,7 +80,12 @@ GROUPS: Final = (
         rounds=1,
     ),
     Group("spark", "bench.spark_reads", "Spark over files, over the JVM connector, over Parquet", is_in_quick=False),
-    Group("spark_planning", "bench.spark_planning", "a plan over 100,000 segments", is_in_quick=False),
+    Group(
+        "spark_planning",
+        "bench.spark_planning",
+        "a plan over 100,000 local segments and 1,000,000 tiered ones",
+        is_in_quick=False,
+    ),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

@@ -154,6 +154,22 @@ ROWS: Final = (
             ),
         )
     ),
+    *(
+        row
+        for size in ("100 B", "1 KiB")
+        for row in (
+            _at_least(
+                f"spark: {size} values, lz4: latest value of each key, against Spark SQL over the JVM connector",
+                "spark",
+                8.0,
+            ),
+            _at_least(
+                f"spark: {size} values, lz4: export to Parquet, against Spark SQL over the JVM connector", "spark", 3.0
+            ),
+        )
+    ),
+    _within("spark: planning 1,000,000 tiered segments", "spark_planning", 30),
+    _within("spark: planning 1,000,000 tiered segments: memory", "spark_planning", 1500),
     _within("spark: planning 100,000 segments", "spark_planning", 10),
     _within("spark: planning 100,000 segments: memory", "spark_planning", 500),
     _within("start with 1,000 partitions after a clean stop: exec to first acknowledged produce", "partitions", 1.5),

@@ -8,13 +8,19 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.figures import OURS, Figure
 from bench.groups import Form
 from bench.subjects import Bench
+from bench.synthetic_bucket import SyntheticBucket
 from spark_jobs.options.read_options import parse_options
+from spark_jobs.options.store_address import StoreAddress
+from spark_jobs.origins.blocking_storage import BlockingStorage
+from spark_jobs.origins.port import Origin
+from spark_jobs.origins.tiered_store import TieredStore
 from spark_jobs.planning.planner import Planner
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, write_offsets
 from storage.files.local_files import LocalFiles
@@ -44,10 +50,23 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     count = SEGMENTS_QUICK if form.is_quick else SEGMENTS
     make_segments(directory, count)
     runs = [plan_aside(directory) for _ in range(form.rounds)]
+    many = 10 * count
+    tiered = [plan_aside(many) for _ in range(form.rounds)]
+    tiered_note = (
+        f"{many:,} segments of {PARTITIONS} partitions, {tiered[0].tasks:,} tasks; {tiered[0].cpu_s:.2f} s of CPU, "
+        "which include making the listings and manifests; a real store answers later"
+    )
     note = f"{count:,} segments of {PARTITIONS} partitions, {runs[0].tasks:,} tasks; {runs[0].cpu_s:.2f} s of CPU"
     return [
         Figure("spark: planning 100,000 segments", "s", {OURS: [run.seconds for run in runs]}, note=note),
         Figure("spark: planning 100,000 segments: memory", "MB", {OURS: [run.memory_mb for run in runs]}),
+        Figure(
+            "spark: planning 1,000,000 tiered segments",
+            "s",
+            {OURS: [run.seconds for run in tiered]},
+            note=tiered_note,
+        ),
+        Figure("spark: planning 1,000,000 tiered segments: memory", "MB", {OURS: [run.memory_mb for run in tiered]}),
     ]
 
 
@@ -67,7 +86,8 @@ def make_segments(directory: Path, count: int) -> None:
     write_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS, ends)
 
 
-def plan_aside(directory: Path) -> Planned:
+def plan_aside(directory: Path | int) -> Planned:
+    """Over a directory, or so many tiered segments."""
     told = subprocess.run(
         [sys.executable, "-m", "bench.spark_planning", str(directory)], capture_output=True, text=True, check=True
     )
@@ -77,7 +97,13 @@ def plan_aside(directory: Path) -> Planned:
 def main() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, cpu_began = time.perf_counter(), time.process_time()
-    plan = Planner(LocalFiles(), parse_options({"path": sys.argv[1], "subscribe": TOPIC})).plan()
+    options = parse_options({"path": "." if sys.argv[1].isdecimal() else sys.argv[1], "subscribe": TOPIC})
+    origins: list[Origin] = []
+    if sys.argv[1].isdecimal():
+        bucket = SyntheticBucket(TOPIC, PARTITIONS, int(sys.argv[1]) // PARTITIONS, OFFSETS, SEGMENT_SIZE)
+        origins = [TieredStore(StoreAddress("s3://many/segments"), BlockingStorage(bucket))]
+        options = replace(options, directories=())
+    plan = Planner(LocalFiles(), options, origins=origins).plan()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu_began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps([seconds, cpu, max(memory, before) / 1000, len(plan.tasks)]))

@@ -6,17 +6,20 @@ connector needs it. Every column is read, and nothing is done with it (`noop`).
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.figures import OURS, PEER, Figure
 from bench.groups import Form
-from bench.processes import cpu_time_with_children
+from bench.processes import children, cpu_time_with_children
 from bench.subjects import Bench, Running, remove
 from spark_jobs.session import local_session
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
@@ -24,7 +27,7 @@ from storage.files.local_files import LocalFiles
 from tests.conformance.toolchain import CACHE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, SparkSession
 
 JARS: Final = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -62,6 +65,14 @@ TOPICS: Final = tuple(
 )
 
 
+class Work(NamedTuple):
+    """Seconds of the ways that do the same."""
+
+    ours: float
+    connector: float
+    parquet: float = 0
+
+
 class Times(NamedTuple):
     """Seconds of one round."""
 
@@ -72,6 +83,12 @@ class Times(NamedTuple):
     parquet_count: float
     broker_cpu: float
     """Of the broker, while this source read."""
+    cpu: Work
+    """Of Spark and its Python workers, in the three scans: seconds."""
+    latest: Work | None = None
+    """The last value of each key: by the table `latest`, and by Spark SQL over the connector."""
+    export: Work | None = None
+    """Parquet: by the job `export`, and by Spark SQL over the connector."""
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -158,27 +175,79 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
     ours.load(data).write.parquet(parquet)
     counted = "sum(records) AS records", "sum(bytes) AS bytes"
 
-    def scan(load: Callable[[], object]) -> float:
-        began = time.perf_counter()
+    def scan(load: Callable[[], object]) -> tuple[float, float]:
+        began, cpu_began = time.perf_counter(), spark_cpu()
         load().write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
-        return time.perf_counter() - began
+        return time.perf_counter() - began, spark_cpu() - cpu_began
 
     runs = []
     for _ in range(rounds + 1):
         cpu = cpu_time_with_children(running.pid)
-        mine = scan(lambda: ours.load(data))
+        mine, my_cpu = scan(lambda: ours.load(data))
         cpu = cpu_time_with_children(running.pid) - cpu
-        connector = scan(kafka.load)
-        columnar = scan(lambda: session.read.parquet(parquet))
+        connector, connector_cpu = scan(kafka.load)
+        columnar, columnar_cpu = scan(lambda: session.read.parquet(parquet))
+        work = Work(my_cpu, connector_cpu, columnar_cpu)
         began = time.perf_counter()
         (row,) = ours.option("table", "batches").load(data).where("NOT isControl").selectExpr(*counted).collect()
         batches = time.perf_counter() - began
         ours.option("table", "records")
         began = time.perf_counter()
         assert session.read.parquet(parquet).count() == row.records
-        runs.append(Times(mine, connector, columnar, batches, time.perf_counter() - began, cpu))
+        counted_s = time.perf_counter() - began
+        jobs = (latest(ours, kafka, data), export(session, kafka, data, topic.name)) if topic.codec == "lz4" else ()
+        runs.append(Times(mine, connector, columnar, batches, counted_s, cpu, work, *jobs))
     shutil.rmtree(parquet)
     return runs[1:]
+
+
+def spark_cpu() -> float:
+    """Seconds of CPU of the JVM, of the Python workers under it, and of those that it has waited for."""
+    below = children(os.getpid())
+    for pid in below:
+        below += children(pid)
+    total = 0.0
+    for pid in below:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += cpu_time_with_children(pid)
+    return total
+
+
+def latest(ours: DataFrameReader, kafka: DataFrameReader, data: str) -> Work:
+    """The last value of each key. The records of a key are in one partition."""
+    from pyspark.sql import functions as f
+
+    began = time.perf_counter()
+    mine = ours.option("table", "latest").load(data)
+    mine.write.format("noop").mode("overwrite").save()
+    between = time.perf_counter()
+    ours.option("table", "records")
+    fields = f.struct("value", "partition", "offset", "timestamp")
+    kafka.load().groupBy("key").agg(f.max_by(fields, "offset")).write.format("noop").mode("overwrite").save()
+    return Work(between - began, time.perf_counter() - between)
+
+
+def export(session: SparkSession, kafka: DataFrameReader, data: str, topic: str) -> Work:
+    """All columns to Parquet with zstd, in both."""
+    from spark_jobs.jobs.export import ExportJob, plan_export, run_export
+    from spark_jobs.jobs.progress import JobProgress
+
+    home = Path(data).parent
+    began = time.perf_counter()
+    plan = plan_export(ExportJob({"path": data, "subscribe": topic}, topic, str(home / "exported")))
+    run_export(session, plan, JobProgress(lambda _: None, plan.size, plan.tasks_count))
+    between = time.perf_counter()
+    kafka.load().write.option("compression", "zstd").parquet(str(home / "written"))
+    ended = time.perf_counter()
+    for name in ("exported", "written"):
+        shutil.rmtree(home / name)
+    return Work(between - began, ended - between)
+
+
+def said(value: float | Work | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else "/".join(f"{each:.2f}" for each in value)
 
 
 def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
@@ -192,10 +261,24 @@ def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
     counts = {OURS: [run.batches for run in runs], PEER: [run.parquet_count for run in runs]}
     note = f"{count:,} records, {MASTER}; the broker used {cpu:.2f} s of CPU meanwhile"
     for run in runs:
-        print(
-            f"  spark {topic}: {', '.join(f'{name} {value:.2f}' for name, value in run._asdict().items())}", flush=True
-        )
+        print(f"  spark {topic}: {', '.join(f'{name} {said(value)}' for name, value in run._asdict().items())}")
+    sys.stdout.flush()
+    cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.connector for run in runs]}
+    columnar_cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.parquet for run in runs]}
+    more = [
+        Figure(f"spark: {topic}: full scan, CPU of Spark, in times the JVM connector's", "s", cpus),
+        Figure(f"spark: {topic}: all columns, CPU of Spark, in times Parquet's", "s", columnar_cpus),
+    ]
+    for name, works in (
+        ("latest value of each key, against Spark SQL over the JVM connector", [run.latest for run in runs]),
+        ("export to Parquet, against Spark SQL over the JVM connector", [run.export for run in runs]),
+    ):
+        done = [each for each in works if each is not None]
+        if done:
+            both = {OURS: rates([each.ours for each in done]), PEER: rates([each.connector for each in done])}
+            more.append(Figure(f"spark: {topic}: {name}", "rows/s", both, False))
     return [
+        *more,
         Figure(f"spark: {topic}: full scan, against the JVM connector", "rows/s", connector, False, note),
         Figure(f"spark: {topic}: all columns, against Parquet", "rows/s", parquet, False),
         Figure(f"spark: {topic}: count and bytes from headers, against Parquet's count", "s", counts),

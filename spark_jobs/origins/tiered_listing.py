@@ -17,6 +17,8 @@ from storage.tiered.metadata.remote_segment import RemotePartition
 class TieredSegment(NamedTuple):
     """What planning needs of a manifest: there may be a million of them."""
 
+    stem: str
+    """The key of each of its objects, without the suffix of the kind."""
     segment_id: bytes
     start_offset: int
     last_offset: int
@@ -44,11 +46,13 @@ class Stretch(NamedTuple):
 
 def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> list[TieredSegment]:
     """The segments that no other one replaces, by start offset. Raises `RemoteStorageError`."""
+    suffix = ObjectKind.MANIFEST.value
 
     def convert(key: str, data: bytes) -> TieredSegment:
         manifest = decode_manifest(key, data)
         check_manifest(manifest, cluster_id, key)
         return TieredSegment(
+            key[: -len(suffix)],
             manifest.segment_id,
             manifest.start_offset,
             manifest.last_offset,
@@ -60,7 +64,6 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
             manifest.ancestors,
         )
 
-    suffix = ObjectKind.MANIFEST.value
     keys = (each.key for each in storage.list_all(partition_prefix(partition)) if each.key.endswith(suffix))
     return current(storage.read_all(keys, MANIFEST_SIZE_MAX, convert))
 

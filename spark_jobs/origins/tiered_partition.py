@@ -19,7 +19,7 @@ from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, decode_entries
 from storage.tiered.errors import CorruptObject, ObjectNotFound
-from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.layout import ObjectKind
 from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from storage.tiered.metadata.remote_segment import RemotePartition
 
@@ -40,7 +40,6 @@ class TieredPartition:
         listed: Sequence[TieredSegment],
     ) -> None:
         self._storage = storage
-        self._partition = partition
         self._stretches: list[Stretch] = stretches_of(listed)
         self.key: TopicPartition = (partition.topic, partition.partition)
         self.topic_id: bytes | None = partition.topic_id
@@ -48,9 +47,9 @@ class TieredPartition:
         self.node_id: int | None = None
         self.tier = "remote"
         self.source = source
+        suffix = ObjectKind.LOG.value
         self.segments: Sequence[StoredSegment] = [
-            StoredSegment(start, end, each.size, self._key(each, ObjectKind.LOG), False)
-            for start, end, each in self._stretches
+            StoredSegment(start, end, each.size, each.stem + suffix, False) for start, end, each in self._stretches
         ]
         self.log_start_offset = self.segments[0].start_offset if self.segments else 0
         self.log_start_known = 0
@@ -179,8 +178,9 @@ class TieredPartition:
         except ObjectNotFound as gone:
             raise FileNotFoundError(str(gone)) from None
 
-    def _key(self, segment: TieredSegment, kind: ObjectKind) -> str:
-        return object_key(self._partition, segment.start_offset, segment.segment_id, kind)
+    @staticmethod
+    def _key(segment: TieredSegment, kind: ObjectKind) -> str:
+        return segment.stem + kind.value
 
     def _slot_of(self, offset: int) -> int:
         return max(0, bisect_right(self._stretches, offset, key=_start_offset) - 1)

@@ -41,7 +41,7 @@ class PartitionView:
         known = [each for each in offers if each.is_checkpointed]
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
-        """The origin that knows the highest high watermark."""
+        """The origin with the highest high watermark."""
         known_start = max(each.log_start_known for each in offers)
         self.log_start_offset = max(known_start, min(each.log_start_offset for each in offers))
         self.high_watermark = max(self.log_start_offset, self.newest.high_watermark)

@@ -155,7 +155,7 @@ def test_a_replaced_segment_is_not_read(tmp_path: Path, local: Path) -> None:
 
 def segment(number: int, start: int, last: int, *epochs: tuple[int, int]) -> TieredSegment:
     starts = tuple(EpochStart(*each) for each in epochs) or (EpochStart(0, start),)
-    return TieredSegment(bytes([*bytes(15), number]), start, last, 100, 0, starts, False, 0, ())
+    return TieredSegment(str(number), bytes([*bytes(15), number]), start, last, 100, 0, starts, False, 0, ())
 
 
 def test_where_segments_overlap_the_higher_leader_epoch_is_read() -> None:

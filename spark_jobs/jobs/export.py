@@ -1,0 +1,205 @@
+"""The job `export`: the records of a topic as Parquet, each offset once, going on where the last run ended.
+
+driver    pins the offsets: from the ends in the ledger to the high watermarks
+tasks     each decodes its slices and writes one Parquet file into the staging directory of the run; Spark gets no row
+driver    commits the files that the tasks named, by one document in the ledger (`export_ledger.py`)
+
+A task that Spark runs twice writes two files, of which one is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from spark_jobs.data_source import MoldauDataSource
+from spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
+from spark_jobs.jobs.latest import CHOICES, offsets_as_json
+from spark_jobs.jobs.progress import JobProgress, watched
+from spark_jobs.options.read_options import ReadOptions, parse_options
+from spark_jobs.refusals import Refused
+from spark_jobs.views.records import SegmentReader
+from spark_jobs.views.schemas import HEADERS, RECORDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.origins.port import Task
+    from spark_jobs.planning.bounds import OffsetRange
+
+STAGING: Final = "exportto"
+"""The option that tells the tasks where they write."""
+WRITTEN: Final = StructType(
+    [StructField("name", StringType()), StructField("rows", LongType()), StructField("size", LongType())]
+)
+"""A row for each file."""
+ROW_GROUP_SIZE: Final = 32 << 20
+"""Bytes of rows in memory that become one row group of a file."""
+REPEATED: Final = ["topic", "partition", "timestampType"]
+"""Columns of few values, which Parquet keeps in dictionaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """The arguments of the job. `options` are those of the data source, for one topic."""
+
+    options: dict[str, str]
+    topic: str
+    output: str
+    compression: str = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What a run will export, found before Spark is started."""
+
+    job: ExportJob
+    cluster_id: str | None
+    ranges: tuple[OffsetRange, ...]
+    tasks_count: int
+    size: int
+    is_continued: bool
+    """Whether earlier runs are in the ledger."""
+
+    @property
+    def offsets_count(self) -> int:
+        """Upper bound on the number of records."""
+        return sum(each.end_offset - each.start_offset for each in self.ranges)
+
+
+def plan_export(job: ExportJob) -> ExportPlan:
+    """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    from spark_jobs.planning.planner import Planner
+    from storage.files.local_files import LocalFiles
+
+    ledger = ExportLedger(job.output)
+    if ledger.is_foreign:
+        raise Refused(f"{job.output} has files that no export has written")
+    options = job.options
+    planner = Planner(LocalFiles(), parse_options(options))
+    ends = ledger.ends(job.topic, planner.cluster_id)
+    if ends:
+        if any(name.lower().startswith("starting") for name in options):
+            raise Refused(f"{job.output} has been exported to before: the next run begins where the last one ended")
+        starts = {view.key: ends.get(view.key[1], -2) for view in planner.views()}
+        options = options | {"startingOffsets": offsets_as_json(starts)}
+        planner = Planner(LocalFiles(), parse_options(options))
+    planned = planner.plan()
+    pinned = {name: value for name, value in options.items() if name.lower() not in CHOICES} | {
+        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
+        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
+    }
+    return ExportPlan(
+        replace(job, options=pinned),
+        planned.cluster_id,
+        planned.ranges,
+        len(planned.tasks),
+        planned.size,
+        bool(ends),
+    )
+
+
+def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -> ExportRun:
+    """Run the job; what it has committed. A run that fails commits nothing."""
+    job, ledger = plan.job, ExportLedger(plan.job.output)
+    number = ledger.begin()
+    session.dataSource.register(ExportSource)
+    source = session.read.format(ExportSource.name()).options(**job.options)
+    with watched(session, progress):
+        told = source.option(STAGING, f"{job.compression}:{ledger.staging(number)}").load().collect()
+    files = tuple(ExportedFile(*row) for row in told)
+    ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in plan.ranges}
+    run = ExportRun(number, job.topic, plan.cluster_id, ranges, files)
+    ledger.commit(run)
+    return run
+
+
+class ExportSource(MoldauDataSource):
+    """A data source whose tasks write what they read, and give the names of the files."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau_export"
+
+    def schema(self) -> StructType:
+        return WRITTEN
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        given = dict(self.options.items())
+        compression, _, staging = given.pop(STAGING).partition(":")
+        return ExportReader(parse_options(given), staging, compression)
+
+
+class ExportReader(SegmentReader):
+    """Writes the records of each task as one Parquet file."""
+
+    def __init__(self, options: ReadOptions, staging: str, compression: str) -> None:
+        fields = [*RECORDS.fields, HEADERS] if options.include_headers else RECORDS.fields
+        super().__init__(options, [field.name for field in fields])
+        self._staging = staging
+        self._compression = compression
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        task: Task = partition.value or ()
+        written = self._write(task)
+        if written is not None:
+            arrays = [pa.array([value]) for value in written]
+            yield pa.RecordBatch.from_arrays(arrays, names=[field.name for field in WRITTEN.fields])
+
+    def _write(self, task: Task) -> ExportedFile | None:
+        """The file with the records of a task; None where there are none. Raises OSError and as `batches`."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        if not task:
+            return None
+        first = task[0]
+        name = f"{first.topic}-{first.partition:05}-{first.start_offset:020}-{uuid4().hex}.parquet"
+        path = f"{self._staging}/{name}"
+        writer, count = None, 0
+        try:
+            for group in row_groups(self.batches(task, self._columns)):
+                if writer is None:
+                    writer = pq.ParquetWriter(
+                        path, group[0].schema, compression=self._compression, use_dictionary=REPEATED
+                    )
+                writer.write_table(pa.Table.from_batches(group), row_group_size=1 << 30)
+                count += sum(each.num_rows for each in group)
+        finally:
+            if writer is not None:
+                writer.close()
+        return ExportedFile(name, count, _synced_size(path)) if writer is not None else None
+
+
+def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches together until they make a row group."""
+    group: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        group.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_SIZE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _synced_size(path: str) -> int:
+    """Make a file durable; its bytes."""
+    import os
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
