@@ -70,6 +70,7 @@ GROUPS: Final = (
     Group(
         "compaction_latency", "bench.compaction_latency", "produce and fetch while logs are cleaned", is_in_quick=False
     ),
+    Group("cold_read", "bench.cold_read", "reads from remote storage, and copies to it", is_in_quick=False),
     Group(
         "compacted_offsets",
         "bench.compacted_offsets",

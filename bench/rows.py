@@ -77,6 +77,11 @@ def _at_most(name: str, group: str, bar: float | None, target: float | None = No
     return Row(name, group, bar, target, less_is_better=True)
 
 
+def _percent(name: str, group: str, bar: float) -> Row:
+    """At least so many per cent."""
+    return Row(name, group, bar, is_ratio=False)
+
+
 def _within(name: str, group: str, bar: float, target: float | None = None) -> Row:
     """In the figure's own unit."""
     return Row(name, group, bar, target, less_is_better=True, is_ratio=False)
@@ -192,6 +197,9 @@ ROWS: Final = (
     _at_most("fetch 64 KiB while logs are cleaned: p99", "compaction_latency", 1.0),
     _within("__consumer_offsets after 5 million commits by 1,000 groups: bytes on disk", "compacted_offsets", 20),
     _within("5 million commits by 1,000 groups, compacted: loaded", "compacted_offsets", 1),
+    _percent("cold sequential read, fetches of 1 MiB: of what obstore alone downloads", "cold_read", 80),
+    _percent("cold sequential read, fetches of 8 MiB: of what obstore alone downloads", "cold_read", 80),
+    _percent("copy to remote storage: of what obstore alone uploads", "cold_read", 80),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )

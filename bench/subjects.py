@@ -28,6 +28,8 @@ _SET_DEATH_SIGNAL: Final = 1
 """Of prctl(2)."""
 COMPILED: Final = ("broker.network.connection", "protocol.record_walk")
 """Two of the modules that `make compiled` compiles."""
+LAST_LINES: Final = 20
+"""Of a broker's log, shown where a measurement fails."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
 """What both get besides the settings of the conformance run: deleted topics give back their space soon."""
@@ -125,7 +127,12 @@ class Running:
     def __enter__(self) -> Running:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # The directory goes with the run, and what the broker said would go with it.
+            ended = "runs" if self.status is None else f"has ended with status {self.status}"
+            lines = (self.server.directory / "server.log").read_text(errors="replace").splitlines()[-LAST_LINES:]
+            print(f"  {self.server.name} {ended}; it said last:", *lines, sep="\n    ", flush=True)
         self.stop()
 
     @property

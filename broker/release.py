@@ -1,4 +1,4 @@
-"""Which version this is, which Apache Kafka it stands for, and in which form its hot path runs."""
+"""The version of this broker, the release of Apache Kafka that it corresponds to, and the form of its hot path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 KAFKA_VERSION: Final = "4.3.1"
-"""The release whose APIs, formats and features these are."""
+"""The Apache Kafka release whose APIs, formats and features this version has."""
 
 
 def is_compiled() -> bool:

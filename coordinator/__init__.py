@@ -1,1 +1,4 @@
-"""Group coordination as state machines that produce records and never store them."""
+"""Coordination of groups and transactions by state machines.
+
+A machine returns the records to append and does no I/O.
+"""

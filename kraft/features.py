@@ -1,4 +1,4 @@
-"""The features of a cluster: which levels this node supports, and which records a metadata version allows.
+"""The features of a cluster: the levels that this node supports, and the records that a metadata version allows.
 
 A level is finalized by a FeatureLevelRecord (kraft.version: by a control record). Record versions follow the finalized
 metadata.version, so that every node of the cluster can read what the controller writes.
@@ -18,7 +18,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 
 class SupportedRange(NamedTuple):
-    """Levels of a feature, both inclusive."""
+    """The range of levels of a feature that a node supports; both ends inclusive."""
 
     first: int
     last: int
@@ -35,7 +35,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     "streams.version": SupportedRange(0, 0),
     ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),
 }
-"""Level 0 is a feature that is off."""
+"""The levels that this node supports, by feature. Level 0 means that the feature is off."""
 
 METADATA_VERSION_NAMES: Final = {
     25: "4.0-IV3",
@@ -47,9 +47,9 @@ METADATA_VERSION_NAMES: Final = {
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
 ELIGIBLE_LEADER_REPLICAS_DEFAULT: Final = 26
-"""The metadata version from which a new cluster keeps eligible leader replicas unless it is told not to."""
+"""The metadata version from which on a new cluster keeps eligible leader replicas by default."""
 CORDONED_LOG_DIRS_VERSION: Final = 30
-"""The metadata version from which registrations name the directories that take no new replicas."""
+"""The metadata version from which on registrations name the cordoned log directories, which take no new replicas."""
 
 
 def refusal_of_feature(name: str, level: int) -> str | None:
@@ -65,7 +65,7 @@ def refusal_of_feature(name: str, level: int) -> str | None:
 
 
 def record_version(record: object, metadata_version: int) -> int:
-    """The version in which Kafka's controller writes `record` at a metadata version."""
+    """The version of the schema in which Kafka's controller writes `record` at a metadata version."""
     match record:
         case RegisterBrokerRecord():
             return 4 if metadata_version >= CORDONED_LOG_DIRS_VERSION else 3
@@ -75,7 +75,7 @@ def record_version(record: object, metadata_version: int) -> int:
 
 
 def _change_version(record: BrokerRegistrationChangeRecord) -> int:
-    """The lowest version that can say what the record says."""
+    """The lowest schema version that has all fields that the record sets."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:

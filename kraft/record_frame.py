@@ -12,15 +12,15 @@ RECORDS: Final = FramedRecords("metadata", vars(metadata))
 
 
 def record_classes() -> dict[int, type[object]]:
-    """The declared records by type."""
+    """The declared record classes by type."""
     return RECORDS.classes()
 
 
 def encode_record(record: object, version: int) -> bytes:
-    """The value of a data record: `record` in `version`, framed."""
+    """Encode a data record: `record` in `version`, in its frame."""
     return RECORDS.encode(record, version)
 
 
 def decode_record(value: BytesLike) -> object:
-    """The record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
+    """Decode the record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
     return RECORDS.decode(value)

@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""The rules for names of topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def refusal_of_name(name: str) -> str | None:
-    """Kafka's words about an illegal topic name, None for a legal one."""
+    """Kafka's error message about an illegal topic name; None for a legal one."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -25,7 +25,10 @@ def refusal_of_name(name: str) -> str | None:
 
 
 def metric_name(name: str) -> str:
-    """Metrics cannot tell a dot from an underscore, so two topics may not differ in these alone."""
+    """The name with each dot replaced by an underscore.
+
+    Metrics use it, so two topics must not differ in these characters alone.
+    """
     return name.replace(".", "_")
 
 

@@ -10,8 +10,8 @@ class BatchIterator:
     """The whole batches of a buffer, back to back, as (position, header). A batch that is cut short ends the iteration
     without an error.
 
-    Exhausted, `position` is the end of the last complete batch, and `partial_size` the count of bytes after it, which
-    are the beginning of a batch whose rest is not here (a fetch answer and a torn log both end so).
+    At the end, `position` is the end of the last complete batch, and `partial_size` the number of bytes after it: the
+    beginning of a batch that is cut short, as at the end of a fetch response or a torn log.
     """
 
     __slots__ = ("buffer", "end", "position")

@@ -16,8 +16,8 @@ def load_crc32c() -> Crc32c:
     """The C function of the `crc32c` package: (data, value so far) -> checksum. It reads any buffer in place.
 
     The package's own `__init__` asks `importlib.metadata` for a version string, which costs 30 ms and 4 MB at start.
-    The extension beside it is all that is called here, so it is loaded by itself; a package laid out differently is
-    imported whole.
+    Only the extension module is needed, so it is loaded without the package; a package with another layout is imported
+    whole.
     """
     package = PathFinder.find_spec("crc32c")
     if package is not None and package.submodule_search_locations is not None:

@@ -83,7 +83,7 @@ def _compiled(source: type[_Source], cls: type[object], version: int) -> object:
 
 
 class _Source(ABC):
-    """The text of one function under construction, and the names it refers to."""
+    """The source of one function under construction, and the names to which it refers."""
 
     kind = ""
 
@@ -97,14 +97,14 @@ class _Source(ABC):
         self.counter = 0
         self.scope: dict[str, object] = {"read_uvarint": read_uvarint, "uvarint": uvarint}
         self.run: list[tuple[str, str]] = []
-        """Fixed-width items (format, target or expression) not yet written as a struct call."""
+        """The fixed-width items (format, target or expression) that are not yet part of a struct call."""
 
     def emit(self, line: str) -> None:
         self.lines.append(" " * self.indent + line)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """An indented block; no run crosses its borders."""
+        """An indented block; no run of fixed-width items crosses its borders."""
         self.flush()
         self.emit(head)
         self.indent += 1
@@ -118,14 +118,14 @@ class _Source(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Emit the struct call of the run, if there is one."""
+        """Emit the struct call of the current run, if there is one."""
 
     def fresh(self, prefix: str) -> str:
         self.counter += 1
         return f"{prefix}{self.counter}"
 
     def packer(self) -> tuple[str, list[str], int]:
-        """The run as a Struct's name in the function's scope, its operands and its size; the run is empty then."""
+        """End the run. Returns the name of its Struct in the function's scope, its operands and its size."""
         formats = "".join(item[0] for item in self.run)
         operands = [item[1] for item in self.run if item[1]]
         self.run = []
@@ -138,7 +138,7 @@ class _Source(ABC):
         return self.version in field.nullable
 
     def default(self, cls: type[object], field: Field) -> str:
-        """An expression for a field's default; a tagged struct that may be null is not null by default."""
+        """An expression for a field's default. The default of a nullable tagged struct is not null."""
         if field.default is EMPTY:
             return "[]"
         name = f"D_{cls.__name__}_{field.name}"
@@ -192,7 +192,10 @@ class _DecoderSource(_Source):
         self.emit(f"pos += {size}")
 
     def uvarint(self, prefix: str, is_large: bool = False, reader: str = "read_uvarint") -> str:
-        """Read an unsigned varint, its first byte as the last item of the run; the name that holds it."""
+        """Emit code that reads an unsigned varint, with its first byte as the last item of the run.
+
+        Returns the name of its variable.
+        """
         name = self.fresh(prefix)
         self.run.append(("B", name))
         self.flush()
@@ -219,7 +222,7 @@ class _DecoderSource(_Source):
         return name
 
     def struct_body(self, cls: type[object]) -> str:
-        """Read a struct into a new object; the name that holds it."""
+        """Emit code that reads a struct into a new object. Returns the name of its variable."""
         plain, tagged, absent = fields_in(cls, self.version)
         target = self.fresh("m")
         self.scope[f"new_{cls.__name__}"] = cls.__new__
@@ -291,7 +294,7 @@ class _DecoderSource(_Source):
             self.emit(f"{items}.append({item})")
 
     def tags(self, tagged: list[Field], target: str) -> None:
-        """Read the tagged section: known tags into their fields, others skipped."""
+        """Emit code that reads the tagged section: known tags into their fields, others skipped."""
         if not tagged:
             count = self.fresh("t")
             self.run.append(("B", count))
@@ -307,17 +310,17 @@ class _DecoderSource(_Source):
                 with self.block(f"{'el' if branch else ''}if {number} == {field.tag}:"):
                     self.field(field, f"{target}.{field.name}")
                     self.flush()
-                    # DIVERGES: the reference does not look at the size of a tag it knows; a wrong one is refused here.
+                    # DIVERGES: Apache Kafka does not check the size of a known tag; a wrong one is refused here.
                     self.emit(f"if pos != {stop}: raise wrong_length('tag {field.tag} {field.name}', pos - {stop})")
             self.emit(f"else: pos = {stop}")
 
     def skip_tags(self, count: str) -> None:
-        """Skip a section none of whose tags is known; the first byte of its count has been read."""
+        """Emit code that skips a section without known tags, after the first byte of its count."""
         self.emit(f"if {count}: pos = skip_tags(buf, pos - 1)")
 
 
 class _RequestDecoderSource(_DecoderSource):
-    """Decodes a short request; a request that could pass the limit goes to the decoder that counts."""
+    """Decodes a short request; a request that could exceed the limit is passed to the counting decoder."""
 
     def begin(self) -> None:
         self.scope["counted"] = partial(_decode_counted, self.cls, self.version)
@@ -325,14 +328,14 @@ class _RequestDecoderSource(_DecoderSource):
 
 
 class _CountedDecoderSource(_DecoderSource):
-    """Emits code that counts down what is left of the limit."""
+    """Emits code that subtracts the memory of objects from the rest of the limit."""
 
     def begin(self) -> None:
         self.scope["too_many_items"] = too_many_items
         self.emit(f"left = {DECODED_SIZE_MAX}")
 
     def charge(self, amount: str, name: str) -> None:
-        # A null, whose length is below zero, gives nothing back.
+        # A null has a negative length, which must not increase the rest of the limit.
         self.emit(f"left -= max({amount}, 0)")
         self.emit(f"if left < 0: raise too_many_items('{name}')")
 
@@ -351,7 +354,7 @@ def _decode_counted(cls: type[object], version: int, buffer: BytesLike, position
 class _EncoderSource(_Source):
     kind = "encode"
     sink = "append"
-    """The name of the function that takes the next piece."""
+    """The name of the function that receives the next piece."""
 
     def compile(self) -> object:
         self.scope.update(pack=struct.pack, SMALL=SMALL_UVARINTS, append_tags=append_tags)
@@ -385,7 +388,7 @@ class _EncoderSource(_Source):
             self.append(f"uvarint({name})")
 
     def length(self, formats: str, field: Field, content: str) -> None:
-        """Write the length of a named value."""
+        """Emit code that writes the length of a named value."""
         name, null = self.fresh("n"), 0 if self.flexible else -1
         size = f"len({content}){' + 1' if self.flexible else ''}"
         self.emit(f"{name} = {f'{null} if {content} is None else ' if self.is_nullable(field) else ''}{size}")
@@ -406,7 +409,9 @@ class _EncoderSource(_Source):
             self.tags(cls, tagged, value)
 
     def is_optional(self, field: Field) -> bool:
-        """Whether a field is often empty or null, then one byte: an array of flat structs or a nullable string."""
+        """Whether a field is often empty or null and then takes one byte: an array of flat structs, or a nullable
+        string.
+        """
         if field.struct is None:
             return field.kind is Wire.STRING and not field.is_array and self.is_nullable(field)
         return field.is_array and not any(
@@ -419,7 +424,7 @@ class _EncoderSource(_Source):
         return len(wires) == len(rest) < len(plain) and sum(wire.is_fixed for wire in wires) > 1
 
     def item_body(self, cls: type[object], plain: list[Field], tagged: list[Field], value: str) -> None:
-        """Write a struct of which there are many: in one go where its optional and tagged fields are absent."""
+        """Emit code that writes a struct of an array: in one call where its optional and tagged fields are absent."""
         names = {field.name: self.fresh("o") for field in plain if self.is_optional(field)}
         for name, local in names.items():
             self.emit(f"{local} = {value}.{name}")
@@ -484,7 +489,7 @@ class _EncoderSource(_Source):
                 self.field(field._replace(is_array=False, nullable=NEVER), item)
 
     def tags(self, cls: type[object], tagged: list[Field], value: str) -> None:
-        """Write the tagged section; a field that equals its default is left out."""
+        """Emit code that writes the tagged section, without fields that have their default."""
         if not tagged:
             self.run.append(("x", ""))
             return
@@ -508,7 +513,10 @@ class _EncoderSource(_Source):
             self.run = [*run, ("x", "")]
 
     def differs(self, cls: type[object], field: Field, value: str, is_cheap: bool = False) -> str:
-        """The test that a tagged field is not its default; a cheap one may also hold for a struct of defaults."""
+        """An expression that is true where a tagged field differs from its default.
+
+        It may also be true for a struct of defaults, which is cheaper to compute.
+        """
         target = f"{value}.{field.name}"
         if field.struct is not None and not field.is_array:
             name = f"D_{field.struct.__name__}"

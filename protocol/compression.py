@@ -26,25 +26,28 @@ class Codec(IntEnum):
 
 
 class DecompressedSizeExceeded(MalformedMessage):
-    """The decompressed data is larger than the limit."""
+    """The decompressed data would be larger than the limit."""
 
 
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
-"""Small, because an executor thread that decompresses a piece may hold the GIL: the event loop then waits for it."""
-GZIP_WINDOW_BITS = 31  # in zlib this number stands for a gzip header and trailer around the data
+"""The size of a piece (bytes).
+
+It is small because an executor thread that decompresses a piece may hold the GIL, and the event loop waits.
+"""
+GZIP_WINDOW_BITS = 31  # In zlib this number selects a gzip header and trailer around the data.
 
 INT32 = Struct(">i")
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + INT32.pack(1) + INT32.pack(1)
 XERIAL_BLOCK_SIZE = 32 << 10
-SNAPPY_EXPANSION_MAX = 22  # an element of 3 bytes stands for 64 bytes at most
+SNAPPY_EXPANSION_MAX = 22  # An element of 3 bytes produces 64 bytes at most.
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLAGS_MASK = 0xE0
-LZ4_INDEPENDENT_BLOCKS = 0x60  # version 01 and the bit for blocks that do not refer to one another
+LZ4_INDEPENDENT_BLOCKS = 0x60  # Version 01, and the bit for independent blocks.
 LZ4_BLOCK_SIZE_64_KIB = 4
-LZ4_LEVEL_DEFAULT = 9  # Kafka's number for the fast compressor, which the library calls 0
+LZ4_LEVEL_DEFAULT = 9  # Kafka's number for the fast compressor, which is 0 in the library.
 LZ4_LEVEL_HIGH_MIN = 3
 
 ZSTD_LEVEL_DEFAULT = 3
@@ -242,9 +245,8 @@ def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator
 
 
 def walk_zstd_frames(data: BytesLike) -> None:
-    """Check by the sizes of the blocks that `data` consists of whole frames: the library does not report a cut.
-
-    Raises `MalformedMessage`.
+    """Check, by the sizes of the blocks, that `data` consists of whole frames, because the library does not report
+    truncated data. Raises `MalformedMessage`.
     """
     import zstandard
 

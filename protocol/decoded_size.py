@@ -19,8 +19,10 @@ DECODED_SIZE_MAX: Final = 56 << 20
 TAG_CHARGE: Final = 1024
 """Bytes charged for a skipped tag: it takes no memory, but as much time as an object."""
 CONTENT_CHARGE: Final = 4
-"""Bytes charged for a byte of text: CPython stores a text with one character outside the basic plane in 4 bytes
-each."""
+"""Bytes charged for a byte of text:
+
+CPython stores a text with one character outside of the basic plane in 4 bytes for each character.
+"""
 
 OBJECT_SIZE: Final = 48
 SLOT_SIZE: Final = 8
@@ -68,15 +70,16 @@ def decoded_size(field: Field, version: int) -> int:
 
 
 def uncounted_size(cls: type[object], version: int) -> int:
-    """A message of at most this many bytes cannot decode into more than the limit."""
+    """The size (bytes) of a message up to which it cannot decode into more than the limit."""
     is_flexible = version in spec_of(cls).flexible
     most = max(CONTENT_CHARGE, TAG_CHARGE // 2 if is_flexible else 1, *_ratios(cls, version, is_flexible), 1)
     return DECODED_SIZE_MAX // most
 
 
 def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
-    """For each array in a struct, and in the structs below it: bytes of Python objects for one byte on the wire,
-    rounded up."""
+    """The bytes of Python objects for one byte on the wire, rounded up, for each array in a struct and in the structs
+    below it.
+    """
     found = []
     plain, tagged, _ = fields_in(cls, version)
     for field in plain + tagged:
@@ -89,5 +92,5 @@ def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
 
 
 def too_many_items(name: str) -> MalformedMessage:
-    """The error for a request past the limit, found at the field `name`."""
+    """The error for a request that exceeds the limit at the field `name`."""
     return MalformedMessage(f"the request decodes into more than {DECODED_SIZE_MAX} bytes, at {name}")

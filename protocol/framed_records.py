@@ -17,8 +17,10 @@ FRAME_VERSION: Final = 1
 
 
 class FramedRecords:
-    """The records of one topic: `what` names them in errors, `declarations` are those of a module
-    (`vars(protocol.records.metadata)`)."""
+    """The records of one topic.
+
+    `what` names them in errors; `declarations` are the members of their module (`vars(protocol.records.metadata)`).
+    """
 
     def __init__(self, what: str, declarations: dict[str, object]) -> None:
         self._what = what
@@ -37,20 +39,20 @@ class FramedRecords:
         return self._classes
 
     def encode(self, record: object, version: int) -> bytes:
-        """The value of a data record: `record` in `version`, framed."""
+        """Encode a data record: `record` in `version`, in its frame."""
         record_type = spec_of(type(record)).key
         assert record_type is not None, f"{type(record).__name__} is not a {self._what} record"
         return uvarint(FRAME_VERSION) + uvarint(record_type) + uvarint(version) + encode(record, version)
 
     def decode(self, value: BytesLike) -> object:
-        """The record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
+        """Decode the record in a frame. Raises `MalformedMessage` for a frame, type or version that is not declared."""
         try:
             frame_version, position = read_uvarint(value, 0)
             record_type, position = read_uvarint(value, position)
             version, position = read_uvarint(value, position)
         except IndexError:
             raise MalformedMessage(f"{len(value)} bytes cannot hold the frame of a {self._what} record") from None
-        # Looked up once each: a start reads records by the 100,000. What is refused is not remembered.
+        # The decoders are cached, because a start reads records by the 100,000. Refused types are not cached.
         decoder = self._decoders.get((frame_version, record_type, version))
         if decoder is None:
             decoder = self._decoder(frame_version, record_type, version)

@@ -23,8 +23,10 @@ LOG_OVERHEAD: Final = 12
 """Size of base offset and length, which the length does not count."""
 LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 PREFIX_SIZE: Final = 16
-"""Size of base offset, length and leader epoch. A leader overwrites these; all bytes after them are stored as they
-came."""
+"""Size of base offset, length and leader epoch.
+
+A leader overwrites these; all bytes after them are stored unchanged.
+"""
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
@@ -99,7 +101,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -112,7 +114,7 @@ class BatchHeader:
 
     @property
     def codec(self) -> Codec:
-        """Raises `MalformedMessage` for a codec number that is not defined."""
+        """The codec of the batch. Raises `MalformedMessage` for an undefined codec number."""
         number = self.attributes & CODEC_MASK
         if number >= len(CODECS):
             raise MalformedMessage(f"unknown compression type id {number}")
@@ -136,7 +138,10 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones of this batch; it is kept in the place of the base timestamp."""
+        """The time (ms) from which on compaction may remove the tombstones of this batch.
+
+        It is stored in place of the base timestamp.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -212,7 +217,7 @@ def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | Non
 
 
 def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
-    """Raises `MalformedMessage` where fewer bytes than a header cannot be the beginning of a batch."""
+    """Refuse bytes, fewer than a header, that cannot be the beginning of a batch. Raises `MalformedMessage`."""
     if size >= LOG_OVERHEAD:
         (length,) = INT32.unpack_from(buffer, position + INT64.size)
         if length < LENGTH_MIN:

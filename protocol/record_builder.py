@@ -29,7 +29,7 @@ from protocol.record_batch import (
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 NEXT_OFFSET = -1
-"""The offset of a record to be written that stands for: one more than that of the record before it."""
+"""The offset of a record to be written that means: one more than the offset of the record before it."""
 NULL = varint(-1)
 
 
@@ -59,11 +59,11 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """One batch of all the records, in the order given.
+    """Build one batch of all the records, in the order given.
 
-    With `log_append_time_ms` the timestamp type is log append time and that is every record's effective timestamp.
-    `last_offset` is given where compaction keeps the end of a batch whose last records are gone (then there may be no
-    record at all). Offsets must ascend from `base_offset`.
+    With `log_append_time_ms` the timestamp type is log append time, and that is every record's effective timestamp.
+    `last_offset` is for compaction, which may remove the last records of a batch, or all, and keep its end offset.
+    Offsets must ascend from `base_offset`.
     """
     body = bytearray()
     base_timestamp = NO_TIMESTAMP if delete_horizon_ms is None else delete_horizon_ms
@@ -115,7 +115,7 @@ def assemble(
     base_sequence: int,
     records_count: int,
 ) -> bytes:
-    """A batch from its fields and its records as they are stored, with length and checksum computed."""
+    """Assemble a batch from its fields and its encoded records; length and checksum are computed."""
     batch = bytearray(
         HEADER.pack(
             base_offset,
@@ -146,7 +146,7 @@ def seal(batch: bytearray) -> None:
 
 def append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
     """The bytes of one record, its size before them."""
-    body = bytearray(1)  # attributes: none is defined
+    body = bytearray(1)  # No attribute is defined.
     body += varint(timestamp_delta)
     body += varint(offset_delta)
     append_nullable(body, record.key)

@@ -11,7 +11,7 @@ from protocol.record_builder import Record, RecordHeader
 from protocol.record_stream import record_runs
 
 RECORDS_SIZE_MAX = 256 << 20
-"""What the records of a batch may expand to for a reader that has no bound of its own."""
+"""The most bytes of a batch's decompressed records, for a reader without a limit of its own."""
 
 
 def records_of(
@@ -19,8 +19,8 @@ def records_of(
 ) -> Iterator[Record]:
     """The records of the batch at `position`, decoded one by one, with absolute offsets and effective timestamps.
 
-    The effective timestamp is the append time (the batch's max timestamp) where the batch says so. Control records
-    come like any others. Raises `MalformedMessage` where the framing is wrong; the checksum is the caller's to look at.
+    The effective timestamp is the append time (the batch's max timestamp) where the batch says so. Control records are
+    included. Raises `MalformedMessage` where the framing is wrong; the caller verifies the checksum.
     """
     if header is None:
         header = parse_header(buffer, position)
@@ -47,7 +47,7 @@ def runs_of(
 
 
 def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records of an expanded body."""
+    """The records in the decompressed body of a batch."""
     if header.records_count < 0:
         raise MalformedMessage(f"a batch of {header.records_count} records")
     return decode_run(body, header.records_count, header)
@@ -78,7 +78,7 @@ def decode_record(
 ) -> tuple[Record, int]:
     """One record after its size: (record, position after it). Raises `IndexError` past the end.
 
-    Sizes of one byte, which is what most are, are read without a call.
+    Sizes of one byte, the most frequent, are read without a call.
     """
     timestamp_delta, position = read_varlong(body, position + 1)
     offset_delta = body[position]

@@ -21,7 +21,7 @@ KEYS: Final = 1
 VALUES: Final = 2
 TIMESTAMPS: Final = 4
 HEADERS: Final = 8
-"""Which columns are wanted besides the offsets."""
+"""The number of the headers column in `wanted`; the columns before it have smaller numbers."""
 NULL: Final = -1
 """Both numbers of a view that stands for null, and the place of the headers of a record without headers."""
 INLINE_SIZE: Final = 12
@@ -34,7 +34,7 @@ DELTA_MAX: Final = 1 << 61
 
 
 class RecordSpans:
-    """What was found, in the order of the records."""
+    """The fields that were found, in the order of the records."""
 
     def __init__(self, capacity: i64, wanted: i64, start_offset: i64, end_offset: i64) -> None:
         """Room for `capacity` records with offsets in [start, end). `wanted` is a sum of `KEYS`, `VALUES`, `TIMESTAMPS`
@@ -45,11 +45,11 @@ class RecordSpans:
         self.count: i64 = 0
         self.offsets = zeros(capacity)
         self.timestamps = zeros(capacity if wanted & 4 else 0)
-        """Microseconds."""
+        """The timestamps in microseconds."""
         self.keys = zeros(2 * capacity if wanted & 1 else 0)
         self.values = zeros(2 * capacity if wanted & 2 else 0)
         self.headers = zeros(capacity if wanted & 8 else 0)
-        """buffer << 32 | position of the count of headers."""
+        """The place of the headers: buffer << 32 | position of the count of headers."""
 
 
 def zeros(count: i64) -> vec[i64]:
@@ -88,7 +88,7 @@ def _read_spans(spans: RecordSpans, data: bytes, buffer: i64, at: i64, end: i64,
         record_end: i64 = at + (size >> 1)
         if size & 1 or record_end > end:
             raise MalformedMessage("a record goes past the end of its batch")
-        timestamp: i64 = data[at + 1]  # byte 0 is the attributes, none of which is defined
+        timestamp: i64 = data[at + 1]  # Byte 0 holds the attributes; no bit of them is defined.
         at += 2
         if timestamp >= 0x80:
             timestamp, at = read_long(data, at - 1, 10)
@@ -141,10 +141,10 @@ def _read_spans(spans: RecordSpans, data: bytes, buffer: i64, at: i64, end: i64,
 
 
 def put_view(views: vec[i64], slot: i64, data: bytes, buffer: i64, at: i64, size: i64) -> None:
-    """Write the view of `data[at:at + size]` at a slot, which is the number of its first half."""
+    """Write the view of `data[at:at + size]` into a slot; the slot is the index of the view's first half."""
     first: i64
     rest: i64 = 0
-    bit: i64 = (size | 1) & 1  # 1: mypyc shifts a constant as an int of C, which has 32 bits
+    bit: i64 = (size | 1) & 1  # Not a constant: mypyc would shift it as a C int of 32 bits.
     if size > INLINE_SIZE:
         first = i64(read_i32_le(data, at))
         rest = buffer | at << 32

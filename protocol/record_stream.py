@@ -1,7 +1,7 @@
 """The records of a compressed batch in runs of whole records, decompressed piece by piece.
 
-However large a batch is when decompressed, at most one piece and the record that spans its end are in memory. An
-executor thread reads batches this way that are too large to be decompressed whole, or in one go on the event loop.
+At most one piece, and the record that crosses its end, are in memory, however large the decompressed batch is. An
+executor thread reads large batches in this way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocol.record_batch import HEADER_SIZE, BatchHeader
 from protocol.record_walk import OFFSETS_DIFFER, walk_records, whole_records
 
 RECORD_SIZE_MAX = 16 << 20
-"""Limit on the size of a decompressed record, where the limit on batches of its topic is not larger."""
+"""The most bytes of a decompressed record, unless the topic allows larger batches."""
 
 
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
@@ -62,5 +62,5 @@ def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_s
         high = max(high, run_high)
         first += count
         if flags & OFFSETS_DIFFER:
-            break  # such a batch is refused in any case
+            break  # The batch is refused in any case.
     return flags, low, high

@@ -65,13 +65,13 @@ ZSTD = int(Codec.ZSTD)
 
 
 class AppendRules(Protocol):
-    """The topic settings that validation needs, under the names of `LogConfig`."""
+    """The topic settings that validation needs, with the names of `LogConfig`."""
 
     @property
     def max_message_bytes(self) -> int: ...
     @property
     def compression_type(self) -> Codec | None:
-        """None is `producer`: the batch keeps its codec."""
+        """The codec of the topic; None is `producer`: the batch keeps its codec."""
 
     @property
     def compression_level(self) -> int | None: ...
@@ -85,18 +85,18 @@ class AppendRules(Protocol):
     def is_compacted(self) -> bool: ...
     @property
     def expanded_bytes_max(self) -> int:
-        """Limit on the decompressed size of the records."""
+        """The most bytes of the decompressed records."""
 
 
 class RecordError(NamedTuple):
-    """Why a record makes its batch invalid: the index of the record in the batch, and a sentence."""
+    """The reason for which a record makes its batch invalid: the index of the record in the batch, and a sentence."""
 
     batch_index: int
     message: str
 
 
 class RejectedBatch(NamedTuple):
-    """Why a batch is not appended."""
+    """The reason for which a batch is not appended."""
 
     error: ErrorCode
     message: str
@@ -118,8 +118,10 @@ class ValidBatch(NamedTuple):
 def examine_batch(
     batch: BytesLike, rules: AppendRules, now_ms: int, produce_version: int
 ) -> ValidBatch | RejectedBatch:
-    """Both stages in one call, in bounded memory: for an executor thread. May change `batch`, as `validate_records`
-    does."""
+    """Run both stages in one call, in bounded memory, on an executor thread.
+
+    It may change `batch`, like `validate_records`.
+    """
     header = validate_header(batch, rules, produce_version=produce_version)
     if isinstance(header, RejectedBatch):
         return header
@@ -170,10 +172,9 @@ def validate_records(
     *,
     is_beside_loop: bool = False,
 ) -> ValidBatch | RejectedBatch:
-    """The records of a batch whose header is valid; the result is rewritten where the topic's settings ask for it.
-
-    The header of the result is the one given, brought up to the rewritten bytes. On the loop a large batch is refused
-    as postponed.
+    """Validate the records of a batch whose header is valid, and rewrite them where the topic's settings require it.
+    The result has the given header, updated to the rewritten bytes. On the event loop a large batch is refused as
+    postponed.
     """
     attributes = header.attributes
     size_max = rules.expanded_bytes_max
@@ -222,7 +223,7 @@ def validate_records(
         header.attributes = new_attributes & ~CODEC_MASK | codec
         header.max_timestamp = max_timestamp
         if body is None:
-            # A topic with a codec of its own: for once all that a large batch expands to is held.
+            # For a topic with its own codec all decompressed records are held in memory.
             stored = memoryview(batch)[HEADER_SIZE:]
             body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
         return recompress(body, header, codec, rules)
@@ -237,7 +238,7 @@ def validate_records(
 
 
 def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
-    """Set the attributes and the max timestamp, and the checksum, which covers them."""
+    """Set the attributes and the max timestamp, and the checksum over them."""
     view = memoryview(batch)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -249,7 +250,7 @@ def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
 
 
 def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
-    """The same records, compressed with the topic's codec. Refused where the new batch is above max.message.bytes."""
+    """Compress the records with the topic's codec. The batch is refused where the result is above max.message.bytes."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
         header.base_offset,
@@ -308,9 +309,8 @@ def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
 def refuse_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> RejectedBatch | None:
-    """Name the records that are at fault; None where it is only records without a timestamp that looked so.
-
-    A body of None is expanded once more, piece by piece.
+    """The refusal that names the invalid records. None where only records without a timestamp were suspected. A body of
+    None is decompressed again, piece by piece.
     """
     errors: list[RecordError] = []
     code = ErrorCode.INVALID_RECORD

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 WINDOW_SIZE = 32 << 10
-"""Bytes copied at a time; a record above it is read piece by piece."""
+"""The bytes that are copied at a time; a larger record is read piece by piece."""
 VARINT_SIZE_MAX = 5
 RECORD_HEAD_SIZE_MAX = 1 + 10 + VARINT_SIZE_MAX + VARINT_SIZE_MAX
-"""Attributes, timestamp delta, offset delta and key size."""
+"""The most bytes of attributes, timestamp delta, offset delta and key size."""
 
 OFFSETS_DIFFER = 1
 """The offset deltas are not 0, 1, 2 ..."""
@@ -48,10 +48,10 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64, first: i64) -> 
     flags: i64 = 0
     low: i64 = 0x7FFFFFFFFFFFFFFF
     high: i64 = -0x7FFFFFFFFFFFFFFF - 1
-    base: i64 = position  # where the window begins in the buffer
+    base: i64 = position  # The position in the buffer at which the window begins.
     window = bytes(buffer[base : min(base + WINDOW_SIZE, end)])
     limit: i64 = len(window)
-    at: i64 = 0  # where we are in the window
+    at: i64 = 0  # The current position in the window.
     index: i64
     for index in range(first, first + count):
         if at + VARINT_SIZE_MAX > limit and base + limit < end:
@@ -70,7 +70,7 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64, first: i64) -> 
             limit = len(window)
             record_end = min(size, limit)
             at = 0
-        delta: i64 = window[at + 1]  # byte 0 is the attributes, none of which is defined
+        delta: i64 = window[at + 1]  # Byte 0 holds the attributes; no bit of them is defined.
         at += 2
         if delta >= 0x80:
             delta, at = read_raw_varlong(window, at - 1)
@@ -223,7 +223,7 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
 
 
 def append_emptied(framing: bytearray, raw_size: i64) -> i64:
-    """Append the size of a null or an empty field; how many bytes of contents to skip."""
+    """Append the size of a null or an empty field. Returns the bytes of contents to skip."""
     if raw_size & 1 == 0:
         framing.append(0)
         return raw_size >> 1

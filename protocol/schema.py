@@ -1,4 +1,4 @@
-"""How a message is declared: one class for all its versions, a typed annotation for each field.
+"""The declaration of messages: one class for all versions of a message, with a typed annotation for each field.
 
     @struct
     class PartitionProduceData:
@@ -73,9 +73,9 @@ Int64: TypeAlias = Annotated[int, Wire.INT64]
 Float64: TypeAlias = Annotated[float, Wire.FLOAT64]
 Uuid: TypeAlias = Annotated[bytes, Wire.UUID]
 Bytes: TypeAlias = Annotated[bytes, Wire.BYTES]
-"""Copied out of the receive buffer: the handler may keep it."""
+"""Bytes that are copied out of the receive buffer, so that the handler may keep them."""
 Records: TypeAlias = Annotated[BytesLike, Wire.RECORDS]
-"""Record batches, a view into the receive buffer: valid until the handler returns."""
+"""Record batches as a view into the receive buffer, valid until the handler returns."""
 FetchedRecords: TypeAlias = Annotated[BytesLike | FileRegion, Wire.RECORDS]
 """Record batches in a reply: bytes, or a region of a file that the connection sends without reading it."""
 
@@ -106,7 +106,7 @@ NEVER: Final = Range(0, -1)
 
 
 class Mark(NamedTuple):
-    """The part of an annotation beyond the type of the field; None where it is not given."""
+    """The options of a field, besides its type; None where they are not given."""
 
     first_version: int | None = None
     last_version: int | None = None
@@ -132,8 +132,8 @@ def nullable(since: int = 0, until: int = VERSION_MAX) -> Mark:
 def tag(number: int) -> Mark:
     """The field travels in the tagged section.
 
-    A tagged struct is None where it is absent, that is all default. One marked nullable besides is a struct of defaults
-    where it is absent, and None where null was sent.
+    A tagged struct that is absent, because all of its fields have their defaults, is None. If it is also nullable, an
+    absent one is a struct of defaults, and None stands for null.
     """
     return Mark(tag=number)
 
@@ -179,7 +179,7 @@ class Spec(NamedTuple):
     versions: Range
     flexible: Range
     has_flexible_header: bool = True
-    """False where the header carries no tagged section even in versions in which the message is flexible."""
+    """False where the header never has a tagged section, even in flexible versions of the message."""
 
 
 _ZEROS: Final[dict[Wire, object]] = {
@@ -222,7 +222,7 @@ def header_flexible_from(cls: type[object]) -> int:
 
 
 def response_class_of(request_class: type[object]) -> type[object]:
-    """`FetchRequest` → `FetchResponse`, declared in the same module."""
+    """The response class of a request class (`FetchRequest` → `FetchResponse`), in the same module."""
     name = request_class.__name__.removesuffix("Request") + "Response"
     found: type[object] = getattr(sys.modules[request_class.__module__], name)
     return found
@@ -233,7 +233,7 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
     known: tuple[Field, ...] | None = cls.__dict__.get("__fields__")
     if known is None:
         annotations: dict[str, str] = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 - inspect is slow to import
-        # All in one: `get_type_hints` takes four times as long.
+        # All in one call, because `get_type_hints` takes four times as long.
         hints = eval(f"[{', '.join(annotations.values())}]", sys.modules[cls.__module__].__dict__)
         known = tuple(map(partial(_field, cls), annotations, hints))
         cls.__fields__ = known  # type: ignore[attr-defined]
@@ -241,7 +241,7 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
 
 
 def fields_in(cls: type[object], version: int) -> tuple[list[Field], list[Field], list[Field]]:
-    """The fields in a version: (plain ones in wire order, tagged ones by tag, those that it lacks)."""
+    """The fields in a version: (untagged ones in wire order, tagged ones by tag, those that the version lacks)."""
     here = [field for field in fields_of(cls) if version in field.versions]
     absent = [field for field in fields_of(cls) if version not in field.versions]
     tagged = sorted((field for field in here if field.tag is not None), key=lambda field: field.tag or 0)
@@ -294,7 +294,7 @@ def _field(cls: type[object], name: str, hint: object) -> Field:
 
 
 def _without_none(hint: object) -> object:
-    """`X` of `X | None`; unions without None (that of `BytesLike`) stay."""
+    """`X` of `X | None`; a union without None (such as `BytesLike`) is returned unchanged."""
     members = get_args(hint)
     if type(None) not in members or get_origin(hint) is Annotated:
         return hint

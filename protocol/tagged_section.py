@@ -1,4 +1,4 @@
-"""The tagged section at the end of every struct of a flexible version: reading an entry, skipping, appending."""
+"""The tagged section at the end of every struct in a flexible version: reading, skipping and writing its entries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
 
 TAGS_MAX = 1 << 10
-"""Limit on the skipped tags of one section: they take no memory, but time."""
+"""The most skipped tags of one section: they take no memory, but time."""
 
 
 def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
-    """The head of an entry: (tag, position of its value, position after its value)."""
+    """Read the head of an entry: (tag, position of its value, position after its value)."""
     number, position = read_uvarint(buffer, position)
     size, position = read_uvarint(buffer, position)
     if size > len(buffer) - position:

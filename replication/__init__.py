@@ -1,1 +1,1 @@
-"""A partition as its replicas see it: the in-sync set, the high watermark, fetch sessions."""
+"""The state of a partition on a broker: the in-sync set, the high watermark, fetch sessions."""

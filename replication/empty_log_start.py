@@ -1,4 +1,4 @@
-"""Where an empty replica begins whose leader's log starts in the middle of a batch."""
+"""The start of an empty replica's log where its leader's log start offset lies within a batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from storage.log.log import Log
 
 
 def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> None:
-    """Let an empty log, which begins at its leader's log start offset, begin with the batch that holds that offset.
+    """Move the start of an empty log from its leader's log start offset to the beginning of the batch that holds that
+    offset.
 
     DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens where the
     log has records, where the batch does not hold the offset, or where it cannot be appended (damaged, cut short, of a

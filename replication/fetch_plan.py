@@ -1,4 +1,4 @@
-"""Plans what a fetch reads: for each partition a place in a file, or why there is none. No record is read here.
+"""Plans a fetch: for each partition a place in a file, or the error. It reads no records.
 
     wanted partitions ──▶ refused? ──▶ a nearer replica? ──▶ diverging? ──▶ throttled? ──▶ Source ──▶ PlannedRead
 
@@ -25,40 +25,40 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NONE: Final = ErrorCode.NONE
 MOVED_AWAY: Final = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-"""Looked up once: an enum's member costs as much as a call."""
+"""A local name for the enum member, because its lookup costs as much as a call."""
 FOLLOWER_READS_VERSION: Final = 11
-"""From this version on consumers name their rack, and may read from followers (KIP-392)."""
+"""From this version of Fetch on, consumers name their rack and may read from followers (KIP-392)."""
 NO_REPLICA: Final = -1
 
 
 class ReplicaSelector(Protocol):
-    """Which replica a consumer should read from (KIP-392)."""
+    """Chooses the replica from which a consumer should read (KIP-392)."""
 
     def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
-        """The id of a follower for a consumer in this rack, `NO_REPLICA` for the leader."""
+        """The id of a follower for a consumer in this rack; `NO_REPLICA` for the leader."""
 
 
 class FetchRoom(Protocol):
-    """What the response to one fetch may take."""
+    """The limits on the response to one fetch."""
 
     @property
     def size_max(self) -> int:
-        """Bytes of records."""
+        """The most bytes of records."""
 
     @property
     def memory(self) -> int:
-        """Bytes of records that are copied into memory."""
+        """The most bytes of records that are copied into memory."""
 
     @property
     def awaits_remote(self) -> bool:
         """Whether the fetch may wait for reads of remote storage; otherwise their partitions answer without records."""
 
     def sends_from_file(self, place: FileSlice) -> bool:
-        """Whether the connection sends a place from its file, so that it takes no memory."""
+        """Whether the connection sends this place directly from its file, so that it takes no memory."""
 
 
 class PlannedRead:
-    """What one partition will answer; its records are not read yet."""
+    """The planned answer for one partition; its records are not read yet."""
 
     __slots__ = ("data", "fetch_offset", "key", "partition", "place")
 
@@ -73,9 +73,9 @@ class PlannedRead:
         self.key = key
         self.data = data
         self.partition = partition
-        """None where this broker has no such replica."""
+        """The partition; None where this broker has no such replica."""
         self.place = place
-        """Where the records lie; None where there are none."""
+        """The place of the records; None where there are none."""
         self.fetch_offset = fetch_offset
 
     @property
@@ -84,13 +84,13 @@ class PlannedRead:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the response must not wait: it has errors, diverging logs or preferred replicas."""
+        """Whether the response must not wait, because of an error, a diverging log or a preferred replica."""
         data = self.data
         return data.error_code != NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 
 
 class FetchPlanner:
-    """Plans what the fetches of one broker's clients and followers read."""
+    """Plans the fetches of one broker's clients and followers."""
 
     def __init__(
         self,
@@ -101,8 +101,11 @@ class FetchPlanner:
         monotonic_ms: Callable[[], int],
         remote: Source | None = None,
     ) -> None:
-        """`leader_quota`: what this broker's leaders may give to throttled followers. Without a selector each consumer
-        reads from the leader. `remote`: what consumers read below the local log start of a tiered topic."""
+        """Create the planner of a broker.
+
+        `leader_quota`: the quota of this broker's leaders for throttled followers. Without a selector each consumer
+        reads from the leader. `remote`: the source that consumers read below the local log start of a tiered topic.
+        """
         self._replicas = replicas
         self._source = source
         self._remote = remote
@@ -120,13 +123,13 @@ class FetchPlanner:
         room: FetchRoom,
         waits: bool,
     ) -> list[PlannedRead] | Cold | Remote:
-        """What each wanted partition will answer.
+        """Plan the answer for each wanted partition.
 
-        `replica`: the follower that fetches, and `agreeing` the partitions in which its log was just found to agree.
-        Cold: a lookup needs bytes that the page cache lacks, and the plan has to be made again; never with `waits`.
-        Remote: the same once records of remote storage are there; never where the room does not await them.
-
-        DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
+        `replica`: the follower that fetches; `agreeing`: the partitions in which its log was just found to agree with
+        the leader's. The result is Cold where a lookup needs bytes that are not in the page cache: the caller then
+        plans again; never with `waits`. It is Remote where records are being read from remote storage: the caller plans
+        again when they are there; never where the room does not await them. DIVERGES: Apache Kafka fails a partition on
+        a negative limit; here it counts as 0.
         """
         left, memory = min(request.max_bytes, room.size_max), room.memory
         isolation = isolation_of(request, replica)
@@ -208,18 +211,22 @@ class FetchPlanner:
             return found
         if found is MOVED_AWAY:
             data.error_code, data.aborted_transactions = found, None
-            return PlannedRead(key, data, partition)  # its offsets count: the follower takes the log start offset
+            # The follower uses the offsets of this error: it takes the log start offset.
+            return PlannedRead(key, data, partition)
         return PlannedRead(key, failed(data, found), partition)
 
     def _near_replica(self, partition: Partition, wish: FetchPartition, rack: str) -> int:
         return self._selector.select(partition, wish.fetch_offset, rack) if self._selector is not None else NO_REPLICA
 
     def _is_held_back(self, partition: Partition, replica: ReplicaState) -> bool:
-        """Whether a follower gets nothing while the quota of leaders is exceeded: never one that is in sync."""
+        """Whether a follower gets no records because the quota of leaders is exceeded.
+
+        An in-sync follower is never held back.
+        """
         return replica.replica_id not in partition.isr and self._quota.is_throttled(partition.topic, partition.index)
 
     def count_throttled(self, reads: Iterable[PlannedRead]) -> None:
-        """Bytes that a follower is about to be sent count for the quota, those of in-sync replicas too."""
+        """Count the bytes that are about to be sent to followers against the quota, those of in-sync followers too."""
         if self._quota.is_idle:
             return
         now_ms = self._monotonic_ms()
@@ -234,14 +241,17 @@ class FetchPlanner:
 
 
 def isolation_of(request: FetchRequest, replica: ReplicaState | None) -> FetchIsolation:
-    """How far the client may read."""
+    """The isolation of a fetch: the upper bound of what the client may read."""
     if replica is not None:
         return LOG_END
     return TXN_COMMITTED if request.isolation_level == READ_COMMITTED else HIGH_WATERMARK
 
 
 def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: ReplicaState | None) -> ErrorCode:
-    """Followers read from the leader alone; consumers may read from followers since they can name a leader epoch."""
+    """The error of a fetch from a replica that does not lead.
+
+    Followers may read from the leader alone; consumers may read from followers if their version names a leader epoch.
+    """
     refusal = partition.check_leader_epoch(max(wish.current_leader_epoch, NO_EPOCH))
     if refusal is not NONE:
         return refusal
@@ -252,7 +262,9 @@ def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: 
 
 
 def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> PlannedRead:
-    """The client's log goes on where this one does not: tell where its last epoch ended here (KIP-595)."""
+    """The end of the client's last epoch in this log, where the client's log continues that epoch and this one does not
+    (KIP-595).
+    """
     data = _empty(partition, wish)
     if found.epoch == NO_EPOCH:
         return PlannedRead(key, failed(data, ErrorCode.OFFSET_OUT_OF_RANGE), partition)
@@ -272,7 +284,7 @@ def _empty(partition: Partition, wish: FetchPartition) -> PartitionData:
 
 
 def failed(data: PartitionData, error: ErrorCode) -> PartitionData:
-    """Turn a partition's answer into an error: no offset of it counts."""
+    """Turn the answer for a partition into an error, which has no offsets."""
     data.error_code = error
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
     data.aborted_transactions = None
@@ -280,5 +292,5 @@ def failed(data: PartitionData, error: ErrorCode) -> PartitionData:
 
 
 def without_records(index: int, error: ErrorCode) -> PartitionData:
-    """The answer of a partition that this broker does not have."""
+    """The answer for a partition that this broker does not have."""
     return PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=b"")

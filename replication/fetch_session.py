@@ -1,4 +1,5 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client reads, so that neither side repeats it.
+"""Incremental fetch sessions (KIP-227): the broker remembers the partitions of a client, so that requests and responses
+name only changes.
 
 request (id, epoch)      meaning                             answer
 (any, -1)                last fetch of the session, or none  everything asked for; the session ends
@@ -24,11 +25,13 @@ INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NO_SESSION: Final = 0
 TOPIC_ID_VERSION: Final = 13
-"""From this version of Fetch on topics travel by id."""
+"""From this version of Fetch on, requests name topics by id."""
 
 
 class CachedPartition:
-    """What a session remembers of one partition: the client's wish, and what the last response told of it."""
+    """One partition of a session: the parameters of the client's fetch, and the offsets that the last response
+    reported.
+    """
 
     __slots__ = ("had_error", "high_watermark", "log_start_offset", "wish")
 
@@ -39,7 +42,7 @@ class CachedPartition:
         self.had_error = False
 
     def must_respond(self, data: PartitionData) -> bool:
-        """Whether the response must include this partition. What the response says is remembered as sent."""
+        """Whether the response must include this partition. It also notes the answer as sent."""
         must = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
@@ -49,8 +52,8 @@ class CachedPartition:
             or data.diverging_epoch is not None
             or data.preferred_read_replica != -1
         )
-        # A follower whose log diverges uses nothing else of the response: the high watermark is sent again when its log
-        # is truncated.
+        # A follower whose log diverges ignores the rest of the answer: the high watermark is sent again after it has
+        # truncated its log.
         self.high_watermark = data.high_watermark if data.diverging_epoch is None else -1
         self.log_start_offset = data.log_start_offset
         self.had_error = data.error_code != ErrorCode.NONE
@@ -63,7 +66,10 @@ class FetchSession:
     __slots__ = ("epoch", "id", "partitions", "updates", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, updates: UpdatedPartitions | None) -> None:
-        """`updates`: of a follower's session the partitions to look at. A consumer's session looks at all."""
+        """`updates`: in a follower's session the partitions that may have changed.
+
+        A consumer's session examines all partitions.
+        """
         self.updates = updates
         self.id = session_id
         self.epoch = 1
@@ -72,14 +78,14 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(self, request: FetchRequest) -> None:
-        """Take the request's changes into the session."""
+        """Apply the changes in a request to the session."""
         for key, wish in wishes(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(wish)
             else:
                 if wish.current_leader_epoch != cached.wish.current_leader_epoch:
-                    cached.high_watermark = -1  # a follower drops a response to a request of an earlier leader epoch
+                    cached.high_watermark = -1  # A follower drops the response to a request of an earlier leader epoch.
                 cached.wish = wish
             if self.updates is not None:
                 self.updates.note(key)
@@ -91,7 +97,7 @@ class FetchSession:
                     self.updates.forget(gone)
 
     def wanted(self) -> list[tuple[PartitionKey, FetchPartition]]:
-        """The partitions to look at, in the order in which they are served."""
+        """The partitions to examine, in the order in which they are served."""
         partitions = self.partitions
         if self.updates is None:
             return [(key, cached.wish) for key, cached in partitions.items()]
@@ -109,13 +115,15 @@ class FetchSession:
             self.updates.sweep(self._told, now_ms)
 
     def close(self) -> None:
-        """The session has ended: nothing is noted for it any more."""
+        """The session has ended: its listeners stop."""
         if self.updates is not None:
             self.updates.close()
 
     def responds(self, read: PlannedRead, is_incremental: bool) -> bool:
-        """Whether the response includes a partition. Remembers what the response says of it. Without `is_incremental`
-        all partitions are included."""
+        """Whether the response includes a partition.
+
+        It notes the answer as sent. Without `is_incremental` all partitions are included.
+        """
         key, data = read.key, read.data
         cached = self.partitions.get(key)
         must_respond = cached is None or cached.must_respond(data)
@@ -128,7 +136,9 @@ class FetchSession:
         return True
 
     def served(self, key: PartitionKey) -> None:
-        """A partition that gave records is looked at last next time, so that a full response starves none."""
+        """Move a partition that gave records to the end of the order, so that a full response never starves
+        the others.
+        """
         if self.updates is not None:
             self.updates.keys.pop(key, None)
             self.updates.note(key)
@@ -137,7 +147,7 @@ class FetchSession:
 
 
 def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
-    """Whether a follower has all that its leader can tell of a partition, until something happens to it."""
+    """Whether a follower has everything of a partition that its leader could report now."""
     partition = read.partition
     return (
         partition is not None
@@ -149,7 +159,7 @@ def _has_everything(read: PlannedRead, wish: FetchPartition) -> bool:
 
 
 class FetchContext:
-    """How one fetch is to be answered: which partitions to look at, and under which session."""
+    """How one fetch is answered: the partitions to examine, and the session."""
 
     __slots__ = ("error", "is_incremental", "session", "wanted")
 
@@ -164,28 +174,28 @@ class FetchContext:
         self.wanted = wanted
         self.session = session
         self.error = error
-        """Where this is not NONE, the client starts a new session."""
+        """The error of the session; after any but NONE the client starts a new session."""
         self.is_incremental = is_incremental
-        """The response holds only the partitions that have changed."""
+        """Whether the response holds only the partitions that have changed."""
 
     @property
     def updates(self) -> UpdatedPartitions | None:
-        """The updates of a follower's session."""
+        """The updated partitions of a follower's session."""
         return self.session.updates if self.session is not None else None
 
     def look_again(self) -> None:
-        """Something happened since `wanted` was listed: list a follower's partitions anew."""
+        """Something happened since `wanted` was listed: list the follower's partitions again."""
         session = self.session
         if session is not None and session.updates is not None:
             self.wanted = session.wanted()
 
     def awaits_updates(self) -> bool:
-        """Whether a follower's session has partitions: its fetch waits for updates also where there are none yet."""
+        """Whether a follower's session has partitions. Its fetch then waits for updates, even if there are none yet."""
         session = self.session
         return session is not None and session.updates is not None and bool(session.partitions)
 
     def respond(self, reads: Iterable[PlannedRead]) -> FetchResponse:
-        """The response, when the records are read; the session takes note of what it tells."""
+        """Build the response once the records are read; the session notes what it reports."""
         session = self.session
         topics: dict[TopicKey, FetchableTopicResponse] = {}
         for read in reads:
@@ -222,7 +232,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
-        """The session of a request, opened, continued or ended as the table above says."""
+        """Open, continue or end the session of a request, according to the table above."""
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             ended = self._sessions.pop(request.session_id, None)
@@ -267,7 +277,9 @@ def is_of_follower(request: FetchRequest) -> bool:
 
 
 def wishes(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
-    """The partitions that a request names, each under the key of its topic; of one named twice the last wish."""
+    """The partitions that a request names, by the key of the topic; of a partition that is named twice the last entry
+    counts.
+    """
     wanted: dict[PartitionKey, FetchPartition] = {}
     for topic in request.topics:
         key: TopicKey = topic.topic_id if uses_topic_ids else topic.topic

@@ -1,7 +1,8 @@
-"""A follower's end of an incremental fetch session (KIP-227): which partitions the next request names.
+"""The follower's side of an incremental fetch session (KIP-227): it chooses the partitions that the next request names.
 
-The leader remembers the partitions of a session, and the follower's wish of each. A request names the partitions whose
-wish has changed, and those that the follower removes. After any error of the session a new one begins with all in it.
+The leader remembers the partitions of a session, and the fetch parameters of each. A request names the partitions whose
+parameters have changed, and those that the follower removes. After any error of the session a new session begins with
+all partitions.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class FetchSessionHandler:
-    """`fill`, then `accepted` or `reset`, for one request at a time."""
+    """The session with one leader.
+
+    Calls come in the order `fill`, then `accepted` or `reset`, for one request at a time.
+    """
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self.known: dict[Key, FetchPartition] = {}
-        """The partitions of the session, with their fetch offsets, as the leader has them once it has received the
-        request that is under way."""
+        """The partitions of the session with their fetch offsets, as the leader has them after the current request."""
 
     def fill(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
-        """Put into a request what it must name: the session, the wishes that have changed, and what is removed."""
+        """Put into a request what it must name: the session, the changed partitions, and the removed ones."""
         request.session_id = self._id
         request.session_epoch = self._epoch
         topics: dict[bytes, FetchTopic] = {}
@@ -45,8 +48,10 @@ class FetchSessionHandler:
         request.forgotten_topics_data = list(given_up.values())
 
     def accepted(self, session_id: int) -> bool:
-        """The leader has answered without an error of the session. False where it keeps no session: then the next
-        request has to name everything."""
+        """The leader responded without an error of the session.
+
+        False where it keeps no session: then the next request has to name every partition.
+        """
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH
             return False
@@ -55,7 +60,7 @@ class FetchSessionHandler:
         return True
 
     def reset(self) -> None:
-        """Begin a new session: the connection was lost, or the leader does not know the session any more."""
+        """Begin a new session, because the connection was lost or the leader does not have the session any more."""
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self.known = {}

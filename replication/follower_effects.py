@@ -1,4 +1,4 @@
-"""What a follower's machine (`replica_fetcher.py`) asks its shell to do."""
+"""The effects of the follower's state machine (`replica_fetcher.py`), which its shell carries out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from replication.partition import Partition
 
 
 class TruncateTo(NamedTuple):
-    """Cut the log to this offset, its recovery point lowered durably before; answer with `truncated`."""
+    """Make a lowered recovery point durable, then truncate the log to this offset; report `truncated`."""
 
     partition: Partition
     leader_epoch: int
@@ -16,7 +16,7 @@ class TruncateTo(NamedTuple):
 
 
 class StartAt(NamedTuple):
-    """Empty the log and let it begin at this offset; answer with `truncated`."""
+    """Empty the log and let it begin at this offset; report `truncated`."""
 
     partition: Partition
     leader_epoch: int
@@ -24,27 +24,29 @@ class StartAt(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """Make the log durable; answer with `flushed`."""
+    """Make the log durable; report `flushed`."""
 
     partition: Partition
     leader_epoch: int
 
 
 class LookUp(NamedTuple):
-    """Ask the leader where its log begins and ends; answer with `looked_up`."""
+    """Ask the leader for its log start and log end offsets; report `looked_up`."""
 
     partition: Partition
     leader_epoch: int
 
 
 class Rebuild(NamedTuple):
-    """The leader has the next offset only in remote storage: begin the log anew where its local log begins, with the
-    state of the remote part. Answer with `rebuilt`."""
+    """The leader has the next offset only in remote storage.
+
+    Begin the log anew where the leader's local log begins, with the state of the remote part. Report `rebuilt`.
+    """
 
     partition: Partition
     leader_epoch: int
     log_start_offset: int
-    """The leader's."""
+    """The leader's log start offset."""
 
 
 class Complain(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the leader learns from a follower's fetch before it reads any records: the follower's progress."""
+"""The state that the leader updates from a follower's fetch, before it reads any records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.checkpoints.leader_epochs import EpochEnd
 from storage.log.log import Log
 
 NONE: Final = ErrorCode.NONE
-"""Looked up once: an enum's member costs as much as a call."""
+"""A local name for the enum member, because its lookup costs as much as a call."""
 NO_EPOCH: Final = -1
 
 
@@ -21,7 +21,7 @@ class LocalReplicas(Protocol):
     """The replicas of this broker."""
 
     def find(self, key: PartitionKey) -> Partition | None:
-        """The replica of this topic name or topic id, and partition index."""
+        """The replica with this topic name or topic id, and partition index; None where this broker has none."""
 
     def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
         """The error for a partition that `find` does not find."""
@@ -31,11 +31,11 @@ class InSyncCandidates(Protocol):
     """Proposes in-sync sets to the controller."""
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has fetched: propose it for the in-sync set where it has caught up."""
+        """A follower has fetched: propose it for the in-sync set if it has caught up."""
 
 
 def replica_of(request: FetchRequest) -> ReplicaState | None:
-    """The follower that fetches, None for a consumer. Versions before 15 know the replica's id alone."""
+    """The follower that fetches; None for a consumer. Before version 15 the request has only the replica's id."""
     if request.replica_state is not None:
         return request.replica_state if request.replica_state.replica_id >= 0 else None
     return ReplicaState(replica_id=request.replica_id) if request.replica_id >= 0 else None
@@ -49,10 +49,10 @@ def update_fetch_states(
     now_ms: int,
     updates: UpdatedPartitions | None,
 ) -> dict[PartitionKey, None]:
-    """Note the offsets that a follower fetches from, and move the high watermarks that they allow to move.
+    """Note the fetch offsets of a follower, and advance the high watermarks.
 
-    This comes before the plan: the response then tells the follower what its own fetch has committed. Gives the
-    partitions in which the follower's log agrees with the leader's. Only there the offset counts: a follower whose log
+    This comes before the plan: the response then reports what the follower's own fetch has committed. Returns the
+    partitions in which the follower's log agrees with the leader's. Only their offsets count: a follower whose log
     diverges would confirm records that it is about to truncate (KIP-101).
     """
     agreeing: dict[PartitionKey, None] = {}
@@ -77,10 +77,12 @@ def update_fetch_states(
 
 
 def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode:
-    """NOT_LEADER_OR_FOLLOWER where this broker does not lead the replica, and to a former incarnation of the follower.
+    """The error of a follower's fetch: NOT_LEADER_OR_FOLLOWER where this broker does not lead the partition, or where
+    the follower's broker epoch is an earlier one.
 
-    A broker that restarts with an empty disk has a new epoch: what its former process fetched, it has no more
-    (KIP-903)."""
+    A broker that restarts with an empty disk has a new broker epoch, and no longer has what its former process fetched
+    (KIP-903).
+    """
     leadership = partition.leadership
     follower = leadership.followers.get(replica.replica_id) if leadership is not None else None
     if follower is None or -1 < replica.replica_epoch < follower.broker_epoch:
@@ -89,9 +91,9 @@ def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode
 
 
 def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
-    """Where the client's last epoch ends in this log, None where the client's log is a prefix of this one (KIP-595).
+    """The end of the client's last epoch in this log; None where the client's log is a prefix of this one (KIP-595).
 
-    `UNDEFINED_END` where this log does not know any epoch up to the client's.
+    `UNDEFINED_END` where this log has no epoch at or below the client's.
     """
     if wish.last_fetched_epoch < 0:
         return None

@@ -1,4 +1,4 @@
-"""How far one follower has come. A leader knows it by the follower's fetches alone."""
+"""The progress of one follower, which the leader knows only from the follower's fetches."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final, Protocol
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
-"""Before any clock began: a monotonic clock may say 0 at the start of the machine."""
+"""A time before any time of a clock: a monotonic clock may be 0 at the start of the machine."""
 
 
 class SessionRequests(Protocol):
-    """When the two last requests of a follower's fetch session came."""
+    """The times (ms) of the last two requests of a follower's fetch session."""
 
     @property
     def last_ms(self) -> int: ...
@@ -20,11 +20,11 @@ class SessionRequests(Protocol):
 
 
 class FollowerProgress:
-    """It ends with the leader's term: a new leader learns it from the first fetches.
+    """The progress of a follower during one leader's term.
 
-    A follower is caught up at the moment of a fetch from the leader's log end offset. A follower that fetches from what
-    was the log end offset at its fetch before, was caught up at that fetch before: it follows a log that grows all the
-    time.
+    A follower is caught up at the time of a fetch from the leader's log end offset. A follower may also fetch from the
+    offset that was the log end offset at its previous fetch: then it was caught up at that time, and follows a log that
+    grows all the time.
     """
 
     __slots__ = (
@@ -39,15 +39,18 @@ class FollowerProgress:
     )
 
     def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
-        """A follower that is in sync gets a whole replica.lag.time.max.ms to fetch from a new leader."""
+        """A follower that is in sync gets a whole replica.lag.time.max.ms for its first fetch from a new leader."""
         self.end_offset = UNKNOWN_OFFSET
-        """The offset that it fetches from: it has everything before, flushed where its topic asks for that."""
+        """The fetch offset of the follower: it has every record before it, flushed where its topic asks for that."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
         """The broker epoch of the follower at its last fetch: a fetch with an earlier one is refused (KIP-903)."""
         self.is_joining = False
-        """It keeps up and is about to be proposed for the in-sync set. The high watermark waits for it: under a leader
-        that commits alone, a follower would otherwise never have all that is committed."""
+        """Whether the follower keeps up and is about to be proposed for the in-sync set.
+
+        The high watermark waits for it. Otherwise, under a leader that commits alone, a follower would never have every
+        committed record.
+        """
         self.last_fetch_ms = NEVER_MS
         self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
         self.requests: SessionRequests | None = None
@@ -58,7 +61,7 @@ class FollowerProgress:
     def fetched(
         self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> None:
-        """The follower fetches from `offset`: it has everything before."""
+        """The follower fetched from `offset`: it has every record before it."""
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.leader_end_offset_at_last_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_offset_at_last_fetch:
@@ -71,7 +74,7 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def lags(self, leader_end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
-        """Whether it has been behind for longer than replica.lag.time.max.ms."""
+        """Whether the follower has been behind for longer than replica.lag.time.max.ms."""
         if self.end_offset == leader_end_offset:
             return False
         caught_up_ms = self.last_caught_up_ms

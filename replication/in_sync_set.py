@@ -1,4 +1,4 @@
-"""The in-sync set of a partition: what the controller has confirmed, and the change that it was asked for.
+"""The in-sync set of a partition: the set that the controller has confirmed, and the proposed change.
 
     confirmed ──propose──▶ proposed ──confirmed by the controller (a newer partition epoch)──▶ confirmed
                               └────refused, or superseded by newer metadata──▶ confirmed, as it was or is now
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class InSyncSet(NamedTuple):
-    """A value; a leader replaces its own at each change."""
+    """An in-sync set as a value; the leader replaces it at each change."""
 
     confirmed: tuple[int, ...]
     partition_epoch: int
@@ -21,14 +21,14 @@ class InSyncSet(NamedTuple):
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the set."""
+        """Every replica that may be in the set at the controller."""
         if self.proposed is None:
             return self.confirmed
         return (*self.confirmed, *(each for each in self.proposed if each not in self.confirmed))
 
     @property
     def is_settled(self) -> bool:
-        """Whether no change is under way, so that the next may be proposed."""
+        """Whether no change is in progress, so that the next one may be proposed."""
         return self.proposed is None
 
     def propose(self, replicas: tuple[int, ...]) -> InSyncSet:
@@ -36,5 +36,5 @@ class InSyncSet(NamedTuple):
         return self._replace(proposed=replicas)
 
     def refused(self) -> InSyncSet:
-        """The controller refused the change."""
+        """The set after the controller refused the change."""
         return self._replace(proposed=None)

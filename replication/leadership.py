@@ -1,4 +1,4 @@
-"""What a leader knows of its followers, and what follows from it: the high watermark, and the in-sync set to propose.
+"""The leader's view of its followers, from which follow the high watermark and the in-sync set to propose.
 
 A change of the set is proposed here and decided by the controller. Until it has decided, both sets count: the high
 watermark waits for every replica that may be in sync, and for those that keep up and are about to join.
@@ -13,7 +13,7 @@ from replication.in_sync_set import InSyncSet
 
 
 class Leadership:
-    """One term of a leader; it begins without any knowledge of the followers."""
+    """One term of a leader. It begins without information about the followers."""
 
     __slots__ = ("_decisive", "_knows_all", "epoch_start_offset", "followers", "in_sync", "leader_id", "replicas")
 
@@ -30,12 +30,12 @@ class Leadership:
             if replica != leader_id
         }
         self._decisive: list[FollowerProgress] = []
-        """The followers that the high watermark waits for."""
+        """The followers for which the high watermark waits."""
         self._knows_all = True
         self._weigh()
 
     def assume(self, in_sync: InSyncSet) -> None:
-        """The set was proposed, confirmed or refused."""
+        """Apply a set that was proposed, confirmed or refused."""
         self.in_sync = in_sync
         for replica in in_sync.confirmed:
             if replica in self.followers:
@@ -43,8 +43,7 @@ class Leadership:
         self._weigh()
 
     def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
-        """The controller has reassigned the partition within a term: forget the replicas that were removed, add the new
-        ones."""
+        """Apply a reassignment within the term: drop the removed replicas, add the new ones."""
         self.replicas = replicas
         known = self.followers
         self.followers = {
@@ -67,18 +66,20 @@ class Leadership:
         self._knows_all = all(replica == self.leader_id or replica in self.followers for replica in maximal)
 
     def high_watermark(self, end_offset: int) -> int:
-        """The offset up to which every replica that may be in sync has the log; -1 where one has not fetched in this
-        term."""
+        """The offset before which every replica that may be in sync has all records; -1 where a replica has not fetched
+        in this term.
+        """
         for follower in self._decisive:
             if follower.end_offset < end_offset:
                 end_offset = follower.end_offset
         return end_offset if self._knows_all else UNKNOWN_OFFSET
 
     def set_with(self, replica: int, high_watermark: int) -> tuple[int, ...] | None:
-        """The in-sync set with a follower that has caught up; None where it has not, is in, or a change is under way.
+        """The in-sync set with a follower that has caught up. None where it has not caught up, is in the set already,
+        or a change is in progress.
 
-        Caught up: it has everything that is committed, and everything from before this leader's epoch, of which the
-        leader may not know yet that it is committed. Fenced brokers are left out by the caller (KIP-841).
+        Caught up: the follower has every committed record, and every record from before this leader's epoch, because
+        the leader may not know yet that such a record is committed. The caller leaves out fenced brokers (KIP-841).
         """
         follower = self.followers.get(replica)
         in_sync = self.in_sync
@@ -89,8 +90,10 @@ class Leadership:
         return (*in_sync.confirmed, replica)
 
     def set_without_lagging(self, end_offset: int, lag_ms_max: int, now_ms: int) -> tuple[int, ...] | None:
-        """The in-sync set without the followers that lag for too long; None where none does, or a change is under
-        way."""
+        """The in-sync set without the followers that lag for too long.
+
+        None where no follower does, or a change is in progress.
+        """
         in_sync = self.in_sync
         if not in_sync.is_settled:
             return None

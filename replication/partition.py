@@ -1,7 +1,8 @@
-"""A replica of a partition on this broker: as leader it takes what clients append, as follower what its leader has.
+"""A replica of a partition on this broker: as leader it appends the batches of clients, as follower those of its
+leader.
 
     log end offset ──── where this replica's log ends
-    high watermark ──── every in-sync replica has what is before it: consumers read up to here
+    high watermark ──── every in-sync replica has all records before it: consumers read up to here
     log start offset ── retention and DeleteRecords move it forward
 
     offline ──become_leader──▶ leader ──become_follower──▶ follower ──become_leader──▶ leader …
@@ -10,7 +11,8 @@
 With the leader alone in sync, the high watermark follows the log end offset at once; where flush.messages asks for a
 sync, only after the sync: a loss of power takes back nothing that a consumer has read.
 
-Listeners are told what moved (`partition_listener.py`, decision 10); a partition knows nothing of requests that wait.
+Listeners are notified when an offset moves (`partition_listener.py`, decision 10); a partition does not depend on
+waiting requests.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from storage.producers.verification import NOT_REQUIRED, VerificationGuard
 
 ACKS_ALL: Final = -1
 NONE: Final = ErrorCode.NONE
-"""Looked up once: an enum's member costs as much as a call."""
+"""A local name for the enum member, because its lookup costs as much as a call."""
 
 
 class Partition:
@@ -71,35 +73,37 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
-        """The in-sync replicas as the controller has confirmed them; empty on a follower."""
+        """The in-sync replicas that the controller has confirmed; empty on a follower."""
         self.leadership: Leadership | None = None
-        """The term of a leader; None on a follower."""
+        """The leader's term; None on a follower."""
         self.min_insync_replicas = 1
         """How many replicas must be in sync for an append under acks=all; never more than there are replicas."""
         self.is_internal = False
-        """Whether only coordinators append to it: a client's batch is refused."""
+        """Whether only coordinators may append: batches of clients are refused."""
         self.verifies_transactions = True
-        """transaction.partition.verification.enable: a client's batch opens a transaction only with a guard."""
+        """transaction.partition.verification.enable: whether a client's batch needs a guard to open a transaction."""
         self.high_watermark = high_watermark
         self.lag = 0
-        """On a follower: offsets up to the leader's high watermark that it did not have after its last fetch."""
+        """On a follower: the number of offsets below the leader's high watermark that it lacked after its last
+        fetch.
+        """
         self.has_fetched = False
-        """On a follower: it has appended a response of its leader."""
+        """On a follower: whether it has appended a response of its current leader."""
         self.bytes_in = 0
-        """Appended for clients since this object was made."""
+        """Bytes appended for clients since this object was created."""
         self.bytes_out = 0
-        """Put into responses to fetches since this object was made; the fetch session counts them."""
+        """Bytes in responses to fetches since this object was created; the fetch session counts them."""
         self._first_end_offset = log.end_offset
         self._listeners: tuple[PartitionListener, ...] = ()
 
     @property
     def messages_in(self) -> int:
-        """Records appended since this object was made."""
+        """Records appended since this object was created."""
         return self.log.end_offset - self._first_end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """No transaction is open before it; never past the high watermark."""
+        """The offset before which no transaction is open; at most the high watermark."""
         return self.log.last_stable_offset(self.high_watermark)
 
     @property
@@ -137,7 +141,8 @@ class Partition:
             if partition_epoch > self.partition_epoch:
                 self.leadership.assume(in_sync)
                 has_other_replicas_in_sync = True
-            # Otherwise the set is known already: the controller's response was faster, or a change is still under way.
+            # Otherwise the set is known already: the controller's response came earlier, or a change is still in
+            # progress.
         else:
             return
         self.leader_id = leader_id
@@ -146,11 +151,11 @@ class Partition:
         self.isr = self.leadership.in_sync.confirmed
         if has_other_replicas_in_sync:
             for listener in self._listeners:
-                listener.on_log_start_offset_updated()  # the low watermark is that of other replicas now
+                listener.on_log_start_offset_updated()  # From now on the low watermark depends on other replicas.
         self.advance()
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:
-        """Follow from this epoch on; `leader_id` -1: there is no leader."""
+        """Follow from this epoch on. `leader_id` is -1 where there is no leader."""
         was_leader, self.leadership = self.leadership is not None, None
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -162,16 +167,18 @@ class Partition:
                 listener.on_becoming_follower()
 
     def gone(self, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
-        """This broker has no replica any more; requests that wait for it are answered with `error`."""
+        """This broker has no replica any more. Requests that wait for the replica are answered with `error`."""
         self.leadership = None
         listeners, self._listeners = self._listeners, ()
         for listener in listeners:
             listener.on_gone(error)
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
-        """NONE where the client's leader epoch is this replica's, or the client knows none (-1).
+        """Compare the client's leader epoch with this replica's.
 
-        FENCED_LEADER_EPOCH: the client's is older. UNKNOWN_LEADER_EPOCH: this replica has not heard of it (KIP-320)."""
+        NONE: they are equal, or the client knows none (-1). FENCED_LEADER_EPOCH: the client's is older.
+        UNKNOWN_LEADER_EPOCH: this replica does not know the client's epoch yet (KIP-320).
+        """
         if epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -179,7 +186,9 @@ class Partition:
     # Leading
 
     def verification_needed(self, records: BytesLike, now_ms: int, produce_version: int) -> VerificationGuard | None:
-        """The guard for `append`, where the transaction coordinator must be asked before; None where it need not."""
+        """The guard for `append`, where the transaction coordinator must confirm the transaction first; None where no
+        verification is needed.
+        """
         return batch_verification(self, records, now_ms, produce_version)
 
     def append(
@@ -280,17 +289,20 @@ class Partition:
 
     @property
     def commit_error(self) -> ErrorCode:
-        """How an acks=all request is answered whose records are committed now.
+        """The error of an acks=all request whose records are committed now.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync than min.insync.replicas."""
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync than min.insync.replicas.
+        """
         return NONE if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def follower_fetched(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> FollowerProgress:
-        """A follower fetches from an offset: it has everything before it. Call `advance` then: more may be committed.
+        """A follower fetched from an offset: it has every record before it.
 
-        `log_start_offset` and `broker_epoch` are the follower's."""
+        Call `advance` afterwards, because more records may be committed. `log_start_offset` and `broker_epoch` are the
+        follower's.
+        """
         assert self.leadership is not None
         follower = self.leadership.followers[replica_id]
         has_trimmed = log_start_offset != follower.log_start_offset
@@ -301,33 +313,36 @@ class Partition:
         return follower
 
     def delete_before(self, offset: int) -> ErrorCode:
-        """Move the log start offset forward. Followers follow it when they fetch. OFFSET_OUT_OF_RANGE past the high
-        watermark."""
+        """Move the log start offset forward. OFFSET_OUT_OF_RANGE past the high watermark.
+
+        Followers move theirs when they fetch.
+        """
         refusal = self.log.advance_log_start(offset, self.high_watermark)
         for listener in self._listeners:
             listener.on_log_start_offset_updated()
         return refusal
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The lowest log start offset of the replicas whose brokers are alive; -1 where one has not fetched in this
-        term."""
+        """The lowest log start offset of the replicas on active brokers; -1 where a replica has not fetched in this
+        term.
+        """
         assert self.leadership is not None
         starts = (each.log_start_offset for replica, each in self.leadership.followers.items() if is_alive(replica))
         return min((self.log.log_start_offset, *starts))
 
     def propose(self, isr: tuple[int, ...]) -> None:
-        """The controller is being asked for this in-sync set."""
+        """The leader proposes this in-sync set to the controller."""
         assert self.leadership is not None
         self.leadership.assume(self.leadership.in_sync.propose(isr))
 
     def in_sync_set_refused(self) -> None:
-        """The controller refused what was proposed: the confirmed set holds on."""
+        """The controller refused the proposal: the confirmed set remains."""
         if self.leadership is not None:
             self.leadership.assume(self.leadership.in_sync.refused())
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """The controller's answer; nothing where this leader knows a later partition epoch."""
+        """The controller confirmed an in-sync set. It is ignored where this leader knows a later partition epoch."""
         if self.leadership is not None and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = isr
@@ -339,7 +354,7 @@ class Partition:
     def append_fetched(
         self, records: BytesLike, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> AppendResult:
-        """Append the leader's batches as they are. The leader's high watermark holds as far as this log goes."""
+        """Append the leader's batches as they are. The high watermark becomes the leader's, at most this log's end."""
         start_with_batch(self.log, records, self.leader_epoch, now_ms)
         result = self.log.append_as_follower(records, self.leader_epoch, now_ms)
         self.lag = max(0, high_watermark - self.log.end_offset)
@@ -351,17 +366,20 @@ class Partition:
         return result
 
     def follow_high_watermark(self, high_watermark: int) -> None:
-        """Take the leader's high watermark of a fetch response. It lags; only a truncation moves it back."""
+        """Apply the high watermark of a fetch response.
+
+        It lags behind the leader's; only a truncation moves it back.
+        """
         self._move_high_watermark(min(high_watermark, self.log.end_offset))
 
     def truncated(self) -> None:
-        """The log was cut to where this replica and its leader agree."""
+        """The log was truncated to the offset at which it agrees with the leader's."""
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.end_offset)
 
     # Listening
 
     def add_listener(self, listener: PartitionListener) -> None:
-        """Tell a listener from now on, until `remove_listener` or the replica is gone."""
+        """Notify a listener from now on, until `remove_listener`, or until the replica is gone."""
         self._listeners = (*self._listeners, listener)
 
     def remove_listener(self, listener: PartitionListener) -> None:
@@ -379,16 +397,16 @@ class Partition:
 
     @property
     def awaits_write_back(self) -> bool:
-        """Whether so much of the active segment is dirty in the page cache that it should be written to the disk."""
+        """Whether enough of the active segment is dirty in the page cache to start writing it to the disk."""
         active = self.log.active
         return active.size >= active.write_back_at
 
     def advance(self) -> None:
-        """Move the high watermark to what every replica has that may be in sync. Call it after an append, a fetch of a
-        follower, a sync, a change of the in-sync set.
+        """Advance the high watermark to the offset up to which every replica that may be in sync has the log.
 
-        It stays while fewer replicas are in sync than min.insync.replicas: a replica that is elected later must have
-        all that was committed, and the last in-sync replica alone may lose its disk (KIP-966).
+        Call it after an append, a fetch of a follower, a sync, or a change of the in-sync set. The high watermark stays
+        while fewer replicas are in sync than min.insync.replicas: a replica that is elected later must have every
+        committed record, and the last in-sync replica alone may lose its disk (KIP-966).
         """
         leadership = self.leadership
         if leadership is None or len(self.isr) < self.min_insync_replicas:
@@ -413,7 +431,7 @@ def _refused(log: Log, error: ErrorCode) -> AppendResult:
 
 
 def _append_refusal(partition: Partition, required_acks: int, guard: VerificationGuard | None) -> ErrorCode:
-    """Why a replica takes no append at all; NONE where it does."""
+    """The error of an append in the replica's current state; NONE where it takes appends."""
     if partition.leadership is None or (guard is not None and guard.leader_epoch != partition.leader_epoch):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if required_acks == ACKS_ALL and len(partition.isr) < partition.min_insync_replicas:

@@ -11,32 +11,34 @@ from protocol.errors import ErrorCode
 class PartitionListener(Protocol):
     """One listener of one partition, as Apache Kafka's PartitionListener.
 
-    A listener is called in the midst of an append, of a follower's fetch or of a change of role, when the partition
-    already has its new state. So it does little: it notes what moved, or completes what waited for exactly that, and
-    neither appends to this partition nor changes its role.
+    A listener is called within an append, a follower's fetch or a change of role, when the partition already has its
+    new state. It must return quickly: it notes the change, or completes the operations that waited for it. It neither
+    appends to this partition nor changes its role.
     """
 
     def on_log_end_offset_updated(self) -> None:
-        """The leader appended."""
+        """The leader appended records."""
 
     def on_high_watermark_updated(self) -> None:
-        """More is committed. The last stable offset may have moved with it, where no transaction holds it back."""
+        """The high watermark moved. The last stable offset moved with it, unless an open transaction holds it back."""
 
     def on_log_start_offset_updated(self) -> None:
-        """Records were deleted: the low watermark may have moved, and the last stable offset where the first open
-        transaction began before the new log start offset.
+        """The log start offset moved.
 
-        On a leader also when a follower's log start moved, or when other replicas are in sync."""
+        The low watermark may have moved with it, and also the last stable offset, where the first open transaction
+        began before the new log start offset. A leader also calls this when a follower's log start offset moved, or
+        when the in-sync replicas changed.
+        """
 
     def on_becoming_follower(self) -> None:
-        """This replica leads no more."""
+        """This replica does not lead any more."""
 
     def on_gone(self, error: ErrorCode) -> None:
-        """This broker no longer has the replica; `error` says why. No further call follows."""
+        """This broker does not have the replica any more; `error` is the reason. No further call follows."""
 
 
 class HighWatermarkListener:
-    """Calls back at every move of the high watermark, and when the replica leads no more or is gone."""
+    """Calls a function at every move of the high watermark, and when the replica does not lead any more or is gone."""
 
     __slots__ = ("_moved",)
 

@@ -1,4 +1,4 @@
-"""The follower's side towards one leader: what to fetch next, and what to do with each response.
+"""The follower's state machine for one leader: it makes the next fetch, and decides on each response.
 
 Each partition is in one state; every state but FETCHING leaves it out of the requests.
 
@@ -10,8 +10,8 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
 A fetch tells the leader how far this replica has come, so the order is binding: truncate, then fetch; flush where the
-topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging epoch: else
-a truncation would go below it, and cut what counts as committed (KIP-101).
+topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging epoch.
+Otherwise a truncation could go below it, and remove records that count as committed (KIP-101).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ BACKOFF_MS_FIRST: Final = 20
 DOUBLINGS_MAX: Final = 16
 SWEEP_MS: Final = 5000
 THROTTLE_MS: Final = 100
-"""Time for which a throttled replica is left out of the fetches before the quota is looked at again."""
+"""The time (ms) for which a throttled replica is left out of the fetches before the quota is checked again."""
 
 
 class FetchState(Enum):
-    """What a followed partition waits for."""
+    """The state of a followed partition: whether it is fetched, or the effect that it waits for."""
 
     FETCHING = auto()
     TRUNCATING = auto()
@@ -52,7 +52,7 @@ class FetchState(Enum):
 
 
 class FetcherSettings(NamedTuple):
-    """Kafka's names: replica.fetch.*."""
+    """The settings replica.fetch.*, with Kafka's names."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
@@ -62,7 +62,7 @@ class FetcherSettings(NamedTuple):
 
 
 class FollowedPartition:
-    """A partition and what it waits for."""
+    """A followed partition and its state."""
 
     __slots__ = ("failure_count", "key", "partition", "ready_ms", "state")
 
@@ -71,28 +71,29 @@ class FollowedPartition:
         self.key: Key = (partition.topic_id, partition.index)
         self.state = FetchState.FETCHING
         self.ready_ms = 0
-        """In state DELAYED: the time of the next fetch."""
+        """In state DELAYED: the time (ms) of the next fetch."""
         self.failure_count = 0
-        """Failures in a row."""
+        """The number of consecutive failures."""
 
 
 class ReplicaFetcher:
     """Fetches the partitions that one leader leads. One request is under way at a time: `next_request`, then `answered`
-    or `failed`. Requests leave out partitions that have not changed since the last one (fetch session, KIP-227), so
-    these cost nothing."""
+    or `failed`. Requests leave out partitions that have not changed since the last request (fetch session, KIP-227)."""
 
     def __init__(self, replica_id: int, settings: FetcherSettings, quota: ReplicationQuota | None = None) -> None:
-        """`quota`: what the broker's followers may fetch together."""
+        """`quota`: the replication quota of all followers of this broker."""
         self._replica_id = replica_id
         self._quota = quota or ReplicationQuota()
         self._settings = settings
         self._session = FetchSessionHandler()
         self._followed: dict[Key, FollowedPartition] = {}
         self._changed: dict[Key, None] = {}
-        """Partitions that the next request may have to name: the leader may remember another wish of them."""
+        """The partitions that the next request may have to name, because the leader may remember other fetch parameters
+        for them.
+        """
         self._delayed: dict[Key, FollowedPartition] = {}
         self._ready_ms = 0
-        """When a leader that did not answer is asked again."""
+        """The time (ms) of the next request to a leader that did not respond."""
         self._failure_count = 0
         self._swept_ms = 0
 
@@ -103,13 +104,13 @@ class ReplicaFetcher:
     def partitions(self) -> Iterable[Partition]:
         return (each.partition for each in self._followed.values())
 
-    # What is followed
+    # Followed partitions
 
     def follow(self, partition: Partition) -> Flush | None:
         """Fetch a partition from its log end offset on, in its leader epoch. Call it again when the epoch changes.
 
-        The effect comes first: where the topic asks for flushes, what an earlier epoch or process left unflushed must
-        be durable before the first fetch confirms it to the leader.
+        The caller carries out the effect first: where the topic asks for flushes, records that an earlier epoch or
+        process left unflushed must be durable before the first fetch confirms them to the leader.
         """
         followed = FollowedPartition(partition)
         self._followed[followed.key] = followed
@@ -129,7 +130,7 @@ class ReplicaFetcher:
     # Fetching
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
-        """The next fetch; None where there is nothing to fetch until an effect is done, or until `next_deadline_ms`."""
+        """The next fetch. None where there is nothing to fetch until an effect is done, or until `next_deadline_ms`."""
         if now_ms < self._ready_ms:
             return None
         self._look_around(now_ms)
@@ -160,7 +161,7 @@ class ReplicaFetcher:
         return request
 
     def _hold_back(self, now_ms: int) -> None:
-        """The quota is exceeded: leave out throttled replicas that lag, for a while."""
+        """Leave out throttled replicas that lag, for a while, because the quota is exceeded."""
         for key in self._changed:
             followed = self._followed.get(key)
             if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag:
@@ -171,17 +172,20 @@ class ReplicaFetcher:
                     self._delayed[key] = followed
 
     def next_deadline_ms(self) -> int | None:
-        """When a delayed partition is tried again; None where none is delayed."""
+        """The time (ms) at which a delayed partition is fetched again; None where no partition is delayed."""
         if not self._delayed:
             return None
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
     def retry_ms(self, now_ms: int) -> int:
-        """The time from now for which no fetch is sent to a leader that did not answer."""
+        """The time (ms) from now for which no fetch is sent, because the leader did not respond."""
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
-        """Fetch delayed partitions again; now and then, find logs whose log start offset retention has moved."""
+        """Fetch delayed partitions again.
+
+        From time to time, find the logs whose log start offset retention has moved.
+        """
         for key, followed in list(self._delayed.items()):
             if now_ms >= followed.ready_ms:
                 del self._delayed[key]
@@ -199,8 +203,9 @@ class ReplicaFetcher:
 
     def _wish(self, partition: Partition) -> FetchPartition:
         log = partition.log
-        # A log without records cannot diverge: what lay before its start was committed. Its last epoch may be one that
-        # a crash brought back; the leader's answer to that epoch could truncate the replica below its log start offset.
+        # A log without records cannot diverge: every record before its start was committed. Its last epoch may be one
+        # that a crash brought back; the leader's answer to that epoch could truncate the replica below its log start
+        # offset.
         is_empty = log.end_offset == log.log_start_offset
         return FetchPartition(
             partition=partition.index,
@@ -212,7 +217,7 @@ class ReplicaFetcher:
         )
 
     def failed(self, now_ms: int) -> None:
-        """The leader did not answer: the session is lost, and the leader is asked again after a backoff."""
+        """The leader did not respond: the session is lost, and the next request is sent after a backoff."""
         self._begin_anew()
         self._ready_ms = now_ms + self._backoff_ms(self._failure_count)
         self._failure_count += 1
@@ -222,12 +227,15 @@ class ReplicaFetcher:
         self._changed = dict.fromkeys(self._followed)
 
     def _backoff_ms(self, failure_count: int) -> int:
-        """Longer each time, up to replica.fetch.backoff.ms. The first are short: a leader that has not heard of its
-        election yet, or that restarts, answers in a moment, and its acks=all requests wait for this follower."""
+        """The backoff (ms), longer after each failure, up to replica.fetch.backoff.ms.
+
+        The first ones are short: a leader that has not learnt of its election yet, or that restarts, responds soon, and
+        its acks=all requests wait for this follower.
+        """
         return min(self._settings.backoff_ms, BACKOFF_MS_FIRST << min(failure_count, DOUBLINGS_MAX))
 
     def answered(self, response: FetchResponse, wall_ms: int, now_ms: int) -> list[Effect]:
-        """Take a response. Perform all effects before the next call of `next_request`."""
+        """Handle a response. All effects have to be carried out before the next call of `next_request`."""
         effects: list[Effect] = []
         if response.error_code != ErrorCode.NONE:
             if response.error_code in SESSION_ERRORS:
@@ -247,7 +255,7 @@ class ReplicaFetcher:
                 followed, wish = self._followed.get(key), known.get(key)
                 self._changed[key] = None
                 if followed is None or wish is None or followed.state is not FetchState.FETCHING:
-                    continue  # not followed any more, or not fetched at the moment
+                    continue  # The partition is not followed any more, or is not being fetched.
                 partition = followed.partition
                 if (
                     wish.current_leader_epoch == partition.leader_epoch
@@ -294,13 +302,13 @@ class ReplicaFetcher:
         assert isinstance(records, bytes | memoryview), "a response that was received lies in memory"
         result = partition.append_fetched(records, data.high_watermark, data.log_start_offset, wall_ms)
         is_taken = result.error is ErrorCode.NONE
-        followed.failure_count = 0 if is_taken else DOUBLINGS_MAX  # it does not pass by itself
+        followed.failure_count = 0 if is_taken else DOUBLINGS_MAX  # The error does not pass by itself.
         if not is_taken:
             complaint = f"{partition.topic}-{partition.index}: the leader's batches cannot be appended: {result}"
             effects.append(Complain(complaint))
         elif records and self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records), now_ms)
-        if partition.awaits_flush:  # what came before a refused batch too: the next fetch confirms it
+        if partition.awaits_flush:  # The batches before the refused one too: the next fetch confirms them.
             self._enter(followed, FetchState.FLUSHING)
             effects.append(Flush(partition, partition.leader_epoch))
         elif not is_taken:
@@ -318,7 +326,7 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """The disk refused: fetch again after the longest backoff, which finds the divergence again."""
+        """The truncation failed. Fetch again after the longest backoff; the response reports the divergence again."""
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
             followed.failure_count = DOUBLINGS_MAX
@@ -331,7 +339,10 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.REBUILDING)
 
     def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """The leader or the remote storage did not tell the state: fetch again after a backoff, which finds out."""
+        """The state could not be read from the leader or from remote storage.
+
+        Fetch again after a backoff; the response reports the cause again.
+        """
         followed = self._current(partition, leader_epoch, FetchState.REBUILDING)
         if followed is not None:
             self._delay(followed, now_ms)
@@ -344,7 +355,7 @@ class ReplicaFetcher:
     def looked_up(
         self, partition: Partition, leader_epoch: int, start_offset: int, end_offset: int
     ) -> Iterator[Effect]:
-        """The leader's log has the offsets from `start_offset` up to, but without, `end_offset`."""
+        """The leader's log has the offsets from `start_offset` up to `end_offset` (exclusive)."""
         followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is None:
             return

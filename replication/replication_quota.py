@@ -1,4 +1,4 @@
-"""How many bytes a second the replication of throttled replicas may take, as leaders or as followers (KIP-73).
+"""The throttle on replication traffic (bytes a second) of throttled replicas, of leaders or of followers (KIP-73).
 
     sample   sample   sample   now
     |--------|--------|--------|----          rate = all bytes of the samples kept ÷ time since the oldest began,
@@ -27,7 +27,7 @@ class Window:
         self._count_max = count_max
         self._sample_ms = sample_ms
         self._samples: deque[tuple[int, int]] = deque()
-        """When each began, and its bytes."""
+        """The start time (ms) and the bytes of each sample."""
         self._size = 0
 
     def record(self, size: int, now_ms: int) -> None:
@@ -41,15 +41,16 @@ class Window:
         self._size += size
 
     def rate(self, now_ms: int) -> float:
-        """Bytes a second."""
+        """The rate in bytes a second."""
         self._forget_old(now_ms)
         if not self._samples:
             return 0.0
         return self._size * 1000 / self._span_ms(now_ms)
 
     def delay_ms(self, rate_max: float, now_ms: int) -> int:
-        """The time without a byte after which the rate is at a maximum (bytes a second) again; 0 where it is not above
-        it."""
+        """The time (ms) without traffic after which the rate falls to a maximum (bytes a second); 0 where it is not
+        above it.
+        """
         rate = self.rate(now_ms)
         return max(1, round((rate - rate_max) / rate_max * self._span_ms(now_ms))) if rate > rate_max else 0
 
@@ -69,14 +70,14 @@ class ReplicationQuota:
 
     def __init__(self, count_max: int = 11, sample_ms: int = 1000) -> None:
         self.rate_max = UNLIMITED
-        """Bytes a second."""
+        """The limit in bytes a second."""
         self._throttled: dict[str, frozenset[int] | None] = {}
-        """The indexes of the throttled partitions of each topic that have a replica on this broker; None: all."""
+        """The throttled partition indexes of each topic; None: all partitions."""
         self._window = Window(count_max, sample_ms)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no replica is throttled: then nothing need be asked or recorded."""
+        """Whether no replica is throttled, so that the quota need not be checked or recorded."""
         return not self._throttled
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
@@ -104,7 +105,7 @@ class ReplicationQuota:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions of one broker in a list of partition:broker; None for `*`, all of them."""
+    """The partitions of one broker in a list of partition:broker; None for `*`, which means all partitions."""
     pairs = [each.strip() for each in text.split(",") if each.strip()]
     if ALL in pairs:
         return None
@@ -113,7 +114,7 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
 
 
 def rate_of(*layers: Mapping[str, str], name: str) -> int:
-    """The value of the first layer that sets `name`; `UNLIMITED` where none does."""
+    """The value of the first layer that sets `name`; `UNLIMITED` where no layer does."""
     for layer in layers:
         if name in layer:
             return int(layer[name])

@@ -1,6 +1,7 @@
-"""Where the records of a fetch are read from: a port, and the local log behind it. Remote storage is another one.
+"""The interface through which a fetch finds records, and its implementation by the local log. Remote storage has
+another one.
 
-A read never waits for the disk unless it is told to. It answers with
+A read does not wait for the disk without `waits`. Its result is one of
 
     Located     a place in a file that holds the records
     Cold        the lookup needs bytes that the page cache lacks: warm them on an executor thread, then ask again
@@ -39,20 +40,20 @@ class FetchIsolation(Enum):
 LOG_END: Final = FetchIsolation.LOG_END
 HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK
 TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
-"""Looked up once: an enum's member costs as much as a call."""
+"""A local name for the enum member, because its lookup costs as much as a call."""
 
 
 class Located:
-    """Whole batches, of which the last may be cut short."""
+    """The place of whole batches; the last one may be cut short."""
 
     __slots__ = ("aborted_transactions", "size", "slice")
 
     def __init__(self, place: FileSlice | None, aborted_transactions: list[AbortedTransaction] | None = None) -> None:
         self.slice = place
-        """None where there is nothing to read below the upper bound."""
+        """The bytes of the file; None where there is nothing to read below the upper bound."""
         self.size = place.size if place is not None else 0
         self.aborted_transactions = aborted_transactions
-        """Under TXN_COMMITTED: those that may reach into the place, sorted by first offset."""
+        """Under TXN_COMMITTED: the aborted transactions that may overlap the place, sorted by first offset."""
 
 
 class Cold:
@@ -66,7 +67,7 @@ class Cold:
 
 
 class Remote:
-    """A read of remote storage that is under way."""
+    """A read of remote storage that is in progress."""
 
     __slots__ = ("_is_done", "_listeners")
 
@@ -75,7 +76,7 @@ class Remote:
         self._listeners: list[Callable[[], None]] = []
 
     def when_done(self, listener: Callable[[], None]) -> None:
-        """Call the listener when asking again finds the records, or the error."""
+        """Call the listener once the same read would give the records, or the error."""
         assert not self._is_done
         self._listeners.append(listener)
 
@@ -87,7 +88,7 @@ class Remote:
 
 
 class Source(Protocol):
-    """Finds records; reads none of them."""
+    """Finds the place of records, without reading them."""
 
     def read(
         self,
@@ -100,15 +101,15 @@ class Source(Protocol):
     ) -> Located | Cold | Remote | ErrorCode:
         """Up to `size_max` bytes of batches, from the batch that holds `offset`.
 
-        With `at_least_one` the first batch comes whole even where it is larger. With `waits` the lookup reads from the
-        disk what the page cache lacks, and the answer is never Cold."""
+        With `at_least_one` the first batch is included whole, even if it is larger. With `waits` the lookup reads from
+        the disk what the page cache lacks, and the answer is never Cold."""
 
 
 NOTHING: Final = Located(None)
 
 
 class LocalLog:
-    """The log of this broker's replica."""
+    """The local log of this broker's replica as a source."""
 
     __slots__ = ()
 
@@ -121,9 +122,9 @@ class LocalLog:
         at_least_one: bool,
         waits: bool,
     ) -> Located | Cold | ErrorCode:
-        """OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before the local log.
-        KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place: the log has failed then,
-        unless the cause passes by itself (no file descriptor is left)."""
+        """Find batches in the local log. // OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE
+        before the local log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place:
+        the log has failed then, unless the cause passes by itself (no file descriptor is left)."""
         log = partition.log
         end_offset = upper_bound(partition, isolation)
         try:
@@ -135,20 +136,20 @@ class LocalLog:
                 aborted = _aborted(log, offset, end_offset, found, waits)
         except NotCached as missing:
             return Cold(log, missing.place)
-        except OSError as error:  # of the transaction index
+        except OSError as error:  # An error of the transaction index.
             log.fail_unless_passing(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return Located(found.slice, aborted) if found.size else NOTHING
 
 
 def upper_bound(partition: Partition, isolation: FetchIsolation) -> int:
-    """The offset before which a fetch of this isolation reads."""
+    """The upper bound (exclusive) of a fetch with this isolation."""
     if isolation is HIGH_WATERMARK:
         return partition.high_watermark
     return partition.log.end_offset if isolation is LOG_END else partition.last_stable_offset
 
 
 def _aborted(log: Log, fetch_offset: int, end_offset: int, read: LogRead, waits: bool) -> list[AbortedTransaction]:
-    """The aborted transactions that may reach into what is read, as the response lists them."""
+    """The aborted transactions that may overlap the result of a read, as the response lists them."""
     found = log.aborted_in_read(read, fetch_offset, end_offset, waits=waits)
     return [AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in found]

@@ -1,12 +1,12 @@
 """The partitions of a follower's fetch session that may have changed since its last response (KIP-227).
 
-A leader looks at these partitions when the follower fetches, and at no others: a session of 1,000 idle partitions costs
-what an empty one costs. A partition is in `keys` from the moment that something happened to it (an append, a commit, a
-change of role, another wish of the follower) until a response found that the follower has everything. What no listener
-is told of, such as retention that moved a log start offset, is found by a look at all partitions now and then.
+A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. A partition is
+in `keys` from the moment that something happened to it (an append, a commit, a change of role, other fetch parameters
+of the follower) until a response found that the follower has everything. Changes without a notification, such as a log
+start offset that retention moved, are found by a sweep over all partitions from time to time.
 
-A follower that names no partition in a request repeats its last wish for each. So the time of the last request stands
-for all partitions of the session: `last_ms` says for each of them when the follower fetched last.
+A request that does not name a partition repeats its last fetch parameters. So the time of the last request, `last_ms`,
+is the time of the last fetch of every partition in the session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 from replication.partition import Partition
 
 TopicKey = str | bytes
-"""How the client names a topic: by name up to Fetch 12, by id from 13."""
+"""A topic as the client's version names it: by name up to Fetch 12, by id from Fetch 13 on."""
 PartitionKey = tuple[TopicKey, int]
 
 SWEEP_MS: Final = 1000
@@ -33,7 +33,7 @@ class UpdatedPartitions:
     def __init__(self) -> None:
         self.keys: dict[PartitionKey, None] = {}
         self.on_update: Callable[[], None] | None = None
-        """Called at an update that the follower should hear of at once: the session's fetch waits for it."""
+        """Called at an update that the follower should receive at once, because the session's fetch waits for it."""
         self.last_ms = NEVER_MS
         self.previous_ms = NEVER_MS
         self._watched: dict[PartitionKey, SessionListener] = {}
@@ -44,17 +44,17 @@ class UpdatedPartitions:
         self.previous_ms, self.last_ms = self.last_ms, now_ms
 
     def note(self, key: PartitionKey) -> None:
-        """An update for the next response."""
+        """Note an update for the next response."""
         self.keys[key] = None
 
     def note_urgent(self, key: PartitionKey) -> None:
-        """An update for a response at once."""
+        """Note an update that should be sent at once."""
         self.keys[key] = None
         if self.on_update is not None:
             self.on_update()
 
     def watch(self, key: PartitionKey, partition: Partition) -> None:
-        """Listen to a partition until `forget` or `close`. Does nothing where the session listens already."""
+        """Listen to a partition until `forget` or `close`. Has no effect where the session listens already."""
         known = self._watched.get(key)
         if known is None or known.partition is not partition:
             if known is not None:
@@ -62,15 +62,19 @@ class UpdatedPartitions:
             self._watched[key] = SessionListener(self, key, partition)
 
     def forget(self, key: PartitionKey) -> None:
-        """The follower has removed the partition from its session: its requests stand for this partition no more."""
+        """The follower has removed the partition from its session: its requests do not confirm this partition
+        any more.
+        """
         self.keys.pop(key, None)
         known = self._watched.pop(key, None)
         if known is not None:
             known.end()
 
     def sweep(self, told: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
-        """Now and then, note what no listener was told of; `told` gives the high watermark and log start offset of the
-        last response."""
+        """Note the changes without a notification.
+
+        `told` gives the high watermark and log start offset of the last response.
+        """
         if now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms
@@ -88,7 +92,7 @@ class UpdatedPartitions:
 
 
 class SessionListener:
-    """Notes for one session what happens to one of its partitions."""
+    """Listens to one partition of a session and notes its changes."""
 
     __slots__ = ("_key", "_updates", "partition")
 
@@ -99,7 +103,7 @@ class SessionListener:
         partition.add_listener(self)
 
     def end(self) -> None:
-        """Stop listening to a partition: the session no longer has it."""
+        """Stop listening to the partition: it is not in the session any more."""
         partition = self.partition
         partition.remove_listener(self)
         for follower in partition.leadership.followers.values() if partition.leadership is not None else ():

@@ -1,4 +1,5 @@
-"""Which transactional writes a leader verifies with the transaction coordinator before it appends them (KIP-890).
+"""The choice of the transactional writes that a leader verifies with the transaction coordinator before the append
+(KIP-890).
 
 The leader asks once for each transaction and partition: from its first batch to its marker the transaction is open in
 the log, and further batches need no verification.
@@ -23,11 +24,10 @@ to the client's transaction, and does so also where verification is off."""
 def batch_verification(
     partition: Partition, records: BytesLike, now_ms: int, produce_version: int
 ) -> VerificationGuard | None:
-    """The guard for a client's batch that would open a transaction.
-
-    None where the batch may be appended without asking the coordinator: its transaction is open in this log, it repeats
-    a batch that was appended, it is not transactional, or verification is off for this client. None also where the
-    append will refuse it: the replica does not lead, the batch is malformed, or its producer epoch is over.
+    """The guard for a client's batch that would open a transaction. None where no verification is needed: its
+    transaction is open in this log, it repeats a batch that was appended, it is not transactional, or verification
+    is off for this client. None also where the append will refuse it: the replica does not lead, the batch is
+    malformed, or its producer epoch is over.
     """
     supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):
@@ -57,8 +57,7 @@ def batch_verification(
 def coordinator_verification(
     partition: Partition, producer_id: int, producer_epoch: int, now_ms: int, *, supports_epoch_bump: bool
 ) -> VerificationGuard | None:
-    """The guard for a batch that a coordinator of this broker writes as part of a producer's transaction: offsets.
-
+    """The guard for a batch of offsets that a coordinator of this broker writes as part of a producer's transaction.
     Such a batch has no sequence. None in the same cases as for a client's batch.
     """
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):

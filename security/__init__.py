@@ -1,1 +1,1 @@
-"""The identity of a client, and what it may do: principals, SASL mechanisms, ACLs and quotas; no I/O."""
+"""Authentication and authorization without I/O: principals, SASL mechanisms, ACLs and quotas."""

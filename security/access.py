@@ -1,4 +1,4 @@
-"""What one client may do: the port through which request handlers ask for a decision.
+"""The access of one client: the interface through which request handlers ask for an authorization decision.
 
     authenticated connection ──▶ Access(principal, host) ──▶ allows(operation, kind, name)
 
@@ -32,20 +32,24 @@ class ResourceKind(IntEnum):
 
 
 class Access(Protocol):
-    """What a principal may do from an address."""
+    """The authorization of a principal at an address."""
 
     @property
     def principal(self) -> Principal: ...
 
     @property
     def stamp(self) -> int:
-        """Another number after every change that may change a decision: while it is the same, so are all decisions.
-        What is remembered of earlier requests of a connection is valid for one stamp."""
+        """A number that differs after every change that may change a decision.
+
+        Decisions that a connection has remembered are valid while it is the same.
+        """
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether everything is allowed and nothing is logged: there is no authorizer. Handlers of the hot path ask
-        nothing then."""
+        """Whether there is no authorizer, so that everything is allowed and nothing is logged.
+
+        Handlers of the hot path then skip the check.
+        """
 
     def allows(
         self,
@@ -56,8 +60,10 @@ class Access(Protocol):
         logs_allowed: bool = True,
         logs_denied: bool = True,
     ) -> bool:
-        """Whether the operation on one resource is allowed. The decision goes to the audit log, unless the caller only
-        filters what it lists."""
+        """Whether the operation on one resource is allowed.
+
+        The decision goes to the audit log, unless the caller only filters a list.
+        """
 
     def allows_for_any(self, operation: AclOperation, kind: ResourceKind) -> bool:
         """Whether the operation is allowed on at least one resource of a kind, which need not exist."""

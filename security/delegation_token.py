@@ -1,4 +1,5 @@
-"""Delegation tokens (KIP-48): a user's permission to log in, for a time, with a secret that follows from an id.
+"""Delegation tokens (KIP-48): they let a client log in as a user for a limited time, with a secret that is derived from
+the token's id.
 
 secret = HMAC-SHA-512(key of the cluster, id)      the bearer logs in by SCRAM with the id and the secret in base64
 """
@@ -14,7 +15,7 @@ from security.sasl.scram.credential import ITERATIONS_MIN, ScramCredential, Scra
 
 
 class DelegationToken(NamedTuple):
-    """What the metadata says of a token. Times are those of the wall clock."""
+    """A token as the metadata describes it. Times are of the wall clock (ms)."""
 
     id: str
     owner: Principal
@@ -22,14 +23,14 @@ class DelegationToken(NamedTuple):
     renewers: tuple[Principal, ...]
     issued_at_ms: int
     max_at_ms: int
-    """The token cannot be renewed beyond it."""
+    """The time (ms) beyond which the token cannot be renewed."""
     expires_at_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
         return self.expires_at_ms <= now_ms or self.max_at_ms <= now_ms
 
     def may_be_renewed_by(self, principal: Principal) -> bool:
-        """The owner and the renewers; the requester alone may not."""
+        """Whether the principal may renew the token: the owner and the renewers may, and not the requester as such."""
         return any(is_same(principal, each) for each in (self.owner, *self.renewers))
 
     def is_known_to(self, principal: Principal) -> bool:
@@ -43,7 +44,7 @@ def may_hold_tokens(principal: Principal) -> bool:
 
 
 def is_same(one: Principal, other: Principal) -> bool:
-    """Whether two principals are the same, however either was authenticated."""
+    """Whether two principals are the same, regardless of how they were authenticated."""
     return one[:2] == other[:2]
 
 
@@ -56,8 +57,11 @@ SALT_LABEL: Final = b"salt of a delegation token\0"
 
 
 def credential_of_token(mechanism: ScramMechanism, token_id: str, key: bytes) -> ScramCredential:
-    """What a bearer's proof is checked with; its salt follows from id and key, so that it is the same on every node.
-    It takes some milliseconds: keep it."""
+    """The SCRAM credential with which a bearer's proof is checked.
+
+    Its salt is derived from id and key, so that it is the same on every node. It takes some milliseconds to compute:
+    cache it.
+    """
     salt = hmac.digest(key, SALT_LABEL + token_id.encode(), "sha256")
     password = b64encode(secret_of(token_id, key)).decode()
     return credential_of_password(mechanism, password, salt, ITERATIONS_MIN)

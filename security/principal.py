@@ -5,26 +5,30 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 USER: Final = "User"
-"""The only type that authentication gives. ACLs may name others."""
+"""The only type of principal that authentication produces. ACLs may name other types."""
 WILDCARD: Final = "User:*"
 """In an ACL: every principal of the type User."""
 
 
 class Principal(NamedTuple):
-    """What authentication found out about a client. Two principals are the same where type and name are: upper and
-    lower case matter in both."""
+    """The identity of a client.
+
+    Two principals are the same where type and name are equal, including upper and lower case.
+    """
 
     type: str
     name: str
     is_token_authenticated: bool = False
-    """Whether a delegation token stands for the user: such a client may create no further token."""
+    """Whether a delegation token authenticated the client. Such a client may create no further token."""
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
 
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-"""A client that did not authenticate: behind PLAINTEXT, and behind SSL without a certificate."""
+"""The principal of a client that did not authenticate: on a PLAINTEXT listener, and on SSL without a client
+certificate.
+"""
 
 
 def parse_principal(text: str) -> Principal:

@@ -1,4 +1,4 @@
-"""The reason of a failed query, without the two stack traces that Spark wraps around it."""
+"""The reason of a failed query, without the stack traces that Spark adds."""
 
 from __future__ import annotations
 

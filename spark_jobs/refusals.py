@@ -1,4 +1,4 @@
-"""The errors that the data source gives a query, and its warnings."""
+"""The errors of the data source for queries, and its warnings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Refused(ValueError):
 
 
 class ClusterMismatch(Refused):
-    """Two places are of different clusters, or a snapshot is of another one than the files."""
+    """Two places belong to different clusters, or a snapshot to another cluster than the files."""
 
 
 class DataLost(Refused):
@@ -18,11 +18,11 @@ class DataLost(Refused):
 
 
 class SegmentReplaced(DataLost):
-    """Compaction has put another file in the place of a segment after the read was planned."""
+    """Compaction has replaced a segment after the read was planned."""
 
 
 class SnapshotChanged(DataLost):
-    """The files below the offsets of a snapshot are not those that it was taken of."""
+    """The files below the offsets of a snapshot have changed since it was taken."""
 
 
 def warn(message: str) -> None:

@@ -1,1 +1,1 @@
-"""The log: Kafka's directory of segments, indexes and checkpoints over a narrow file port."""
+"""The log: Kafka's directory of segments, indexes and checkpoints behind a small file interface."""

@@ -1,4 +1,4 @@
-"""The settings of one log, as Kafka's topic configuration names them."""
+"""The settings of one log, with the names of Kafka's topic configuration."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     is_always_flushed: bool = False
-    """The owner syncs before it acknowledges, whatever the settings say: the metadata log."""
+    """Whether the owner syncs before it acknowledges, whatever flush.messages says: so for the metadata log."""
     max_message_bytes: int = 1_048_588
     expanded_bytes_max: int = 100 << 20
-    """Limit on what the records of a compressed batch expand to."""
+    """The most bytes to which the records of a compressed batch may expand."""
     compression_type: Codec | None = None
-    """None is `producer`: batches keep the codec that the client chose."""
+    """The codec; None is `producer`: batches keep the codec that the client chose."""
     compression_level: int | None = None
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
@@ -51,7 +51,7 @@ class LogConfig:
     """How long segments stay local once they are stored remotely; never more than `retention_ms`."""
     local_retention_bytes: int = -1
     remote_log_copy_disable: bool = False
-    """No further segments are copied; what was copied is read."""
+    """Whether copying is disabled: no further segments are copied, and the copied ones can still be read."""
 
     @property
     def promises_disk(self) -> bool:

@@ -1,4 +1,4 @@
-"""The command `moldau`: one file for each of its subcommands."""
+"""The command `moldau`: one module for each subcommand."""
 
 from __future__ import annotations
 

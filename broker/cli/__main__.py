@@ -1,4 +1,4 @@
-"""`python -m broker.cli` is `moldau`."""
+"""Entry point of `python -m broker.cli`, which runs the command `moldau`."""
 
 from __future__ import annotations
 

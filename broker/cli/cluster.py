@@ -1,4 +1,4 @@
-"""`moldau cluster`: several nodes on this machine, each a process of its own, under one terminal."""
+"""`moldau cluster`: runs several nodes on this machine, each in its own process, from one terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NODES_MAX: Final = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument(
         "--nodes", type=int, metavar="COUNT", help="how many nodes (default: 3, or as many as the directory holds)"
     )
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run until told to stop."""
+    """Run the cluster until a signal stops it."""
     layout = _layout(arguments)
     import asyncio
 
@@ -113,7 +113,7 @@ def _refuse_bad_settings(layout: Layout) -> None:
 
 
 def _write(layout: Layout) -> None:
-    """Each node's settings."""
+    """Write the configuration files of the nodes."""
     from broker.cli.local_cluster.layout import properties_text
 
     for node_id in layout.node_ids:
@@ -125,7 +125,7 @@ def _write(layout: Layout) -> None:
 
 
 def _format(layout: Layout) -> list[str]:
-    """Prepare what is not: nodes that are new belong to the cluster of those that were there."""
+    """Format the directories of new nodes; they join the cluster of the existing nodes."""
     from secrets import token_bytes
     from time import time_ns
 

@@ -1,4 +1,4 @@
-"""The command line: which subcommand was asked for, and how its failures are shown."""
+"""The command line: dispatches to a subcommand, and prints its failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ Settings are Apache Kafka's own: server.properties, then variables such as KAFKA
 
 
 class Subcommand(NamedTuple):
-    """`module` is imported where the subcommand is asked for, or its help: a start pays for no other."""
+    """One subcommand.
+
+    `module` is imported only when the subcommand or its help is asked for, so that other starts do not pay for it.
+    """
 
     name: str
     summary: str
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             invocation.errors.say(f"  - {detail}")
         return EXIT_FAILED
     except BrokenPipeError:
-        # The reader has gone, as in `moldau dump-log … | head`: what is left in the buffer has nowhere to go.
+        # The reader of the pipe has closed it, as in `moldau dump-log … | head`: the rest of the output is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -77,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class HelpfulParser(argparse.ArgumentParser):
-    """A parser whose help has its headings in bold, where it is read on a terminal."""
+    """A parser whose help has bold headings on a terminal."""
 
     terminal: Terminal | None = None
 
@@ -91,7 +94,7 @@ class HelpfulParser(argparse.ArgumentParser):
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:
-    """The command's arguments; where the first word names a subcommand, of that one alone."""
+    """The parser of the command's arguments. Where the first word names a subcommand, it has only that subcommand."""
     command = HelpfulParser(
         prog="moldau",
         description=_DESCRIPTION,
@@ -117,10 +120,12 @@ def parser(terminal: Terminal | None = None, first_word: str | None = None) -> a
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """argparse makes one for each argument, and would import shutil, and a dozen modules more, to learn the width."""
+    """argparse makes one formatter for each argument, and would import shutil and a dozen modules more to find the
+    width.
+    """
     try:
         width = int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)
-    except (OSError, ValueError):  # no terminal, or none behind it
+    except (OSError, ValueError):  # The output is not a terminal.
         width = 80
     return argparse.RawDescriptionHelpFormatter(prog, width=width - 2)
 

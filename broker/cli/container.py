@@ -1,4 +1,7 @@
-"""`moldau container`: what the image runs, so that it takes the variables that Apache Kafka's image takes."""
+"""`moldau container`: the command of the container image.
+
+It accepts the environment variables of Apache Kafka's image.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,21 @@ examples:
   docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
 MOUNTED: Final = "/mnt/shared/config/server.properties"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""The cluster id where the variable CLUSTER_ID is not set, as in Apache Kafka's image: nodes without one belong to one
-cluster."""
+"""The cluster id where the variable CLUSTER_ID is not set, as in Apache Kafka's image, so that such nodes form one
+cluster.
+"""
 HTTP_LISTENER: Final = "moldau.http.listener"
 HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
 DATA: Final = "/var/lib/kafka/data"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("--config", default=MOUNTED, metavar="FILE", help=f"settings, where it exists ({MOUNTED})")
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Format, serve until told to stop."""
+    """Format the directories and serve until a signal stops the node."""
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
     config = load(container_settings(properties, invocation.variables))
     _format(config, invocation)
@@ -48,7 +52,10 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """A file and variables as far as there are any: either of them takes the place of the image's own settings."""
+    """The settings in the mounted file and in the variables.
+
+    Where there are any, the image's own settings are not used.
+    """
     from broker.config.sources import from_environment
 
     own = {HTTP_LISTENER: HTTP_ADDRESS}

@@ -36,7 +36,7 @@ _JSON_FILES: Final = ("quorum-state", ".kafka_cleanshutdown")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, or directories of them")
     parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
     parser.add_argument(
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Dump the files; 1 where one of them is not sound."""
+    """Dump the files. The exit status is 1 where a file is damaged."""
     from json import dumps
 
     is_sound = True
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
-    """The lines of one file, by its name. Raises CommandError for a name that means nothing here."""
+    """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
     from broker.cli.dump import side_files
     from broker.cli.dump.batches import dump_batches
     from broker.cli.dump.record_contents import METADATA_TOPIC, OFFSETS_TOPIC, Contents

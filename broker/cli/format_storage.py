@@ -37,7 +37,7 @@ Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes: the flags of kafka-storage format."""
+    """Declare the subcommand's arguments: those of kafka-storage format."""
     parser.add_argument("-c", "--config", metavar="FILE", help="the node's server.properties (without: a node of one)")
     parser.add_argument(
         "-t",
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Format, and say what was done."""
+    """Format the directories, and print a line for each."""
     features = _features(arguments.feature) | _release_level(arguments)
     secure = _secured(arguments)
     for message in secure.messages if secure is not None else ():
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
     is_standalone = bool(arguments.standalone) or ((arguments.config is None or secure is not None) and not is_several)
     _check_quorum(config, arguments, is_standalone=is_standalone)
-    # Entropy and the clock come in here because no environment runs yet: formatting needs no event loop.
+    # The command uses entropy and the clock directly, because formatting needs no event loop and so no environment.
     from secrets import token_bytes
     from time import time_ns
 
@@ -165,7 +165,7 @@ def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
 
 
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
-    """The metadata version of a release: that of its last step, where it is named without one."""
+    """The metadata version of a release; of several, the last one."""
     from kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
 
     release = arguments.release_version
@@ -225,7 +225,7 @@ def check_cluster_id(cluster_id: str) -> None:
 
 
 def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
-    """Further directories of a node join the cluster of those that it has."""
+    """The cluster id of a directory that is formatted already; new directories of the node get the same id."""
     from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 
     for directory in config.log_dirs:
@@ -239,7 +239,10 @@ def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> st
 
 
 def fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
-    """An id that a shell does not take for an option: like Apache Kafka's, it never begins with a dash."""
+    """A new cluster id.
+
+    Like Apache Kafka's, it never begins with a dash, which a command line would parse as an option.
+    """
     from base64 import urlsafe_b64encode
 
     while True:

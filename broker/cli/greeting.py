@@ -1,4 +1,4 @@
-"""What `moldau serve` says once it serves: a few lines on a terminal, one JSON object for a program."""
+"""The greeting of `moldau serve` once it serves: a few lines on a terminal, or one JSON object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC: Final = "greetings"
 
 
 def greet(terminal: Terminal, report: StartReport) -> None:
-    """Print the greeting as lines for a person."""
+    """Print the greeting in lines for a person."""
     words = f"Apache Kafka {report.kafka_version}, {report.python}, {form()}"
     terminal.say(f"{terminal.painted(f'Moldau {report.version}', 'bold')} serves ({words})")
     for label, text in lines(report):
@@ -25,7 +25,7 @@ def greet(terminal: Terminal, report: StartReport) -> None:
 
 
 def lines(report: StartReport) -> Iterator[tuple[str, str]]:
-    """What there is to know, each line with its label."""
+    """The lines of the greeting, each with its label."""
     yield "node", f"{report.node_id}, {' and '.join(report.roles)}, of cluster {report.cluster_id}"
     if report.listeners:
         yield "clients", named(report.listeners)
@@ -45,7 +45,7 @@ def named(addresses: dict[str, str]) -> str:
 
 
 def found(report: StartReport) -> str:
-    """What was in the directories, and how long it took to open or to recover it."""
+    """The recovered partitions, and the time that it took to open or recover them."""
     if report.recovered is None:
         return "new directories, formatted now" if report.formatted else "no partitions"
     opened = report.recovered
@@ -68,5 +68,5 @@ def as_json(report: StartReport) -> str:
 
 
 def recovered_as_json(opened: Opened | None) -> dict[str, int | bool] | None:
-    """Sizes in bytes, durations in milliseconds."""
+    """The recovery as JSON: sizes in bytes, durations in milliseconds."""
     return None if opened is None else opened._asdict()

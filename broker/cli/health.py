@@ -1,4 +1,4 @@
-"""`moldau health`: whether a node of this machine is ready, by its exit status."""
+"""`moldau health`: tells by its exit status whether a node of this machine is ready."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VARIABLE: Final = "KAFKA_MOLDAU_HTTP_LISTENER"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument(
         "address", nargs="?", metavar="URL", help=f"the node's moldau.http.listener (default: {DEFAULT})"
     )
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Ask once."""
+    """Ask the node for its readiness once."""
     from http.client import HTTPConnection, HTTPException
 
     from broker.config.http_address import read_address

@@ -1,4 +1,4 @@
-"""An invocation: the outside world of one run of the command, so that a test can stand in for it."""
+"""One run of the command: its streams and environment variables, which a test can replace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CommandError(Exception):
-    """Why a command cannot do what it was asked: the lines to show, the first of them the point."""
+    """A failure of a command: the lines to print, the first of which is the summary."""
 
     def __init__(self, message: str, *details: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Where a command writes, and the variables that it was started with."""
+    """The output streams and the environment variables of one run."""
 
     out: Terminal
     errors: Terminal

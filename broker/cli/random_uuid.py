@@ -1,4 +1,4 @@
-"""`moldau random-uuid`: an id for a cluster or a directory, as kafka-storage random-uuid gives it."""
+"""`moldau random-uuid`: prints an id for a cluster or a directory, in the form of kafka-storage random-uuid."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommand takes nothing."""
+    """Declare no arguments."""
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """One line on standard output."""
+    """Print one id on standard output."""
     from secrets import token_bytes
 
     from broker.cli.format_storage import fresh_cluster_id

@@ -3,7 +3,7 @@
     SCRAM-SHA-256=[name=alice,password=alice-secret]
     SCRAM-SHA-512=[name="bob",salt=MWx2NHBkbnc0ZndxN25vdGN4bTB5Y3E=,saltedpassword=...,iterations=8192]
 
-A password is used to compute the keys, and is written nowhere.
+The password itself is not stored: the record holds keys that are derived from it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ name and what this broker does with it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("file", nargs="?", metavar="server.properties", help="settings, in Apache Kafka's own names")
     parser.add_argument("--data", metavar="DIR", help="the directory for the data; log.dirs (without a file: ./data)")
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Serve until told to stop."""
+    """Serve until a signal stops the node."""
     overrides = list(arguments.override)
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], None] | None:
-    """What to call with the report of a start."""
+    """The function that is called with the report of a start."""
     if greeting == "none":
         return None
     from broker.cli.greeting import as_json, greet

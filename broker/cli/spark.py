@@ -1,4 +1,4 @@
-"""`moldau spark`: jobs over the segments of topics, with Spark on this machine."""
+"""`moldau spark`: jobs over the segments of topics, by Spark on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
     latest = jobs.add_parser(
         "latest",
@@ -64,13 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the job that was asked for."""
+    """Run the chosen job."""
     job: Callable[[argparse.Namespace, Invocation], int] = arguments.job
     return job(arguments, invocation)
 
 
 def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Look at the files; Spark is not started."""
+    """Describe the files; Spark is not started."""
     from pathlib import Path
 
     from protocol.primitives import MalformedMessage
@@ -95,7 +95,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files, and only then start Spark: what cannot be done is said at once."""
+    """Plan the job from the files, and only then start Spark, so that errors are reported at once."""
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[spark]'")
@@ -146,4 +146,4 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
 
 
 def _say_nothing(_: str) -> None:
-    """Where no progress is wanted."""
+    """Drop a progress line, where no progress is wanted."""

@@ -1,4 +1,4 @@
-"""The terminal: colours where a person looks at them, plain text everywhere else."""
+"""The terminal: coloured text where the stream is a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODES: Final = {
 
 
 class Terminal:
-    """A stream that people or programs read."""
+    """An output stream, which may be a terminal."""
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
         self._stream = stream
@@ -26,7 +26,7 @@ class Terminal:
         self.is_coloured = self.is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
     def painted(self, text: str, *styles: str) -> str:
-        """The text in these styles, where the stream shows them."""
+        """The text in these styles, if the stream can show them."""
         if not self.is_coloured or not styles:
             return text
         return f"\033[{';'.join(_CODES[style] for style in styles)}m{text}\033[0m"
@@ -36,5 +36,5 @@ class Terminal:
         return self._stream
 
     def say(self, text: str, *styles: str) -> None:
-        """Write a line."""
+        """Write one line."""
         print(self.painted(text, *styles), file=self._stream, flush=True)

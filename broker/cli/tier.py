@@ -1,4 +1,4 @@
-"""`moldau tier`: what is in remote storage, whether it is sound, and what of it belongs to nothing."""
+"""`moldau tier`: shows and verifies the contents of remote storage, and finds its orphans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT_AGE_HOURS: Final = 24.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker of the cluster, without TLS")
     parser.add_argument("--storage", metavar="URL", help="the storage, as moldau.tiered.storage names it")
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Carry the action out; the exit status."""
+    """Run the action. Returns the exit status."""
     import asyncio
 
     from broker.cli.tiered.actions import TierCommand, show_status, sweep, verify

@@ -1,4 +1,4 @@
-"""`moldau version`: say which version this is."""
+"""`moldau version`: prints the version."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ EPILOG: Final = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommand takes nothing."""
+    """Declare no arguments."""
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """One line on standard output."""
+    """Print the version on standard output."""
     invocation.out.say(f"moldau {__version__} (Apache Kafka {KAFKA_VERSION}, {python()}, {form()})")
     return 0

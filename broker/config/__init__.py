@@ -1,4 +1,4 @@
-"""Configuration: Apache Kafka's own names, with a stance on each."""
+"""Configuration: Apache Kafka's settings, each with what this broker does with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Altering: which of a broker's settings change at run time, and what Apache Kafka says of those that may not."""
+"""Changes of a broker's settings at run time: the check whether a change is allowed, with Apache Kafka's messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.config.reasons import REASONS
 from broker.config.setting import Stance
 from broker.config.values import InvalidValue, default_value, parse
 
-# Security settings that Apache Kafka changes only behind a listener's prefix.
+# Security settings that Apache Kafka changes at run time only for a single listener, by its prefix.
 _ONLY_PER_LISTENER = frozenset(
     f"ssl.{name}"
     for name in (
@@ -82,7 +82,7 @@ def _value_problem(changed: Mapping[str, str]) -> str | None:
 
 
 def _stance_problem(changed: Mapping[str, str]) -> str | None:
-    """DIVERGES: Apache Kafka applies these at run time; a change that would do nothing is refused here."""
+    """DIVERGES: Apache Kafka applies these at run time; here a change without an effect is refused."""
     for name, text in changed.items():
         setting = known_setting(name)
         if setting is None:
@@ -96,7 +96,7 @@ def _stance_problem(changed: Mapping[str, str]) -> str | None:
 
 
 # DIVERGES: Apache Kafka lets a count of threads at most double, or halve, in one change. Here they have no effect, and
-# any count that is valid is taken.
+# every valid count is accepted.
 def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
     try:
         broken_before = set(overlaid(before)[1])
@@ -110,5 +110,8 @@ def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
 
 
 def effective(layers: BrokerLayers) -> Config:
-    """The configuration in force. Dynamic texts that cannot be read count as not set, as at a restart of Kafka."""
+    """The configuration in force.
+
+    A dynamic value that cannot be parsed counts as not set, as when Apache Kafka restarts.
+    """
     return overlaid(layers)[0]

@@ -1,4 +1,4 @@
-"""The catalogue: every name of Apache Kafka 4.3.1 and our own, read from the tables when first asked for."""
+"""The catalogue of settings: those of Apache Kafka 4.3.1 and our own. The tables are parsed at first use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cache
 from broker.config.setting import Catalogue, Setting, read_rows
 
 OWN_PREFIX = "moldau."
-"""How names begin that Apache Kafka does not know."""
+"""The prefix of settings that Apache Kafka does not have."""
 
-# Settings of the same value in different units; the first one that is set wins (observed of Kafka's
+# Settings of the same value in different units. The first of them that is set takes precedence (observed of Kafka's
 # DynamicBrokerConfig).
 UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -60,14 +60,14 @@ def client_metrics_catalogue() -> Catalogue:
 
 @cache
 def dynamic_only_catalogue() -> Catalogue:
-    """Broker settings that exist only at run time, never in a file."""
+    """Broker settings that exist only at run time and cannot be in a file, by name."""
     from broker.config.tables import resources
 
     return read_rows(resources.DYNAMIC_ONLY_ROWS)
 
 
 def unit_synonyms(name: str) -> tuple[str, ...]:
-    """The names that say the same as a broker setting, itself among them, the winning one first."""
+    """The names of a broker setting in all units, including its own; the one that takes precedence comes first."""
     for names in UNIT_SYNONYMS:
         if name in names:
             return names
@@ -75,7 +75,7 @@ def unit_synonyms(name: str) -> tuple[str, ...]:
 
 
 def base_name(name: str) -> str:
-    """The setting behind a listener's own spelling: listener.name.<listener>.[<mechanism>.]<setting>."""
+    """The setting of a prefixed name: listener.name.<listener>.[<mechanism>.]<setting>."""
     if not name.startswith("listener.name."):
         return name
     _, _, rest = name.removeprefix("listener.name.").partition(".")
@@ -87,5 +87,5 @@ def base_name(name: str) -> str:
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The catalogue's row for a name of a broker, also behind a listener's prefix."""
+    """The catalogue's row for a broker's setting, also under a listener's prefix."""
     return broker_catalogue().get(base_name(name))

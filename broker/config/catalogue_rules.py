@@ -1,4 +1,4 @@
-"""What the controller asks of the catalogue before it writes a changed setting into the metadata log."""
+"""The controller's checks of a changed setting against the catalogue, before it is written into the metadata log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CLIENT_PROPERTIES: Final = (
 
 
 class SettingsInForce(Protocol):
-    """The settings of the node that the controller runs on."""
+    """The current settings of the node that the controller runs on."""
 
     @property
     def config(self) -> Config:
@@ -46,7 +46,7 @@ class SettingsInForce(Protocol):
 
     @property
     def layers(self) -> BrokerLayers:
-        """The levels from which the configuration is merged."""
+        """The layers from which the configuration is merged."""
 
 
 class CatalogueRules:
@@ -58,7 +58,7 @@ class CatalogueRules:
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
-        """Why the resource cannot have `settings` in place of `existing`."""
+        """Why the resource cannot have `settings` in place of `existing`; None where it can."""
         match resource.type:
             case ResourceType.TOPIC:
                 message = topic_refusal(self._in_force.config, dict(settings), existing)
@@ -90,8 +90,10 @@ class CatalogueRules:
         return setting is not None and setting.type is ValueType.LIST
 
     def default_of(self, resource: ConfigResource, name: str) -> str:
-        """What APPEND and SUBTRACT start from where the resource does not override the setting: Apache Kafka's default,
-        whatever the broker has."""
+        """The value to which APPEND and SUBTRACT apply where the resource does not override the setting:
+
+        Apache Kafka's default, not the broker's value.
+        """
         setting = _catalogue(resource.type).get(_looked_up(resource.type, name))
         return "" if setting is None else setting.default_text or ""
 
@@ -111,7 +113,9 @@ class CatalogueRules:
 
 
 def group_refusal(config: Config, settings: Mapping[str, str]) -> str | None:
-    """Why the settings of a group are not taken (INVALID_CONFIG), in Apache Kafka's words; None where they are."""
+    """Why the settings of a group are refused (INVALID_CONFIG), with Apache Kafka's message; None where they are
+    accepted.
+    """
     catalogue = group_catalogue()
     for name in settings:
         if name not in catalogue:
@@ -130,7 +134,7 @@ def group_refusal(config: Config, settings: Mapping[str, str]) -> str | None:
 
 
 def _out_of_bounds(config: Config, name: str, value: Value) -> str | None:
-    """A group's setting lies between the two settings of the broker that are named after it."""
+    """Whether a group's setting lies outside of the range that two settings of the broker define."""
     kind, _, rest = name.partition(".")
     lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
     if not isinstance(value, int):
@@ -143,7 +147,9 @@ def _out_of_bounds(config: Config, name: str, value: Value) -> str | None:
 
 
 def client_metrics_refusal(settings: Mapping[str, str]) -> ApiError | None:
-    """Why the settings of a client metrics subscription are not taken, in Apache Kafka's words; None where they are."""
+    """Why the settings of a client metrics subscription are refused, with Apache Kafka's message; None where they are
+    accepted.
+    """
     catalogue = client_metrics_catalogue()
     for name in settings:
         if name not in catalogue:

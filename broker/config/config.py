@@ -1,4 +1,4 @@
-"""The configuration of a node: its settings, checked against one another as Apache Kafka checks them."""
+"""The configuration of a node: its settings, checked for consistency as Apache Kafka checks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class ConfigError(Exception):
-    """Why a node cannot start with its settings: every problem, not only the first."""
+    """The settings are invalid. The error has all problems, not only the first."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -25,7 +25,7 @@ class ConfigError(Exception):
 
 
 class ConfigValues:
-    """Values by name: what was set, else the default. A name outside the catalogue is a bug."""
+    """Values by name: the configured one, else the default. A name outside of the catalogue is a bug."""
 
     __slots__ = ("_defaults", "_values")
 
@@ -34,7 +34,7 @@ class ConfigValues:
         self._defaults: dict[str, Value] = {}
 
     def is_set(self, name: str) -> bool:
-        """Whether the configuration sets it."""
+        """Whether the configuration sets the name."""
         return name in self._values
 
     def value(self, name: str) -> Value:
@@ -84,8 +84,9 @@ class ConfigValues:
         return value
 
     def of_listener(self, listener: str, name: str) -> str:
-        """The name under which a listener finds a setting: its own where the configuration sets it, else the one that
-        all listeners share."""
+        """The name of a setting for a listener: the prefixed name where the configuration sets it, else the common
+        name.
+        """
         own = f"listener.name.{listener.lower()}.{name}"
         return own if self.is_set(own) else name
 
@@ -115,16 +116,16 @@ class ControllerVoter:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a node starts with. Single settings are read through `settings`, by Kafka's name."""
+    """The configuration of a node at its start. Single settings are read through `settings`, by Kafka's name."""
 
     settings: ConfigValues
-    originals: Mapping[str, str | Password]  # as they came: file, environment and overrides together
+    originals: Mapping[str, str | Password]  # All settings as texts, from the file, the environment and the overrides.
     warnings: tuple[str, ...]
     node_id: int
     process_roles: frozenset[str]
-    listener_protocols: Mapping[str, str]  # by listener name, also of names without a listener
+    listener_protocols: Mapping[str, str]  # By listener name, including names without a listener.
     listeners: tuple[ListenerAddress, ...]
-    advertised_listeners: tuple[ListenerAddress, ...]  # of the broker
+    advertised_listeners: tuple[ListenerAddress, ...]  # The listeners of the broker.
     advertised_controller_listeners: tuple[ListenerAddress, ...]
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str
@@ -132,7 +133,7 @@ class Config:
     controller_quorum_bootstrap_servers: tuple[str, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
-    log_retention_ms: int  # -1: no limit
+    log_retention_ms: int  # -1 for no limit.
     log_roll_ms: int
     log_roll_jitter_ms: int
     log_flush_interval_ms: int

@@ -1,4 +1,4 @@
-"""Describing: what DescribeConfigs tells of a broker, a topic, a group or a client metrics subscription."""
+"""The contents of DescribeConfigs for a broker, a topic, a group or a client metrics subscription."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.config.values import InvalidValue, parse, text_of
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One entry of a DescribeConfigs reply. Type 0 is that of a setting that is not known."""
+    """One entry of a DescribeConfigs response. The type of an unknown setting is 0."""
 
     name: str
     value: str | None
@@ -27,9 +27,10 @@ class Described:
 
 
 def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
-    """Every setting of a broker; `config` is the effective one, `layers` say where it comes from.
+    """Every setting of a broker.
 
-    Names that Apache Kafka does not know are told where they are set.
+    `config`: the effective configuration; `layers`: the sources of the values. Settings that Apache Kafka does not have
+    are included where they are set.
     """
     names = {
         name
@@ -48,7 +49,7 @@ def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
 
 
 def describe_broker_defaults(layers: BrokerLayers) -> list[Described]:
-    """What has been set for all brokers: the resource without a name."""
+    """The settings that are set for all brokers: those of the resource without a name."""
     entries = []
     for name, text in sorted(layers.dynamic_default.items()):
         synonyms = [each for each in layers.synonyms(name) if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
@@ -74,7 +75,7 @@ def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Descr
 def describe_topic(
     defaults: Mapping[str, str | None], layers: BrokerLayers, overrides: Mapping[str, str]
 ) -> list[Described]:
-    """Every setting of a topic; `defaults` are what the broker gives it (`topic_defaults`)."""
+    """Every setting of a topic. `defaults`: the values that the broker gives it (`topic_defaults`)."""
     entries = []
     for name, setting in topic_catalogue().items():
         if setting.is_internal:
@@ -102,7 +103,9 @@ def describe_topic(
 def describe_resource(
     catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, layers: BrokerLayers | None = None
 ) -> list[Described]:
-    """Every setting of a group or a client metrics subscription; without layers the broker has its defaults."""
+    """Every setting of a group or a client metrics subscription; without layers the values are the broker's
+    defaults.
+    """
     below = layers or BrokerLayers({})
     entries = []
     for name in sorted(catalogue):
@@ -132,4 +135,4 @@ def _text_as_kafka_writes_it(catalogue: Catalogue, name: str, text: str) -> str 
     try:
         return text_of(parse(catalogue[name], text))
     except InvalidValue:
-        return text  # a record that another version wrote: shown as it is
+        return text  # A value that another version wrote is shown unchanged.

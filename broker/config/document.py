@@ -58,7 +58,7 @@ _CHANGES = {"cluster-wide": "cluster", "per-broker": "broker", "read-only": "sta
 
 
 def document() -> str:
-    """The page."""
+    """The text of the page."""
     catalogue = broker_catalogue()
     counts = {stance.value: sum(s.stance is stance for s in catalogue.values()) for stance in Stance}
     lines = [_INTRODUCTION.format(**counts)]
@@ -146,8 +146,8 @@ def _changes(setting: Setting) -> str:
 
 
 def unread(root: Path) -> list[str]:
-    """The honoured settings of brokers whose names stand in no module outside the catalogue."""
-    # Reading a value to check it is not yet doing what it says.
+    """The honoured broker settings whose names occur in no module outside of the catalogue."""
+    # A check of a value is not a use of it.
     modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]
     text = "\n".join(path.read_text("utf-8") for path in modules)
     wanted = [setting.name for setting in _sorted(broker_catalogue(), Stance.HONOURED)]

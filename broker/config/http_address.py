@@ -9,14 +9,14 @@ _ADDRESS: Final = r"http://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]*):([0-9]{1,5})/?"
 
 
 class HttpAddress(NamedTuple):
-    """An empty host is every interface."""
+    """The address of the HTTP listener. An empty host stands for all interfaces."""
 
     host: str
     port: int
 
 
 def read_address(text: str) -> HttpAddress | None:
-    """None where the text is not an http:// address with a port."""
+    """Parse http://host:port; None for any other text."""
     match = re.fullmatch(_ADDRESS, text.strip())
     if match is None or int(match[2]) > 65535:
         return None

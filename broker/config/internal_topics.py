@@ -1,4 +1,4 @@
-"""The topics that brokers write themselves."""
+"""The internal topics, which brokers write themselves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
-"""Not internal: as in Apache Kafka, clients see it as a topic like any other."""
+"""The topic of the remote log metadata.
+
+It is not marked internal: as in Apache Kafka, clients see it as an ordinary topic.
+"""
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 NEVER_TIERED: Final = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC, "__cluster_metadata"}
-"""remote.storage.enable has no effect on these topics."""
+"""The topics on which remote.storage.enable has no effect."""
 
 
 class InternalTopic(NamedTuple):
-    """How an internal topic is created, as Apache Kafka's brokers ask for it when they first need it."""
+    """The partitions, replicas and settings with which a broker creates an internal topic at its first use, as in
+    Apache Kafka.
+    """
 
     name: str
     partitions: int

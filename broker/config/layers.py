@@ -1,4 +1,4 @@
-"""Layers: where a broker's value comes from, from what was changed at run time down to the default."""
+"""The layers of a broker's settings, from dynamic values down to defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.config.setting import Scope, Setting, Stance
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with DescribeConfigs' numbers."""
+    """The source of a value, with the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -28,7 +28,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place in which a value could be found; the first of a list is where it was."""
+    """One source of a value. The first of a list is the one in force."""
 
     name: str
     value: str | None
@@ -44,8 +44,8 @@ class BrokerLayers:
     """A broker's settings as texts, layer by layer."""
 
     static: Mapping[str, str | Password]
-    dynamic_default: Mapping[str, str] = field(default_factory=dict)  # of all brokers
-    dynamic_broker: Mapping[str, str] = field(default_factory=dict)  # of this one
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)  # Dynamic values for all brokers.
+    dynamic_broker: Mapping[str, str] = field(default_factory=dict)  # Dynamic values for this broker.
 
     @classmethod
     def of(
@@ -54,13 +54,13 @@ class BrokerLayers:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
     ) -> BrokerLayers:
-        """The layers of a node that started with a configuration."""
+        """The layers of a node at its start."""
         node_id = str(config.node_id)
         static = {**config.originals, "node.id": node_id, "broker.id": node_id}
         return cls(static, dynamic_default or {}, dynamic_broker or {})
 
     def flattened(self) -> dict[str, str | Password]:
-        """One text a name: each layer hides what is below it, in every unit."""
+        """One text for each name: each layer hides those below it, in every unit."""
         flat = dict(self.static)
         for layer, is_default in ((self.dynamic_default, True), (self.dynamic_broker, False)):
             for name, text in layer.items():
@@ -75,8 +75,10 @@ class BrokerLayers:
         return flat
 
     def synonyms(self, name: str, names: tuple[str, ...] | None = None) -> list[Synonym]:
-        """Every source that has a value for a setting, the one in force first; empty where only the same setting in
-        another unit has one."""
+        """The sources that have a value for a setting, the one in force first.
+
+        Empty where only the same setting in another unit has a value.
+        """
         if names is None:
             base = base_name(name)
             names = unit_synonyms(name) if base == name else (name, base)
@@ -92,21 +94,21 @@ class BrokerLayers:
             setting = broker_catalogue().get(each)
             if setting is not None and setting.default_text is not None:
                 found.append(_synonym(each, setting.default_text, ConfigSource.DEFAULT))
-        # As in Apache Kafka: what stands before the first mention of the name itself is not shown.
+        # As in Apache Kafka: the layers before the first one with the name itself are not shown.
         while found and found[0].name != name:
             del found[0]
         return found
 
 
 def known_setting(name: str) -> Setting | None:
-    """The row of a broker's name, also of one that exists only at run time."""
+    """The catalogue's row for a broker's setting, including settings that exist only at run time."""
     return broker_catalogue().get(base_name(name)) or dynamic_only_catalogue().get(name)
 
 
 def is_settled_at_start(name: str) -> bool:
-    """Whether Apache Kafka changes it at run time, and this version does not: it opens its listeners once, at start,
-    and no setting of the metadata log names a file to read. Key and trust stores that are replaced on disk are taken up
-    without a change of settings."""
+    """Whether Apache Kafka changes the setting at run time, and this version does not: this version opens its listeners
+    once, at start, and reads no file that a setting of the metadata log names. Key and trust stores that are
+    replaced on disk are taken up without a change of settings."""
     setting = broker_catalogue().get(base_name(name))
     if setting is None or setting.scope is Scope.READ_ONLY or setting.stance is not Stance.HONOURED:
         return False

@@ -1,4 +1,4 @@
-"""What the settings of TLS and SASL are read from: the port by which they see a node's configuration."""
+"""The part of a node's configuration from which the settings of TLS and SASL are read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.config.password import Password
 
 
 class SettingValues(Protocol):
-    """Values by name: what was set, else the default."""
+    """Values by name: the configured one, else the default."""
 
     def is_set(self, name: str) -> bool: ...
 
@@ -34,7 +34,7 @@ class SettingValues(Protocol):
 
 
 class ListenerConfig(Protocol):
-    """A node's listeners, those of the nodes that it talks to, and the settings."""
+    """The listeners of a node, those of the nodes to which it connects, and the settings."""
 
     @property
     def settings(self) -> SettingValues: ...

@@ -1,4 +1,4 @@
-"""Listeners: the addresses of a node, read from NAME://host:port, and what Apache Kafka demands of them together."""
+"""Listeners: addresses parsed from NAME://host:port, with Apache Kafka's checks of them together."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 
 
 class InvalidListener(Exception):
-    """A listener that cannot be read, or that does not go with the others; the text is Apache Kafka's."""
+    """A listener that cannot be parsed, or that conflicts with another one. The text is Apache Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """One address. An empty host is every interface where it is bound, this machine's name where it is advertised."""
+    """One address.
+
+    A bound address with an empty host is on every interface; an advertised one stands for this machine's name.
+    """
 
     name: str
     host: str
@@ -47,7 +50,10 @@ def read_protocol_map(text: str) -> dict[str, str]:
 def read_listeners(
     entries: tuple[str, ...], protocols: Mapping[str, str], *, same_port: bool
 ) -> tuple[ListenerAddress, ...]:
-    """The listeners of a list, in its order; same_port tells whether two may share a port, as advertised ones may."""
+    """Parse a list of listeners, in its order.
+
+    `same_port`: whether two may share a port, as advertised listeners may.
+    """
     listeners = [_read_listener(entry, entries, protocols) for entry in entries]
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
@@ -60,7 +66,7 @@ def read_listeners(
 def resolved(
     listeners: Iterable[ListenerAddress], host_name: str, bound_ports: Mapping[str, int]
 ) -> tuple[ListenerAddress, ...]:
-    """What clients are told: empty hosts become this machine's name, port 0 the port that was bound."""
+    """The addresses for clients: an empty host becomes this machine's name, port 0 becomes the bound port."""
     return tuple(
         replace(each, host=each.host or host_name, port=each.port or bound_ports[each.name]) for each in listeners
     )
@@ -74,7 +80,7 @@ def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str,
     if name not in protocols:
         raise _error(entries, f"No security protocol defined for listener {name}")
     if int(match[3]) > 65535:
-        # DIVERGES: Apache Kafka takes any number here and fails later, when it binds.
+        # DIVERGES: Apache Kafka accepts any number here and fails later, when it binds.
         raise _error(entries, f"Port {match[3]} of listener {name} is larger than 65535")
     return ListenerAddress(name, match[2], int(match[3]), protocols[name])
 

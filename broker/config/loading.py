@@ -1,4 +1,4 @@
-"""Loading: from properties to a checked Config, collecting warnings and every problem on the way."""
+"""Loading: turns properties into a checked Config, and collects warnings and all problems."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from broker.config.setting import Setting, Stance, Value
 from broker.config.tiering import METADATA_TOPIC_SETTINGS
 from broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
-# Settings that other code hands to plug-ins by prefix; none of them is loaded here.
+# Prefixes of settings for plug-ins, none of which is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
 
-# What works behind a listener's prefix, beside TLS and SASL.
+# Settings that may have a listener's prefix, besides TLS and SASL.
 OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 
 
@@ -44,7 +44,7 @@ def load(properties: Mapping[str, str]) -> Config:
 
 
 def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
-    """The configuration of a running node with what was changed at run time, and the rules that it breaks."""
+    """The configuration of a running node with its dynamic settings, and the rules that it breaks."""
     reading = _Reading()
     flat = layers.flattened()
     for name, text in flat.items():
@@ -55,7 +55,7 @@ def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
 
 
 def _sealed(name: str, text: str) -> str | Password:
-    """The text of a password can be read by `reveal` alone, from here on."""
+    """Replace the texts of passwords by `Password` values, so that only `reveal` gives the text."""
     setting = broker_setting(name)
     return Password(text) if setting is not None and setting.is_sensitive else text
 
@@ -72,16 +72,16 @@ def _is_readable(name: str, text: str | Password) -> bool:
 
 
 class _Reading:
-    """Values, warnings and problems of the names taken so far."""
+    """The values, warnings and problems of the names read so far."""
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
         self.warnings: list[str] = []
-        self.without_effect: dict[str, list[str]] = {}  # settings by the reason why
+        self.without_effect: dict[str, list[str]] = {}  # Settings by the reason for which they have no effect.
         self.problems: list[str] = []
 
     def take(self, name: str, text: str | Password) -> None:
-        """Read one name."""
+        """Read one setting."""
         refusal = refusal_of(name)
         if refusal:
             shown = HIDDEN if "secret" in name or "password" in name else text
@@ -130,7 +130,7 @@ class _Reading:
         return (*self.warnings, *grouped)
 
     def require_what_has_no_default(self, properties: Mapping[str, str]) -> None:
-        """Check the required settings. As in Apache Kafka, node.id and broker.id may each replace the other."""
+        """Check the required settings. As in Apache Kafka, node.id may stand for broker.id, and the reverse."""
         node_id, broker_id = self.values.get("node.id"), self.values.get("broker.id")
         if node_id is None and broker_id is not None:
             self.values["node.id"] = broker_id
@@ -180,7 +180,7 @@ def _derive(settings: ConfigValues, properties: Mapping[str, str | Password], wa
 
 
 def _protocols(settings: ConfigValues) -> dict[str, str]:
-    """The protocol of each listener name; a controller's listener is PLAINTEXT where nothing says otherwise."""
+    """The security protocol of each listener name. A controller's listener is PLAINTEXT by default."""
     protocols = read_protocol_map(settings.text("listener.security.protocol.map"))
     if settings.is_set("listener.security.protocol.map"):
         return protocols
@@ -197,8 +197,9 @@ def _advertised_controllers(
     told: tuple[ListenerAddress, ...],
     voters: tuple[ControllerVoter, ...],
 ) -> tuple[ListenerAddress, ...]:
-    """The advertised addresses of the controller's listeners: as configured; else as the voter set has them; else the
-    addresses that are listened on."""
+    """The advertised addresses of the controller's listeners: those configured; else those in the voter set; else the
+    bound ones.
+    """
     names = settings.entries("controller.listener.names")
     said = [each for each in told if each.name in names]
     me = next((voter for voter in voters if voter.node_id == settings.integer("node.id")), None)

@@ -1,4 +1,4 @@
-"""The loggers of this process as Kafka's clients see and set them: names, and Log4j's words for the levels."""
+"""The loggers of this process as Kafka's clients see and set them: their names, and levels in Log4j's words."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ LEVELS: Final = {
 SET: Final = 0
 DELETE: Final = 1
 OPERATIONS: Final = {2: "APPEND", 3: "SUBTRACT"}
-"""Operations of IncrementalAlterConfigs that a level does not know."""
+"""The operations of IncrementalAlterConfigs that do not apply to a level."""
 _WORDS: Final = {level: word for word, level in LEVELS.items()}
 _NO_TYPE: Final = 0
 
 
 def describe_loggers(names: tuple[str, ...]) -> list[Described]:
-    """The level in force of each logger; as in Apache Kafka without a type and without synonyms."""
+    """The level in force of each logger. As in Apache Kafka the entries have no type and no synonyms."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER
     levels = {name: _WORDS[logging.getLogger(name).getEffectiveLevel()] for name in names}
     return [Described(name, word, source, False, False, _NO_TYPE, "", ()) for name, word in levels.items()]
@@ -57,7 +57,7 @@ def describe_loggers(names: tuple[str, ...]) -> list[Described]:
 def alter_loggers(
     changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    """Do what each (logger, operation, level) says, or nothing where one is refused."""
+    """Apply each (logger, operation, level), or none of them where one is refused."""
     levels: dict[str, int] = {}
     for name, operation, word in changes:
         if operation in OPERATIONS:

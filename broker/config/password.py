@@ -1,4 +1,4 @@
-"""The value of a setting of the type password: it is read in one place and shown in none."""
+"""The value of a setting of the type password, which is never printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Password:
         self._text = text
 
     def reveal(self) -> str:
-        """The secret itself, for the one call that needs it."""
+        """The secret text, for the call that needs it."""
         return self._text
 
     def __repr__(self) -> str:

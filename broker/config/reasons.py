@@ -1,4 +1,4 @@
-"""Why a setting is accepted without effect or refused: one sentence for each key of the tables."""
+"""The reasons for which settings are accepted without effect, or refused: one sentence for each key of the tables."""
 
 from __future__ import annotations
 

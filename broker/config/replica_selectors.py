@@ -1,4 +1,4 @@
-"""Names of `replica.selector.class`: those of Apache Kafka's two selectors, which are built in here."""
+"""The values of `replica.selector.class`: the names of Apache Kafka's two selectors, which are built in."""
 
 from __future__ import annotations
 

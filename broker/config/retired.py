@@ -1,4 +1,6 @@
-"""Names that Apache Kafka 4.3.1 no longer knows: what an older server.properties may still hold, and what to do."""
+"""Settings that Apache Kafka 4.3.1 no longer has, which an older server.properties may contain, with advice
+for each.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ _NO_ZOOKEEPER: Final = (
     "with Apache Kafka 3.9 first"
 )
 
-# Refused: the name asks for something that would not happen.
+# Refused: the setting asks for something that this version does not do.
 _REFUSED_PREFIXES: Final = ("zookeeper.", "password.encoder.")
 _REFUSED: Final = {
     "broker.id.generation.enable": "node numbers are not handed out; set node.id",
@@ -24,7 +26,7 @@ _REFUSED: Final = {
     "zookeeper.metadata.migration.enable": _NO_ZOOKEEPER,
 }
 
-# Without effect: Apache Kafka 4 behaves as if the name were not there.
+# Without effect: Apache Kafka 4 ignores these names.
 _IGNORED: Final = {
     "inter.broker.protocol.version": "the level of the cluster is set when it is formatted: moldau format --feature",
     "log.message.format.version": "records are always stored in format 2",
@@ -44,22 +46,22 @@ _IGNORED: Final = {
 
 
 def refusal_of(name: str) -> str | None:
-    """Why the start is refused because of a retired name, and what to do; None where it is not."""
+    """Why the start is refused because of a retired setting, with advice; None where it is not refused."""
     if name in _REFUSED:
         return _REFUSED[name]
     return _NO_ZOOKEEPER if name.startswith(_REFUSED_PREFIXES) else None
 
 
 def advice_for(name: str) -> str | None:
-    """What to do about a retired name that has no effect; None for a name that never existed."""
+    """The advice for a retired setting without effect; None for a name that never existed."""
     return _IGNORED.get(name)
 
 
 def every_refused() -> dict[str, str]:
-    """The refused names and prefixes, each with what to do."""
+    """The refused names and prefixes, each with its advice."""
     return _REFUSED | {f"{prefix}*": _NO_ZOOKEEPER for prefix in _REFUSED_PREFIXES}
 
 
 def every_ignored() -> dict[str, str]:
-    """The names without effect, each with what to do."""
+    """The names without effect, each with its advice."""
     return dict(_IGNORED)

@@ -1,4 +1,4 @@
-"""Rules between settings: what Apache Kafka 4.3.1 demands of them together, and what this version cannot do yet."""
+"""Rules for settings that depend on each other: those of Apache Kafka 4.3.1, and the limits of this version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.config.tls import broken_tls_rules
 
 
 def broken_rules(config: Config) -> Iterator[str]:
-    """The rules that a configuration breaks, in Apache Kafka's words where it has some."""
+    """The rules that a configuration breaks, with Apache Kafka's messages where it has them."""
     yield from _roles_and_quorum(config)
     yield from _listeners(config)
     yield from _durations(config)
@@ -155,7 +155,7 @@ def _sizes(config: Config) -> Iterator[str]:
             yield f"Error parsing configuration property 'max.connections.per.ip.overrides': {entry} is not host:count"
 
 
-# Each triple: the setting, and the two that it must lie between.
+# Each triple: a setting, its lower bound and its upper bound, which are settings too.
 _BOUNDED_GROUP_SETTINGS = tuple(
     (f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
     for kind, names in (

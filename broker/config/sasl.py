@@ -1,4 +1,4 @@
-"""Settings of SASL as one listener has them: its own names before the ones that all listeners share."""
+"""The SASL settings of one listener: its prefixed names take precedence over the common ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.config.listener_config import ListenerConfig
 from broker.config.password import Password
 
 AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
-"""Security protocols with SASL."""
+"""The security protocols with SASL."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 JAAS: Final = "sasl.jaas.config"
 NO_KERBEROS: Final = (
@@ -21,23 +21,23 @@ NO_KERBEROS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """What a listener asks of its clients."""
+    """The SASL settings of a listener for its clients."""
 
     listener: str
     mechanisms: tuple[str, ...]
     jaas: dict[str, Password]
-    """The login context of each mechanism that has one."""
+    """The login context of each mechanism, where it has one."""
     receive_size_max: int
-    """Most bytes of a request before the client has authenticated."""
+    """The most bytes of a request before the client has authenticated."""
     failure_delay_ms: int
-    """Pause before the connection is closed whose client failed to authenticate."""
+    """The pause (ms) before a connection is closed after a failed authentication."""
     reauth_ms_max: dict[str, int]
-    """By mechanism: longest time after which a client must authenticate again; 0 where it need not."""
+    """The time (ms) after which a client must authenticate again, by mechanism; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginSettings:
-    """How this node authenticates itself to a listener of another node."""
+    """The credentials and the mechanism with which this node logs in to another node."""
 
     listener: str
     mechanism: str
@@ -46,7 +46,7 @@ class LoginSettings:
 
 
 def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
-    """The settings of one listener."""
+    """The SASL settings of one listener."""
     settings = config.settings
     mechanisms = settings.entries(settings.of_listener(listener, "sasl.enabled.mechanisms"))
     jaas = {name: value for name in mechanisms if (value := settings.password(_jaas_name(listener, name)))}
@@ -61,7 +61,9 @@ def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
 
 
 def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
-    """How this node logs in to a listener of another node: with the mechanism between brokers, or to controllers."""
+    """How this node logs in to a listener of another node: with the mechanism between brokers, or that of
+    controllers.
+    """
     is_controller = listener in config.controller_listener_names
     kind = "sasl.mechanism.controller.protocol" if is_controller else "sasl.mechanism.inter.broker.protocol"
     mechanism = config.settings.text(kind)
@@ -76,7 +78,7 @@ def token_key(config: ListenerConfig) -> bytes | None:
 
 
 def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
-    """What is wrong with the SASL settings of the listeners, in Apache Kafka's words where it has some."""
+    """The problems of the listeners' SASL settings, with Apache Kafka's messages where it has them."""
     authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]
     for listener in authenticated:
         settings = sasl_settings(config, listener)
@@ -100,7 +102,7 @@ def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
 
 
 def _broken_logins(config: ListenerConfig) -> Iterator[str]:
-    """The connections of this node to others need a mechanism, and what it logs in with."""
+    """The problems of the settings with which this node logs in to other nodes."""
     for listener in talked_to(config):
         if config.listener_protocols.get(listener) in AUTHENTICATED:
             login = login_settings(config, listener)
@@ -119,7 +121,10 @@ def talked_to(config: ListenerConfig) -> list[str]:
 
 
 def _jaas_name(listener: str, mechanism: str) -> str:
-    """Where the login context of a mechanism stands; as in Apache Kafka, the bare setting is not read."""
+    """The name of the setting with a mechanism's login context.
+
+    As in Apache Kafka, the name without a prefix is not read.
+    """
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
 
 

@@ -1,4 +1,4 @@
-"""A setting: one row of the catalogue, with its type, default, allowed values, stance, scope and words about it.
+"""A setting: one row of the catalogue, with its type, default, allowed values, stance, scope and description.
 
 A row of a table takes two lines, columns separated by blanks (no column holds one):
 
@@ -28,11 +28,12 @@ class Stance(Enum):
 
     HONOURED = "honoured"  # it works as in Apache Kafka
     ACCEPTED = "accepted"  # it has no effect; one warning at start where it is set to something else than its default
-    REFUSED = "refused"  # anything but its default stops the start: going on would change what the data or security is
+    # REFUSED: any value but the default stops the start, because the node would not do what the setting asks.
+    REFUSED = "refused"
 
 
 class Scope(Enum):
-    """Where a broker setting may be changed at run time."""
+    """How a broker setting may be changed at run time."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -40,7 +41,7 @@ class Scope(Enum):
 
 
 class ValueType(IntEnum):
-    """Kafka's types of values, with their numbers in DescribeConfigs."""
+    """The types of values, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -55,7 +56,7 @@ class ValueType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One name that Apache Kafka 4.3.1 knows, or one of our own."""
+    """One setting of Apache Kafka 4.3.1, or one of our own."""
 
     name: str
     type: ValueType
@@ -71,7 +72,7 @@ class Setting:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value never leaves the process."""
+        """Whether the value is secret, and so never leaves the process."""
         return self.type is ValueType.PASSWORD
 
 
@@ -83,7 +84,7 @@ _SCOPES: Final = {scope.value: scope for scope in Scope}
 
 
 def read_rows(rows: str) -> Catalogue:
-    """The settings of one table, in its order."""
+    """The settings of one table, in the table's order."""
     lines = rows.strip().split("\n")
     assert len(lines) % 2 == 0, "a row has two lines"
     pairs = zip(lines[0::2], lines[1::2], strict=True)

@@ -1,11 +1,11 @@
-"""Sources of settings besides a file: environment variables of Apache Kafka's image, and the command line."""
+"""The sources of settings besides a file: the environment variables of Apache Kafka's image, and the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-# Variables of the image that are for its scripts, the JVM or the logger, never settings.
+# Variables of the image that are not settings, but for its scripts, the JVM or the logger.
 _NOT_SETTINGS: Final = frozenset(
     {
         "KAFKA_VERSION",
@@ -32,7 +32,7 @@ _PREFIX: Final = "KAFKA_"
 
 
 class MalformedOverride(Exception):
-    """An override that is not name=value."""
+    """The override is not of the form name=value."""
 
 
 def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -45,7 +45,10 @@ def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def setting_name(variable: str) -> str:
-    """The setting that a variable names: after KAFKA_, ___ is a dash, __ an underscore, _ a dot; in lower case."""
+    """The setting that a variable names.
+
+    After KAFKA_ is removed, ___ stands for a dash, __ for an underscore, _ for a dot; in lower case.
+    """
     name = variable.removeprefix(_PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
@@ -62,9 +65,9 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def single_node_defaults(data_directory: str) -> dict[str, str]:
-    """The settings of a ready node of one: those of Apache Kafka's own sample, bound to loopback.
+    """The settings of a ready single node: those of Apache Kafka's sample file, bound to loopback.
 
-    What is advertised follows the listeners, so that moving the listeners moves it too.
+    The advertised addresses follow the listeners.
     """
     return {
         "process.roles": "broker,controller",

@@ -1,4 +1,4 @@
-"""Settings of tiered storage: what they demand of one another, and those of the topic of the remote log metadata.
+"""The settings of tiered storage: their rules, and the settings of the topic of the remote log metadata.
 
 DIVERGES: Apache Kafka loads a Java class for the storage (`remote.log.storage.manager.class.name`). Here
 `moldau.tiered.storage` names the storage, and remote.log.storage.system.enable needs it.
@@ -17,7 +17,7 @@ from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, InternalTop
 from storage.tiered.object_options import ObjectStoreOptions
 
 AS_OF_BOTH_TIERS: Final = -2
-"""local.retention.*: as long, or as much, as retention.* says."""
+"""The value of local.retention.* that stands for the value of retention.*."""
 UNLIMITED: Final = -1
 DISABLED: Final = (
     "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
@@ -26,7 +26,7 @@ METADATA_PREFIX: Final = "rlmm.config.remote.log.metadata.topic."
 
 
 class MetadataTopicSetting(NamedTuple):
-    """A setting of the metadata topic. Apache Kafka's catalogue does not have it: its plug-in reads it."""
+    """A setting of the metadata topic. Apache Kafka's catalogue does not have it, because its plug-in reads it."""
 
     default: int
     lowest: int
@@ -49,7 +49,7 @@ def object_store_options(config: Config) -> ObjectStoreOptions:
 
 
 def metadata_topic(config: Config) -> InternalTopic:
-    """The topic `__remote_log_metadata` as the first broker that needs it asks for it."""
+    """The topic `__remote_log_metadata` as a broker creates it at its first use."""
     return InternalTopic(
         REMOTE_LOG_METADATA_TOPIC,
         _of_metadata_topic(config, "num.partitions"),
@@ -64,7 +64,7 @@ def _of_metadata_topic(config: Config, name: str) -> int:
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """local.retention.ms or .bytes of a topic; that of both tiers where it is not set."""
+    """local.retention.ms or .bytes of a topic; where it is not set, that of both tiers."""
     local = topic.integer(f"local.retention.{unit}")
     return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
 
@@ -89,7 +89,7 @@ def broken_tiering_rules(config: Config) -> Iterator[str]:
 
 
 def _local_problem(local: int, both: int, both_name: str) -> str | None:
-    """Why local retention does not fit that of both tiers, after the words "for configuration"."""
+    """The conflict between local retention and that of both tiers, as the text after "for configuration"."""
     local_name = both_name.replace("retention", "local.retention")
     if local == AS_OF_BOTH_TIERS or both == UNLIMITED:
         return None
@@ -101,8 +101,10 @@ def _local_problem(local: int, both: int, both_name: str) -> str | None:
 
 
 def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -> str | None:
-    """Why the values of a topic do not go together as to tiered storage; None where they do. `before`: its values
-    until now."""
+    """Why the values of a topic are inconsistent for tiered storage; None where they are not.
+
+    `before`: its values before the change.
+    """
     is_tiered = topic.flag("remote.storage.enable")
     if not is_tiered:
         is_left = before.flag("remote.storage.enable") and not topic.flag("remote.log.delete.on.disable")

@@ -1,4 +1,4 @@
-"""Settings of TLS as one listener has them: its own names before the ones that all listeners share.
+"""The TLS settings of one listener: its prefixed names take precedence over the common ones.
 
 The connections of this node to other nodes have the settings of the listener that they talk to.
 """
@@ -14,14 +14,14 @@ from broker.config.listener_config import ListenerConfig
 from broker.config.password import Password
 
 ENCRYPTED: Final = ("SSL", "SASL_SSL")
-"""Security protocols under TLS."""
+"""The security protocols with TLS."""
 STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 SUITES_OF_TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 
 
 class ClientAuth(Enum):
-    """Whether a client has to show a certificate."""
+    """Whether a client must present a certificate."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -39,10 +39,10 @@ class StoreSettings:
     location_name: str
     password: Password | None
     certificates: Password | None
-    """PEM certificates that stand in the setting itself: the chain of a key store."""
+    """The chain of a key store as PEM certificates in the setting itself."""
     certificates_name: str
     key: Password | None
-    """The private key in PEM that stands in the setting itself."""
+    """The private key as PEM in the setting itself."""
 
     @property
     def is_set(self) -> bool:
@@ -51,7 +51,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What the TLS contexts of one listener are made of."""
+    """The settings from which the TLS contexts of one listener are made."""
 
     listener: str
     key_store: StoreSettings
@@ -61,11 +61,11 @@ class TlsSettings:
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     checks_host_names: bool
-    """Whether this node checks the name in the certificate of the node that it connects to."""
+    """Whether this node checks the host name in the certificate of the node to which it connects."""
     may_change_name: bool
-    """Whether a renewed certificate may carry another distinguished name."""
+    """Whether a renewed certificate may have another distinguished name."""
     may_lose_names: bool
-    """Whether a renewed certificate may lack alternative names of the one before."""
+    """Whether a renewed certificate may lack alternative names of its predecessor."""
 
 
 def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
@@ -107,7 +107,7 @@ def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
 
 
 def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
-    """What is wrong with the TLS settings of the listeners, without a look at the files."""
+    """The problems of the listeners' TLS settings, without reading the files."""
     for listener in names_of_encrypted(config):
         of = _OfListener(config, listener)
         settings = tls_settings(config, listener)
@@ -131,7 +131,7 @@ def broken_tls_rules(config: ListenerConfig) -> Iterator[str]:
 
 
 def names_of_encrypted(config: ListenerConfig) -> list[str]:
-    """The listeners under TLS that this node has or talks to."""
+    """The listeners with TLS that this node has, or to which it connects."""
     names = dict.fromkeys([each.name for each in config.listeners] + list(config.controller_listener_names))
     return [each for each in names if config.listener_protocols.get(each) in ENCRYPTED]
 
@@ -151,7 +151,10 @@ def _broken_store(store: StoreSettings) -> Iterator[str]:
 
 
 def _client_auth(of: _OfListener) -> ClientAuth:
-    """As in Apache Kafka: SASL_SSL asks for certificates only where its own prefixed setting says so."""
+    """Whether a listener requires certificates of clients.
+
+    As in Apache Kafka, SASL_SSL does only if its own prefixed setting says so.
+    """
     name = of.name("ssl.client.auth")
     if of.protocol == "SASL_SSL" and name == "ssl.client.auth":
         return ClientAuth.NONE
@@ -159,7 +162,7 @@ def _client_auth(of: _OfListener) -> ClientAuth:
 
 
 class _OfListener:
-    """The values of one listener."""
+    """The values of settings for one listener."""
 
     def __init__(self, config: ListenerConfig, listener: str) -> None:
         self._settings = config.settings

@@ -1,4 +1,4 @@
-"""Settings of topics: what a broker gives them, what a topic overrides, and which of that is taken."""
+"""The settings of topics: the broker's defaults, the topic's overrides, and the checks of overrides."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _TIMESTAMP_TYPES: Final = {
 
 
 def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
-    """The values of a topic: its own, else the broker's. An override that cannot be read counts as not set."""
+    """The values of a topic: its override, else the broker's value.
+
+    An override that cannot be parsed counts as not set.
+    """
     values: dict[str, Value] = {}
     for name, setting in topic_catalogue().items():
         values[name] = _broker_value(config, name, setting.defaults_from)
@@ -42,7 +45,7 @@ def topic_values(config: Config, overrides: Mapping[str, str]) -> ConfigValues:
 
 
 def topic_defaults(config: Config) -> dict[str, str | None]:
-    """What a topic without overrides has, as DescribeConfigs shows it."""
+    """The values of a topic without overrides, as DescribeConfigs shows them."""
     values = topic_values(config, {})
     return {name: text_of(values.value(name)) for name in topic_catalogue()}
 
@@ -58,13 +61,13 @@ def _broker_value(config: Config, name: str, defaults_from: tuple[str, ...]) -> 
 
 
 def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
-    """What the log of a topic's partition needs to know."""
+    """The settings of the log of a topic's partitions."""
     topic = topic_values(config, overrides)
     codec = _CODECS[topic.text("compression.type")]
     level_name = f"compression.{codec.name.lower()}.level" if codec is not None else ""
     segment_ms = topic.integer("segment.ms")
     if "compact" in topic.entries("cleanup.policy") and topic.integer("max.compaction.lag.ms") > 0:
-        # The active segment is not cleaned: it has to roll in time for the others to be cleaned in time.
+        # The active segment is not cleaned, so it must roll in time for its records to be cleaned.
         segment_ms = min(segment_ms, topic.integer("max.compaction.lag.ms"))
     return LogConfig(
         segment_bytes=topic.integer_or_none("internal.segment.bytes") or topic.integer("segment.bytes"),
@@ -102,9 +105,8 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
 def topic_refusal(
     config: Config, overrides: Mapping[str, str | None], existing: Mapping[str, str] | None = None
 ) -> str | None:
-    """Why the overrides of a topic are not taken (INVALID_CONFIG), in Apache Kafka's words; None where they are.
-
-    `existing`: the overrides that they replace.
+    """Why the overrides of a topic are refused (INVALID_CONFIG), with Apache Kafka's message; None where they are
+    accepted. `existing`: the overrides that they replace.
     """
     nulls = [name for name, text in overrides.items() if text is None]
     if nulls:
@@ -130,7 +132,7 @@ def _conflict(topic: ConfigValues) -> str | None:
 
 
 def topic_warnings(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The overrides of a topic that have no effect in this version: by setting, why."""
+    """The overrides of a topic without an effect in this version, with the reason, by setting."""
     from broker.config.reasons import REASONS
 
     catalogue = topic_catalogue()

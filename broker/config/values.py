@@ -1,4 +1,4 @@
-"""Turns the text of a setting into a value; Apache Kafka's message where the text is invalid."""
+"""Parses the text of a setting into a value; errors are Apache Kafka's messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.config.password import Password
 from broker.config.setting import Setting, Value, ValueType
 
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
-# Patterns are compiled when first used: most of them never are.
+# Patterns are compiled at first use, because most of them are never used.
 _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
 _VOTER: Final = r"[0-9]+@.+:[0-9]+"
 _HOST_PORT: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)"
@@ -18,11 +18,11 @@ _DURATION: Final = r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-
 
 
 class InvalidValue(Exception):
-    """A value that its setting does not take; the text is Apache Kafka's."""
+    """The text is not a valid value of the setting; the message is Apache Kafka's."""
 
 
 def parse(setting: Setting, text: str | Password) -> Value:
-    """The checked value of a setting, or InvalidValue."""
+    """The checked value of a setting. Raises `InvalidValue`."""
     if isinstance(text, Password):
         assert setting.type is ValueType.PASSWORD, "only passwords are sealed"
         return text
@@ -37,7 +37,7 @@ def default_value(setting: Setting) -> Value:
 
 
 def parse_type(name: str, kind: ValueType, text: str) -> Value:
-    """The value of a text by its type alone, or InvalidValue."""
+    """The value of a text by its type alone. Raises `InvalidValue`."""
     trimmed = text.strip()
     if kind in _INTEGER_BITS:
         return _parse_integer(name, kind, text, trimmed)
@@ -55,7 +55,7 @@ def parse_type(name: str, kind: ValueType, text: str) -> Value:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as Apache Kafka writes it in DescribeConfigs."""
+    """The text of a value in DescribeConfigs, as Apache Kafka writes it."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -68,7 +68,7 @@ def text_of(value: Value) -> str | None:
 
 
 def allowed_text(setting: Setting) -> str:
-    """What a setting takes, in words."""
+    """The allowed values of a setting, in words."""
     rule, _, choices = setting.allowed.partition(":")
     kind = setting.type.name.lower()
     if rule in ("one-of", "any-case"):

@@ -1,1 +1,1 @@
-"""The shell of the coordinators: the log of a partition, loading, timers and replies around their state machines."""
+"""The shell of the coordinators: their logs, loading, timers and replies."""

@@ -1,4 +1,4 @@
-"""The coordinators of a broker and what they use of one another, in dependency order."""
+"""The composition of a broker's coordinators, in dependency order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kraft.features import TRANSACTION_VERSION
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorPorts:
-    """What the coordinators use of their broker."""
+    """The parts of the broker that the coordinators use."""
 
     node_id: int
     config: Config
@@ -43,7 +43,10 @@ class CoordinatorPorts:
 
 
 class BrokerCoordinators:
-    """`registry` is told of the partitions that this broker begins and ceases to lead."""
+    """The coordinators of a broker.
+
+    `registry` is notified of the partitions that this broker begins and ceases to lead.
+    """
 
     def __init__(self, ports: CoordinatorPorts) -> None:
         config, environment, loop, cluster = ports.config, ports.environment, ports.loop, ports.cluster

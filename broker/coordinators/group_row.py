@@ -45,7 +45,10 @@ def offsets_topic(config: GroupConfig) -> InternalTopic:
 
 
 def new_shard(config: GroupConfig, high_watermark: int) -> GroupShard:
-    """Imported with the first partition that this broker leads: most of the coordinator is of no use before."""
+    """Create a shard.
+
+    Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+    """
     from coordinator.shard.shard import GroupShard
 
     return GroupShard(config, high_watermark)
@@ -58,7 +61,7 @@ def new_reader() -> RecordReader[LoadedChange]:
 
 
 def group_config(config: Config) -> GroupConfig:
-    """What a node's configuration says of groups."""
+    """The group settings in a node's configuration."""
     return GroupConfig(
         min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
         max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),

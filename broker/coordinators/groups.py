@@ -1,4 +1,4 @@
-"""The groups that this broker coordinates: requests, and topics that are deleted."""
+"""The groups that this broker coordinates: their requests, and the deletion of topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """`shards` goes into the registry of coordinators, which tells it of partitions gained and lost."""
+    """The group coordinator.
+
+    Its `shards` are registered in the registry of coordinators, which notifies them of partitions gained and lost.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Groups:
         return self.shards.partition_of(group_id)
 
     def runner_of(self, group_id: str) -> GroupRunner | ErrorCode:
-        """The loaded shard of a group, or the error that the request is answered with."""
+        """The loaded shard of a group, or the error of the request."""
         return self.shards.runner_of(group_id)
 
     @property

@@ -1,4 +1,4 @@
-"""The loading of coordinators: how far all partitions together are, while it takes long."""
+"""The progress of loading coordinators, over all partitions together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.runtime.progress import FIRST_MS, Progress, duration, log
 
 class Loading:
     """Progress of loading the partitions of a coordinator. The counts include all partitions that are loading at the
-    same time, and begin again at 0 when the last has ended."""
+    same time, and are reset to 0 when the last partition is loaded."""
 
     def __init__(self, topic: str, precise_ns: Callable[[], int]) -> None:
         self._topic = topic
@@ -21,7 +21,7 @@ class Loading:
         self._under_way: set[int] = set()
 
     def begins(self, index: int, records: int) -> None:
-        """A partition with so many records is about to be loaded."""
+        """A partition with this many records is about to be loaded."""
         if not self._under_way:
             self._progress = Progress(self._precise_ns)
             self._totals.clear()
@@ -40,7 +40,7 @@ class Loading:
         )
 
     def ends(self, index: int) -> None:
-        """A partition is loaded, or will not be. Saying so again does nothing."""
+        """A partition is loaded, or its loading was given up. A second call has no effect."""
         if index not in self._under_way:
             return
         self._under_way.remove(index)

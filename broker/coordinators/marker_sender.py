@@ -35,15 +35,19 @@ log = logging.getLogger("moldau.transactions")
 PURPOSE: Final = "transaction markers"
 RETRY_MS: Final = 50
 MARKERS_AT_ONCE: Final = 1_000
-"""Most partitions of one request: the broker that gets it appends to them in one iteration of its event loop."""
+"""The most partitions of one request: the broker that receives it appends to all of them in one iteration of its event
+loop.
+"""
 LOCAL_AT_ONCE: Final = 50
-"""Most partitions of this broker that one iteration of the event loop appends to."""
+"""The most partitions of this broker to which one iteration of the event loop appends."""
 FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""A later marker, or one of a later coordinator, is there already: that one ends the transaction."""
+"""The errors that end the sending: a later marker, or one of a later coordinator, is in the log and ends the
+transaction.
+"""
 
 
 class Errand:
-    """The partitions of one command that still have no marker."""
+    """The partitions without a marker so far, of one command."""
 
     __slots__ = ("command", "marker", "partitions", "reports")
 
@@ -58,14 +62,16 @@ class Errand:
 
 
 class MarkerQueue:
-    """A broker that leads partitions: errands that wait for it, and whether a request to it is under way."""
+    """The errands that wait for one broker, and whether a request to it is in progress."""
 
     def __init__(self) -> None:
         self.waiting: list[Errand] = []
         self.is_busy = False
 
     def take(self, partitions_max: int) -> list[Errand]:
-        """What the next request holds: each producer once, because answers name the producer alone."""
+        """The markers of the next request, with each producer at most once, because the response names the producer
+        alone.
+        """
         taken: dict[int, Errand] = {}
         left: list[Errand] = []
         room = partitions_max
@@ -84,7 +90,10 @@ class MarkerQueue:
 
 
 class MarkerSender:
-    """`listener_name` is that of the brokers; `timeout_ms` that of a request to one of them."""
+    """Sends markers.
+
+    `listener_name`: the listener between brokers; `timeout_ms`: the timeout of a request to one of them.
+    """
 
     def __init__(
         self,
@@ -106,14 +115,14 @@ class MarkerSender:
         self._destinations: defaultdict[int, MarkerQueue] = defaultdict(MarkerQueue)
 
     def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
-        """What a machine commands: send the markers of a transaction until every partition has one."""
+        """Carry out a command of the machine: send the markers of a transaction until every partition has one."""
         assert isinstance(command, SendMarkers)
         self._dispatch(Errand(command, list(command.partitions), reports))
 
     def _dispatch(self, errand: Errand) -> None:
-        """Sort the partitions by their current leaders."""
+        """Queue the partitions by their current leaders."""
         if not errand.reports.is_open:
-            return  # the next leader of the coordinator's partition sends them again
+            return  # The next leader of the coordinator's partition sends the markers again.
         topics = self._cluster.image.topics
         gone: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
@@ -149,7 +158,8 @@ class MarkerSender:
             destination.is_busy = False
         elif is_local:
             self._write(errands)
-            self._loop.call_soon(self._send, leader_id)  # the markers wait for their commit beside one another
+            # The markers of all partitions wait for their commits at the same time.
+            self._loop.call_soon(self._send, leader_id)
         else:
             self._ask(leader_id, errands)
 
@@ -185,7 +195,10 @@ class MarkerSender:
         channel.ask(request, replied, self._timeout_ms)
 
     def _answered(self, errands: list[Errand], errors: Mapping[tuple[int, str, int], ErrorCode]) -> None:
-        """What is written is reported, the rest is sent again; without an answer it is not known, and is sent again."""
+        """Report the markers that are written, and send the others again.
+
+        Without a response the result is not known, and all are sent again.
+        """
         for errand in errands:
             written: list[TopicPartition] = []
             refused: list[TopicPartition] = []

@@ -16,9 +16,9 @@ from coordinator.runtime.effects import TransactionEnd, Waiter
 from protocol.errors import ErrorCode
 
 Written = Callable[[ErrorCode], None]
-"""Called once: NONE when the marker is committed, or why it is not known to be."""
+"""Called once: with NONE when the marker is committed, else with an error after which that is not known."""
 NOT_HERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""What a shard of groups refuses with while this broker does not lead its partition, or is loading it."""
+"""The errors of a group shard while this broker does not lead its partition, or is loading it."""
 
 
 class Marker(NamedTuple):
@@ -30,7 +30,7 @@ class Marker(NamedTuple):
 
 
 class MarkerToken:
-    """Where a shard of groups answers that a marker is committed."""
+    """The token by which a group shard reports that a marker is committed."""
 
     def __init__(self, written: Written) -> None:
         self._written = written
@@ -51,7 +51,7 @@ class MarkerWriter:
         self._groups = groups
 
     def write(self, marker: Marker, topic: str, index: int, written: Written) -> None:
-        """Append the marker to one partition, unless this broker does not lead it."""
+        """Append the marker to one partition, if this broker leads it."""
         if topic == GROUP_METADATA_TOPIC:
             self._end_offsets(marker, index, written)
             return
@@ -75,7 +75,7 @@ class MarkerWriter:
         self._purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, written))
 
     def _end_offsets(self, marker: Marker, index: int, written: Written) -> None:
-        """The shard of groups writes the marker itself: the offsets of the transaction count from then on."""
+        """Let the group shard write the marker: the offsets of the transaction count from then on."""
         runner = self._groups.shards.runner_at(index)
         if isinstance(runner, ErrorCode):
             written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -87,16 +87,16 @@ class MarkerWriter:
 
 
 class MarkerAnswers:
-    """Counts the answers of several writes, and calls back once, with all of them."""
+    """Collects the results of several writes, and calls back once with all of them."""
 
     def __init__(self, done: Callable[[dict[tuple[int, str, int], ErrorCode]], None]) -> None:
         self._done = done
         self._unanswered = 1
         self.errors: dict[tuple[int, str, int], ErrorCode] = {}
-        """By producer id, topic and partition."""
+        """The errors by producer id, topic and partition."""
 
     def of(self, producer_id: int, topic: str, index: int) -> Written:
-        """Where one write is answered."""
+        """The callback for the result of one write."""
         self._unanswered += 1
         return partial(self._answered, (producer_id, topic, index))
 

@@ -1,4 +1,4 @@
-"""What the runner of a machine needs of its partition."""
+"""The view of a partition that the runner of a machine uses."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ class CoordinatorLog(Protocol):
     def high_watermark(self) -> int: ...
 
     def append(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None = None) -> ErrorCode:
-        """Append one batch, whole or not at all; `transaction`: what it is to a producer's transaction. May call the
-        watcher before it returns."""
+        """Append one batch, whole or not at all.
+
+        `transaction`: its role in a producer's transaction. The watcher may be called before this returns.
+        """
 
     def watch(self, moved: Callable[[], None]) -> None:
-        """Call at every move of the high watermark, until `unwatch`."""
+        """Call the watcher at every move of the high watermark, until `unwatch`."""
 
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
     def damaged(self, reason: str) -> None:
-        """A batch of the log is damaged: another replica must lead the partition."""
+        """A batch of the log is damaged, so another replica must lead the partition."""
 
     def failed(self, error: OSError) -> None:
-        """The disk failed to read the log: another replica must lead the partition."""
+        """The disk failed to read the log, so another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         """Stored batches, from the one that holds the offset on: at least one whole batch. None where the log cannot be

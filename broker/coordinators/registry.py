@@ -1,4 +1,4 @@
-"""The registry: internal topic → coordinator. A further coordinator is one more value in its list."""
+"""The registry of coordinators by internal topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.log.log import Log
 
 
 class TopicCoordinator(Protocol):
-    """A `Shards` of any kind of machine."""
+    """The interface of `Shards`, independent of the kind of machine."""
 
     @property
     def topic(self) -> InternalTopic: ...
@@ -31,18 +31,18 @@ class TopicCoordinator(Protocol):
 
 
 class CoordinatorRegistry:
-    """`flush` makes a log durable soon, where its settings ask for that."""
+    """All coordinators of a broker. `flush` makes a log durable soon, where its settings ask for it."""
 
     def __init__(self, coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> None:
         self._by_topic = {each.topic.name: each for each in coordinators}
         self._flush = flush
 
     def of_key_type(self, key_type: int) -> TopicCoordinator | None:
-        """The coordinator for a key type of FindCoordinator, None where this broker has none."""
+        """The coordinator for a key type of FindCoordinator; None where this broker has none."""
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
 
     def gained(self, partition: Partition) -> None:
-        """This broker leads a partition that it did not lead before, of an internal topic or of any other."""
+        """This broker began to lead a partition, of an internal topic or of another topic."""
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
             coordinator.gained(LeaderLog(partition, self._flush))

@@ -1,4 +1,4 @@
-"""A row of the registry of coordinators: what the shell has to know of one kind of machine."""
+"""A row of the registry of coordinators: what the shell uses of one kind of machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LoadedT = TypeVar("LoadedT")
 
 
 class KeyType(IntEnum):
-    """What a key of FindCoordinator names."""
+    """The key types of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -26,18 +26,18 @@ class KeyType(IntEnum):
 
 
 class Reports(Protocol[RequestT_contra]):
-    """Where it is reported what a machine's command led to."""
+    """The way in which the outcome of a machine's command is reported to the machine."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the machine still has its partition; what is reported afterwards is dropped."""
+        """Whether the machine still has its partition. Later reports are dropped."""
 
     def report(self, event: RequestT_contra) -> None:
-        """Give the machine an event of its own."""
+        """Pass an event to the machine."""
 
 
 def performs_nothing(command: object, reports: Reports[RequestT]) -> None:
-    """For machines that give no commands."""
+    """The `perform` of machines without commands."""
     raise AssertionError(f"no such command: {command}")
 
 
@@ -46,18 +46,18 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     """`ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of the topic."""
 
     topic: InternalTopic
-    """Whose partitions hold the machines' records."""
+    """The internal topic whose partitions hold the machines' records."""
     key_type: KeyType
     """The type of the keys that the machines coordinate (FindCoordinator)."""
     log_name: str
-    """The logger of their notes."""
+    """The name of the logger for the machines' notes."""
     new_shard: Callable[[int, int], ShardT]
-    """An empty machine, by the high watermark and the leader epoch of its partition."""
+    """Makes an empty machine, from the high watermark and the leader epoch of its partition."""
     new_reader: Callable[[], RecordReader[LoadedT]]
     """Decodes the records of a partition, once from its start to its end."""
     load_buffer_size: int
-    """How many bytes of a log are read at once, at least one batch."""
+    """The most bytes of a log that are read at once; at least one batch is read."""
     codec: Codec
-    """The codec by which the machines' records are compressed."""
+    """The codec that compresses the machines' records."""
     perform: Callable[[object, Reports[RequestT]], None] = performs_nothing
-    """Does what a machine commands outside of its log, and reports back by events."""
+    """Carries out the machine's commands outside of its log, and reports their outcomes by events."""

@@ -1,7 +1,7 @@
 """Runs one machine over one partition of an internal topic.
 
 The runner loads the machine from the log, steps it, appends the records of each step, sends the replies, and wakes the
-machine when a deadline is due. It knows no kind of coordinator.
+machine when a deadline is due. It does not depend on the kind of coordinator.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from storage.files.disk_errors import PASSING
 from storage.files.file_slice import FileSlice
 
 CHANGES_AT_ONCE: Final = 1_000
-"""Changes that are replayed before other tasks of the event loop run."""
+"""The most changes that are replayed before other tasks of the event loop run."""
 TICKS_AT_ONCE: Final = 100
 RETRY_MS: Final = 1000
 BASE_SEQUENCE: Final = 0
-"""What Apache Kafka's coordinators write into all their batches. Within a transaction it has the log take note of the
-producer's epoch; the log does not compare the sequences of coordinators' batches."""
+"""The base sequence of coordinators' batches, as in Apache Kafka.
+
+Within a transaction it lets the log note the producer's epoch; the log does not compare the sequences of coordinators'
+batches.
+"""
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
@@ -41,19 +44,19 @@ LoadedT = TypeVar("LoadedT")
 
 
 class Token(Protocol):
-    """What a request handler puts into a `Waiter`."""
+    """The reply side of a request, which its handler puts into a `Waiter`."""
 
     def complete(self, response: object) -> None: ...
 
 
 class RunnerState(Enum):
     LOADING = auto()
-    """The log is read, or what was read is not committed yet."""
+    """The log is being read, or the loaded records are not committed yet."""
     ACTIVE = auto()
     FAILED = auto()
-    """The log could not be read: another replica must lead the partition."""
+    """The log could not be read; another replica must lead the partition."""
     CLOSED = auto()
-    """Another broker leads the partition, or it is deleted."""
+    """Another broker leads the partition, or the partition is deleted."""
 
 
 REFUSALS: Final = {
@@ -62,12 +65,14 @@ REFUSALS: Final = {
     RunnerState.FAILED: ErrorCode.NOT_COORDINATOR,
     RunnerState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
-"""The error that requests are answered with in each state."""
+"""The error of requests in each state."""
 
 
 class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
-    """Steps a machine by one event after the other. All effects of an event are carried out before the next event, also
-    when that arrives during them."""
+    """Steps a machine with one event after the other.
+
+    All effects of an event are carried out before the next event, even if that event arrives meanwhile.
+    """
 
     def __init__(
         self,
@@ -103,7 +108,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
     # Life
 
     async def load(self) -> None:
-        """Replay the log, and take requests from then on."""
+        """Replay the log, then accept requests."""
         self._loading.begins(self._log.index, self._log.end_offset - self._log.start_offset)
         try:
             await self._load()
@@ -121,7 +126,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
                     if index % CHANGES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     self._machine.replay(change, end_offset)
-                # Else the collector stops all threads for tens of milliseconds, time and again while it loads.
+                # Otherwise the garbage collector would stop all threads for tens of milliseconds, many times during the
+                # load.
                 self._environment.keep_allocated()
                 self._loading.reached(self._log.index, reader.next_offset - start_offset)
         except (OSError, MalformedMessage) as error:
@@ -141,10 +147,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self.submit(Loaded())
 
     async def _until_committed(self, end_offset: int) -> None:
-        """Wait until everything loaded is committed: the coordinator before may have answered for it.
+        """Wait until all loaded records are committed, because the earlier coordinator may have acknowledged them.
 
-        DIVERGES: Apache Kafka answers before that, with the offsets that a new leader's high watermark covers already;
-        those that were acknowledged last are not among them.
+        DIVERGES: Apache Kafka responds earlier, with the offsets below the new leader's high watermark. These may lack
+        the offsets that were acknowledged last.
         """
         self._log.watch(self._moved.set)
         while self.state is RunnerState.LOADING and self._log.high_watermark < end_offset:
@@ -153,8 +159,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._log.unwatch(self._moved.set)
 
     async def _read_on(self, reader: LogReader[LoadedT]) -> list[Replayable[LoadedT]]:
-        """The next changes; none where the process has no file descriptor left at the moment. Raises OSError and
-        `MalformedMessage`."""
+        """Read the next changes; none while the process has no free file descriptor.
+
+        Raises OSError and `MalformedMessage`.
+        """
         try:
             return await self._read_next(reader)
         except OSError as error:
@@ -174,7 +182,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         return changes
 
     def close(self) -> None:
-        """Drop the machine. Waiting clients are told to find the new coordinator."""
+        """Drop the machine. Waiting clients are told to look up the new coordinator."""
         if self.state is RunnerState.ACTIVE:
             self._log.unwatch(self._high_watermark_moved)
             self._events.clear()
@@ -185,10 +193,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._alarm.cancel()
             self._alarm = None
 
-    # Work
+    # Events and their effects
 
     def submit(self, event: RequestT | RuntimeEvent) -> None:
-        """Let the machine decide about an event. Replies come through the tokens, now or later."""
+        """Let the machine decide about an event. Replies are sent through the tokens, now or later."""
         assert self.state is RunnerState.ACTIVE, "requests go to machines that are loaded"
         self._events.append(event)
         if self._is_stepping:
@@ -260,7 +268,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self.submit(Committed(self._log.high_watermark))
 
     def _arm(self) -> None:
-        """One alarm for the earliest deadline. It is not moved back: woken too early, the machine does nothing."""
+        """Set one timer for the earliest deadline.
+
+        A timer that fires early does no harm, so it is not moved to a later time.
+        """
         deadline_ms = self._machine.next_deadline_ms()
         if deadline_ms is None or self.state is not RunnerState.ACTIVE:
             return

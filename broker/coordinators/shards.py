@@ -22,8 +22,10 @@ LoadedT = TypeVar("LoadedT")
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):
-    """The coordinator shards of this broker. `partitions_count`: the number of partitions of a topic, None where it
-    does not exist yet."""
+    """The coordinator shards of this broker.
+
+    `partitions_count`: the number of partitions of a topic; None where it does not exist yet.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
     # The partitions
 
     def gained(self, partition_log: CoordinatorLog) -> None:
-        """This broker leads the partition now: load its machine, anew if it is loaded already."""
+        """This broker began to lead the partition: load its machine, again if it was loaded."""
         runner = ShardRunner(self._row, partition_log, self._environment, self._loop, self._loading)
         self.lost(partition_log.index)
         self._runners[partition_log.index] = runner
@@ -71,16 +73,19 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
     # Requests
 
     def partition_of(self, key: str) -> int:
-        """The partition that keeps a key; while the topic does not exist, by the number of partitions it will have."""
+        """The partition that stores a key.
+
+        Before the topic exists, the number of partitions that it will have counts.
+        """
         count = self._partitions_count(self.topic.name)
         return partition_of(key, self.topic.partitions if count is None else count)
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The loaded machine of a key, or the error that its request is answered with."""
+        """The loaded machine of a key, or the error of the request."""
         return self.runner_at(self.partition_of(key))
 
     def runner_at(self, index: int) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The loaded machine of a partition, or the error that its requests are answered with."""
+        """The loaded machine of a partition, or the error of the request."""
         runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR

@@ -27,11 +27,14 @@ def transaction_row(
     transaction_version: Callable[[], int],
     perform: Perform,
 ) -> TransactionRow:
-    """`next_producer_id`: an id never given before, None while this broker has none. `transaction_version`: the
+    """`next_producer_id`: gives a new producer id; None while this broker has none. `transaction_version`: the
     finalized level of that feature. `perform` sends the markers that a machine commands."""
 
     def new_shard(high_watermark: int, leader_epoch: int) -> TransactionShard:
-        """Imported with the first partition that this broker leads."""
+        """Create a shard.
+
+        Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+        """
         from coordinator.transaction.shard import TransactionShard
 
         return TransactionShard(config, high_watermark, leader_epoch, next_producer_id, transaction_version)
@@ -70,7 +73,7 @@ def new_reader() -> RecordReader[TransactionChange]:
 
 
 def transaction_config(config: Config) -> TransactionConfig:
-    """What a node's configuration says of transactions."""
+    """The transaction settings in a node's configuration."""
     return TransactionConfig(
         max_timeout_ms=config.integer("transaction.max.timeout.ms"),
         id_expiration_ms=config.integer("transactional.id.expiration.ms"),

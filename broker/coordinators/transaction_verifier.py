@@ -1,10 +1,12 @@
-"""Asks the transaction coordinator, wherever it is, whether partitions are part of a transaction, or adds them.
+"""Asks the transaction coordinator, on this broker or another, whether partitions are part of a transaction, or adds
+them.
 
 The leader of a partition asks before a producer's first records of a transaction are appended there (KIP-890): a late
 request must not begin a transaction that no coordinator will end. A producer of the older protocol has added the
-partition itself, and the coordinator verifies that; one of the newer protocol has it added by this question.
+partition itself, and the coordinator verifies that; for a producer of the newer protocol this request adds the
+partition.
 
-Questions to one broker are gathered while a request to it is under way.
+Requests to one broker are joined while another request to it is in progress.
 """
 
 from __future__ import annotations
@@ -36,23 +38,23 @@ NEW_PROTOCOL: Final = 2
 
 
 class TransactionQuestion(NamedTuple):
-    """About one producer's transaction."""
+    """A question about the transaction of one producer."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     adds: bool
-    """Whether partitions that are not part of the transaction are added; else the answer says so."""
+    """Whether missing partitions are added. Otherwise the answer reports them."""
     answered: Callable[[Answer], None]
-    """Called once, with an error for each partition: NONE where it is part of the transaction."""
+    """Called once with an error for each partition: NONE where the partition is part of the transaction."""
 
     def all(self, error: ErrorCode) -> Answer:
         return dict.fromkeys(self.partitions, error)
 
 
 class AnswerToken:
-    """Where the coordinator of this broker answers."""
+    """The token by which the coordinator of this broker answers."""
 
     def __init__(self, question: TransactionQuestion) -> None:
         self._question = question
@@ -65,7 +67,10 @@ class AnswerToken:
 
 
 class TransactionVerifier:
-    """`listener_name` is that of the brokers; `timeout_ms` that of a request to one of them."""
+    """Asks the coordinators.
+
+    `listener_name`: the listener between brokers; `timeout_ms`: the timeout of a request to one of them.
+    """
 
     def __init__(
         self,
@@ -91,11 +96,13 @@ class TransactionVerifier:
         self._retry_ms_max = retry_ms_max
         self._waiting: defaultdict[int, list[TransactionQuestion]] = defaultdict(list)
         self._is_asking: dict[int, None] = {}
-        """The brokers to which a request is under way."""
+        """The brokers to which a request is in progress."""
 
     def ask(self, question: TransactionQuestion) -> None:
-        """Ask; where the transaction before is still being completed, a question that adds is asked again for a
-        while."""
+        """Ask the coordinator.
+
+        While it is completing the previous transaction, a question that adds is repeated for a limited time.
+        """
         if question.adds:
             question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).answered)
         self.ask_once(question)
@@ -161,8 +168,11 @@ class TransactionVerifier:
 
 
 class PatientAnswer:
-    """Asks again where the coordinator is still completing the producer's last transaction: that takes milliseconds,
-    and a client would wait longer before it produces again (`add.partitions.to.txn.retry.backoff.max.ms`)."""
+    """Repeats a question while the coordinator completes the producer's last transaction.
+
+    That takes milliseconds, and the client would wait longer before its next attempt
+    (`add.partitions.to.txn.retry.backoff.max.ms`).
+    """
 
     def __init__(self, asker: TransactionVerifier, question: TransactionQuestion, patience_ms: int) -> None:
         self._asker = asker
@@ -178,7 +188,9 @@ class PatientAnswer:
 
 
 def take_distinct(waiting: list[TransactionQuestion]) -> tuple[list[TransactionQuestion], list[TransactionQuestion]]:
-    """Those that one request may hold, each transactional id once, and the rest: answers name the id alone."""
+    """The questions that fit into one request, with each transactional id once, and the others: the response names the
+    id alone.
+    """
     taken: dict[str, TransactionQuestion] = {}
     later: list[TransactionQuestion] = []
     for question in waiting:

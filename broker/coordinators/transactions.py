@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class TransactionCoordinator:
-    """`shards` goes into the registry of coordinators, which tells it of partitions gained and lost."""
+    """The transaction coordinator.
+
+    Its `shards` are registered in the registry of coordinators, which notifies them of partitions gained and lost.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class TransactionCoordinator:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, transactional_id: str) -> TransactionRunner | ErrorCode:
-        """The loaded shard of a transactional id, or the error that the request is answered with."""
+        """The loaded shard of a transactional id, or the error of the request."""
         return self.shards.runner_of(transactional_id)
 
     @property

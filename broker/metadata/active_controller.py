@@ -1,4 +1,6 @@
-"""The shell of the controller while this node leads: passes requests to it, appends its decisions, keeps its timer."""
+"""The shell of the controller while this node leads: it passes requests to the controller, appends its decisions, and
+runs its timer.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,25 @@ from security.principal import ANONYMOUS, Principal
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
-"""A timer that fires later than this shows that the process was suspended, or the event loop was blocked."""
+"""The delay (ms) of a timer that shows that the process was suspended, or that the event loop was blocked."""
 SECOND_LOOK_MS: Final = 50
-"""After such a delay: how long the loop first reads the heartbeats that have arrived meanwhile."""
+"""After such a delay: the time (ms) for which the loop first reads the heartbeats that arrived meanwhile."""
 BATCH_RECORDS_MAX: Final = 10_000
-"""Most records in one batch of a decision that need not be atomic."""
+"""The most records in one batch of a decision that need not be atomic."""
 
 AppendRecords = Callable[[Sequence[object], int], Provenance]
 """Append one batch of records, written for this metadata.version. Raises `NoRoom`."""
 
 
 def batches_of(decision: Decision) -> Iterator[Sequence[object]]:
-    """The records of a decision as they go into the log."""
+    """The batches in which the records of a decision are appended."""
     size = max(1, len(decision.records)) if decision.is_atomic else BATCH_RECORDS_MAX
     for start in range(0, len(decision.records), size):
         yield decision.records[start : start + size]
 
 
 class ActiveController:
-    """Made for one term. The publisher publishes what it decides once that is committed."""
+    """The active controller of one term. The publisher publishes its decisions once they are committed."""
 
     def __init__(
         self,
@@ -57,10 +59,10 @@ class ActiveController:
         self._is_second_look = False
         self._is_over = False
         self._is_refused = False
-        """The disk had no room for what was due: it is tried again after `REFUSED_RETRY_MS`."""
+        """Whether the disk had no room for periodic records. They are tried again after `REFUSED_RETRY_MS`."""
 
     def begin(self, decisions: Sequence[Decision]) -> bool:
-        """Write the first decisions of a term; False where the disk has no room for them."""
+        """Write the first decisions of a term. False where the disk has no room for them."""
         is_written = all(self._carry_out(decision)[0] for decision in decisions)
         self._arm()
         return is_written
@@ -76,12 +78,12 @@ class ActiveController:
         self._arm()
 
     def disconnected(self, broker_id: int) -> None:
-        """A connection to the broker broke: it may have failed."""
+        """A connection to the broker broke, so the broker may have failed."""
         self._controller.disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker is on the node that led the quorum before, and that node last responded at that time."""
+        """The broker runs on the node that led the quorum before, and that node last responded at `heard_ms`."""
         self._controller.last_heard(broker_id, heard_ms)
         self._arm_anew()
 
@@ -92,10 +94,8 @@ class ActiveController:
             self._timer.cancel()
 
     def _carry_out(self, decision: Decision) -> tuple[bool, object]:
-        """Write a decision. Return whether that was possible, and the response.
-
-        Where the disk has no room, the response says that nothing was decided. Of a decision that is not atomic, some
-        first batches may have been written.
+        """Write a decision. Returns whether that was possible, and the response. Where the disk has no room, the
+        response has an error. Of a decision that is not atomic, some first batches may have been written.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """
@@ -126,7 +126,7 @@ class ActiveController:
         self._arm()
 
     def _arm(self) -> None:
-        """Set the one timer. It may fire early: its deadline may have been put off by heartbeats."""
+        """Set the timer for the next deadline. It may fire early, because heartbeats move deadlines to later times."""
         deadline_ms = self._controller.next_deadline_ms()
         if deadline_ms is None or self._timer is not None or self._is_over:
             return
@@ -140,7 +140,7 @@ class ActiveController:
         self._timer = None
         late_ms = self._environment.monotonic_ms() - self._due_ms
         if late_ms > STALL_MS_MIN and not self._is_second_look:
-            # Heartbeats that arrived meanwhile have not been read yet, so no broker may be fenced for their absence.
+            # Heartbeats that arrived during the delay have not been read yet, so their absence must not fence a broker.
             self._is_second_look = True
             self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
             return

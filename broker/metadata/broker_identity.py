@@ -1,4 +1,4 @@
-"""What a broker says of itself when it registers, and how often it sends heartbeats."""
+"""The contents of a broker's registration, and its heartbeat interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.features import SUPPORTED_FEATURES
 from protocol.messages import broker_registration
 
 HEARTBEATS_PER_FENCE: Final = 10
-"""Heartbeats in moldau.broker.silence.fence.ms, so that a stall shorter than that does not fence the broker."""
+"""The number of heartbeats in moldau.broker.silence.fence.ms, so that a shorter stall does not fence the broker."""
 
 
 def heartbeat_ms(config: Config) -> int:
@@ -24,8 +24,11 @@ def heartbeat_ms(config: Config) -> int:
 def broker_identity(
     config: Config, cluster_id: str, incarnation_id: bytes, directory_ids: list[bytes], previous_epoch: int
 ) -> BrokerIdentity:
-    """`directory_ids`: of the log directories that are online. `previous_epoch`: of the last registration that ended
-    without a loss, -1 where there is none."""
+    """The identity of this broker.
+
+    `directory_ids`: the log directories that are online. `previous_epoch`: the broker epoch of the last process if that
+    ended without a loss; -1 otherwise.
+    """
     return BrokerIdentity(
         node_id=config.node_id,
         cluster_id=cluster_id,

@@ -1,4 +1,4 @@
-"""The committed metadata as the parts of a node ask about it: the image, and the brokers that clients can reach."""
+"""Queries on the committed metadata: the image, and the brokers that clients can reach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.image.metadata_image import MetadataImage
 
 
 class NodeAddress(NamedTuple):
-    """A broker as the clients of one listener are told of it."""
+    """The address of a broker for the clients of one listener."""
 
     id: int
     host: str
@@ -20,17 +20,17 @@ class NodeAddress(NamedTuple):
 
 
 class PublishedMetadata(Protocol):
-    """What publishes images: each is a value, and the next one takes its place."""
+    """The publisher of images. Each image is a value, which the next image replaces."""
 
     @property
     def image(self) -> MetadataImage: ...
 
 
 class ClusterView:
-    """Reads the latest published image; an answer made of one image should take `image` once."""
+    """Reads the latest published image. A caller whose answer must be of one image takes `image` once."""
 
     def __init__(self, published: PublishedMetadata, cluster_id: str, random: Random) -> None:
-        """`random`: chooses among equal brokers."""
+        """`random`: chooses among brokers that are equally good."""
         self.id = cluster_id
         self._published = published
         self._random = random
@@ -41,7 +41,7 @@ class ClusterView:
         return self._published.image
 
     def nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        """The brokers that have an endpoint of this listener name, in the order of their ids."""
+        """The brokers with an endpoint of this listener name, in the order of their ids."""
         for _, node in sorted(self.image.cluster.brokers.items()):
             endpoint = node.endpoints.get(listener_name)
             if endpoint is not None:
@@ -62,7 +62,9 @@ class ClusterView:
         return node is not None and not node.fenced
 
     def any_live_node_id(self) -> int:
-        """A broker that clients take for the controller, -1 where all are fenced: every broker forwards to it."""
+        """The id of an active broker that the response names as the controller, because every broker forwards requests
+        to it; -1 where all are fenced.
+        """
         brokers = self.image.cluster.brokers
         live = [node_id for node_id, node in brokers.items() if not node.fenced]
         return self._random.choice(live) if live else -1

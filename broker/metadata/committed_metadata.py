@@ -1,4 +1,4 @@
-"""What is published of the metadata log: what was read at start, what a leader sends, what this node decides."""
+"""The source of published metadata: the log that was read at start, fetched records, or this node's own decisions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from kraft.image.replay import Replay
 
 
 class CommittedMetadata:
-    """Publishes committed metadata and nothing else. While this node leads the quorum, the active controller provides
-    the images."""
+    """Publishes committed metadata. While this node leads the quorum, the active controller provides the images."""
 
     def __init__(self, publisher: MetadataPublisher, log: MetadataLog, loaded: Replay) -> None:
-        """`loaded`: the metadata at the end of the log at start; how much of it is committed is not known yet."""
+        """`loaded`: the metadata at the end of the log at start. How much of it is committed is not known yet."""
         self._publisher = publisher
         self._log = log
         self._loaded: Replay | None = loaded
-        """What was read at start; published once all of it is committed."""
+        """The metadata that was read at start. It is published once all of it is committed."""
 
     @property
     def _image(self) -> MetadataImage:
@@ -26,11 +25,14 @@ class CommittedMetadata:
 
     @property
     def nearest_image(self) -> MetadataImage:
-        """The image in memory that is nearest to the end of the log."""
+        """The image in memory whose offset is nearest to the end of the log."""
         return self._image if self._loaded is None else self._loaded.image
 
     def commit(self, high_watermark: int, *, is_active: bool) -> bool:
-        """Publish what is committed; False while a part of what was read at start is not committed."""
+        """Publish the metadata up to the high watermark.
+
+        False while a part of the metadata that was read at start is not committed.
+        """
         loaded = self._loaded
         if loaded is not None:
             if loaded.image.provenance.end_offset > high_watermark:
@@ -44,8 +46,11 @@ class CommittedMetadata:
         return True
 
     def begin_term(self) -> Replay:
-        """The metadata at the end of the log, committed or not. What is not committed yet will be together with the
-        first batch of the term (Raft, section 5.4.2), and is published then."""
+        """The metadata at the end of the log, committed or not.
+
+        Records that are not committed yet are committed together with the first batch of the term (Raft, section
+        5.4.2), and published then.
+        """
         loaded, self._loaded = self._loaded, None
         base = loaded if loaded is not None else self._publisher.replay.fork()
         delta = MetadataDelta(self._image)
@@ -57,14 +62,16 @@ class CommittedMetadata:
         return base
 
     def end_term(self) -> None:
-        """Drop the decisions that were not committed in the term. If they are committed later, they come from the
-        log."""
+        """Drop the decisions of the term that are not committed.
+
+        If they are committed later, they are replayed from the log.
+        """
         self._publisher.resign()
         if not self._image.provenance.end_offset:
-            self._loaded = self._log.replayed()  # The term ended before this node knew of any commit.
+            self._loaded = self._log.replayed()  # The term ended before this node knew of a commit.
 
     def truncated(self, end_offset: int) -> None:
-        """Records that were read at start turned out to be uncommitted and were truncated: read the log again."""
+        """Records that were read at start were not committed, and were truncated: read the log again."""
         if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
             self._loaded = self._log.replayed()
 

@@ -1,7 +1,7 @@
 """Requests to the active controller, whether it runs in this process or on another node.
 
 A request whose controller fails before it responds is sent again to the next controller, until its time is over. So a
-controller may receive it twice. It refuses what it has done already, as Apache Kafka's does.
+controller may receive a request twice. It refuses the second one, like Apache Kafka's controller.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ log = logging.getLogger("moldau.quorum")
 Reply = Callable[..., None]
 RETRY_MS: Final = 50
 PATIENCE_MS: Final = 30_000
-"""The time for requests that carry no timeout of their own."""
+"""The timeout (ms) of requests that carry none."""
 PURPOSE: Final = "controller"
 LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
-"""Errors of a node that does not lead, or no longer leads."""
+"""The errors of a node that does not lead the quorum."""
 
 
 class ControllerLocation(Protocol):
-    """Where the active controller is, as far as this node knows."""
+    """The location of the active controller, as far as this node knows it."""
 
     def decide(
         self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
     ) -> bool:
-        """Decide here on a request of a principal; False where this node does not lead. `given_up` is called instead of
-        `reply` where the term ends."""
+        """Pass the request to the controller of this node.
+
+        False where this node does not lead. `given_up` is called instead of `reply` where the term ends.
+        """
 
     def leader_answered(self) -> None:
         """The leader on another node has responded."""
@@ -52,7 +54,7 @@ class ControllerLocation(Protocol):
 
 
 class Attempt(NamedTuple):
-    """A request without a response; at the deadline it gets REQUEST_TIMED_OUT."""
+    """A request without a response so far. At its deadline it gets REQUEST_TIMED_OUT."""
 
     request: object
     reply: Reply
@@ -80,18 +82,17 @@ class ControllerChannel:
     def submit(
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
     ) -> None:
-        """Have the active controller decide on a request. After REQUEST_TIMED_OUT the decision may have been made or
-        not.
+        """Pass a request to the active controller. After REQUEST_TIMED_OUT it may have decided on the request or not.
 
-        A client's request is forwarded in the version in which it came: another version may lack some of its fields.
-        Where a client is named, the request reaches another node in an Envelope with the client's principal.
+        A client's request is forwarded in the version in which it came: another version may lack some of its fields. A
+        request of a client is sent to another node in an Envelope with the client's principal.
         """
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
         deadline_ms = self._environment.monotonic_ms() + max(0, patience_ms)
         self._try(Attempt(request, reply, deadline_ms, version, client))
 
     def close(self) -> None:
-        """Give no response any more: this node stops, and so do the parts that wait."""
+        """Stop responding: this node stops, and so do the parts that wait for responses."""
         self._is_closed = True
 
     def _try(self, attempt: Attempt) -> None:
@@ -128,7 +129,7 @@ class ControllerChannel:
         elif response.error_code in LOST:
             self._later(attempt)
         else:
-            # As in Apache Kafka: the client is not told what is wrong between brokers and controllers.
+            # As in Apache Kafka, the client is not told about a problem between brokers and controllers.
             log.error("the controller refuses an envelope: %s", ErrorCode(response.error_code).name)
             self._answered(attempt, refused(attempt.request, ErrorCode.UNKNOWN_SERVER_ERROR))
 

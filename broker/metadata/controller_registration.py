@@ -15,8 +15,10 @@ RETRY_S: Final = 0.5
 
 
 async def keep_registered(quorum: Quorum, config: Config) -> None:
-    """Send ControllerRegistration until the committed metadata names this incarnation; an active controller writes its
-    own registration itself."""
+    """Send ControllerRegistration until the committed metadata has this incarnation.
+
+    An active controller writes its own registration itself.
+    """
     while True:
         known = quorum.image.cluster.controllers.get(config.node_id)
         if known is not None and known.incarnation_id == quorum.incarnation_id:

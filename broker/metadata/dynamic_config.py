@@ -1,4 +1,4 @@
-"""The settings in force: what the node started with, overlaid with what was changed at run time."""
+"""The settings in force: those of the start, overlaid with dynamic settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kraft.image.metadata_image import MetadataImage
 from storage.log_config import LogConfig
 
 LOG_CONFIGS_MAX: Final = 1000
-"""Sets of overrides that are remembered; past that number sharing begins anew."""
+"""The most sets of overrides that are cached; past that number the cache is cleared."""
 
 
 class DynamicConfig:
-    """Follows the metadata image; a topic's log takes its settings from here."""
+    """The dynamic settings of the metadata image. The logs of topics get their settings from here."""
 
     def __init__(self, config: Config) -> None:
         self.started_with = config
@@ -27,11 +27,13 @@ class DynamicConfig:
         self.watchers: list[Callable[[Config], None]] = []
         """Called after a change."""
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
-        """One configuration for each set of topic overrides: most topics share theirs, and a log keeps only a
-        reference."""
+        """One configuration for each set of topic overrides.
+
+        Most topics share a configuration, and a log keeps only a reference.
+        """
 
     def follow(self, image: MetadataImage) -> None:
-        """Take over the dynamic settings of the cluster and of this broker."""
+        """Apply the dynamic settings of the cluster and of this broker."""
         default = image.configs.of(ResourceType.BROKER, "")
         own = image.configs.of(ResourceType.BROKER, str(self.started_with.node_id))
         if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:
@@ -43,7 +45,7 @@ class DynamicConfig:
             changed(self.config)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """What the logs of a topic with these overrides need to know."""
+        """The log settings of a topic with these overrides."""
         key = tuple(sorted(overrides.items()))
         known = self._log_configs.get(key)
         if known is None:
@@ -53,5 +55,5 @@ class DynamicConfig:
         return known
 
     def topic_log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        """What the logs of a topic need to know, with the overrides that the image holds."""
+        """The log settings of a topic, with its overrides in the image."""
         return self.log_config(image.configs.of(ResourceType.TOPIC, topic))

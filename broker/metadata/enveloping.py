@@ -1,4 +1,4 @@
-"""Requests of clients that reach the controller in an Envelope, with the principal and the address of the client."""
+"""Envelopes: requests of clients that a broker forwards to the controller, with the client's principal and address."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from security.principal import Principal
 
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0
-"""Of the request inside: the envelope has its own."""
+"""The correlation id of the request inside; the envelope has its own."""
 
 
 class ForwardedClient(NamedTuple):
-    """On whose behalf a broker asks."""
+    """The client on whose behalf a broker forwards a request."""
 
     principal: Principal
     host: str
@@ -28,7 +28,7 @@ class ForwardedClient(NamedTuple):
 
 
 def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
-    """A request with its header, in an envelope."""
+    """Put a request with its header into an envelope."""
     spec = spec_of(type(request))
     assert spec.key is not None, "only requests are sent"
     name = b"" if client.client_id is None else client.client_id.encode()
@@ -41,7 +41,7 @@ def sealed_request(request: object, version: int, client: ForwardedClient) -> En
 
 
 def opened_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
-    """The response inside. Raises `MalformedMessage`."""
+    """Decode the response inside. Raises `MalformedMessage`."""
     if envelope.response_data is None:
         raise MalformedMessage("an envelope without a response")
     data = memoryview(envelope.response_data)
@@ -57,4 +57,4 @@ def _address(host: str) -> bytes:
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:
-        return bytes(4)  # the simulated network and tests have hosts without an address
+        return bytes(4)  # In the simulated network, and in tests, hosts have no IP address.

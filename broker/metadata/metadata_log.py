@@ -38,7 +38,7 @@ NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADE
 
 
 class LoadedMetadata(NamedTuple):
-    """What a metadata directory held at start, up to the end of its log, whether it is committed or not."""
+    """The contents of a metadata directory at start: the metadata up to the end of the log, committed or not."""
 
     log: MetadataLog
     replay: Replay
@@ -52,11 +52,14 @@ the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint.
 
 
 class NoRoom(Exception):
-    """The disk is full, or the process has too many files open. Nothing was written, and later it may be."""
+    """The disk is full, or the process has too many files open.
+
+    Nothing was written, and a later attempt may succeed.
+    """
 
 
 class Reading:
-    """What a start has read so far of the snapshot and the log."""
+    """The state of a start that is reading the snapshot and the log."""
 
     def __init__(self) -> None:
         self.replay = Replay()
@@ -71,7 +74,7 @@ class Reading:
 
 
 class Retention(Protocol):
-    """How much of the log and of older snapshots is kept; -1 for all."""
+    """The retention of the log and of older snapshots; -1 for no limit."""
 
     @property
     def retention_bytes(self) -> int: ...
@@ -81,7 +84,7 @@ class Retention(Protocol):
 
 
 class MetadataLog:
-    """The `Log` of the metadata, with the snapshots in the directory of its segments."""
+    """The log of the metadata. Snapshots are in the directory of its segments."""
 
     def __init__(self, fs: FileSystem, log: Log, snapshots: list[SnapshotId]) -> None:
         self.log = log
@@ -116,7 +119,7 @@ class MetadataLog:
         log.assign_topic_id(TOPIC_ID)
         log.flush(
             now_ms
-        )  # The last process may have been killed during a sync. After this one the whole log counts as durable.
+        )  # The last process may have been killed during a sync, so the log is synced: then all of it is durable.
         metadata_log = cls(fs, log, snapshots)
         unlink_all(fs, metadata_log._forget_before(log.log_start_offset))
         metadata_log._replay_log(reading)
@@ -145,17 +148,19 @@ class MetadataLog:
         reading.replay.replay(delta_records, end)
 
     def records_between(self, start_offset: int, end_offset: int) -> Iterator[tuple[list[object], Provenance]]:
-        """The metadata records of each batch, and where it ends; control batches have none. Blocks on the disk.
+        """The metadata records of each batch, and the end offset of the batch; control batches have none.
 
-        Whole batches: `end_offset` is where one ends.
+        Blocks on the disk. The result consists of whole batches, and `end_offset` has to be the end of a batch.
         """
         for header, records in self._batches(start_offset, end_offset):
             decoded = [] if header.is_control else [decode_record(_value(record)) for record in records]
             yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Stored batches, at least one where there is any; none where the process has no free descriptor, or where the
-        log has failed."""
+        """Stored batches, at least one if there is any.
+
+        None while the process has no free descriptor, or after the log has failed.
+        """
         try:
             read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
             if read is ErrorCode.KAFKA_STORAGE_ERROR:
@@ -177,7 +182,7 @@ class MetadataLog:
             for position, header in iterate_batches(data):
                 if not crc_is_valid(data, position, header):
                     raise MalformedMessage(f"{log.directory}: the batch at offset {offset} has a wrong checksum")
-                # An idle controller appends thousands of these an hour: a start does not decode each of them.
+                # An idle controller appends thousands of these an hour, so a start does not decode them.
                 is_no_op = data[position + HEADER_SIZE : position + header.size] == NO_OP
                 yield header, [] if is_no_op else list(records_of(data, position, header))
                 offset = header.next_offset
@@ -190,7 +195,7 @@ class MetadataLog:
             replay.replay(records, provenance)
         return replay
 
-    # What the Raft machine looks up (kraft/raft/log_view.py)
+    # Lookups of the Raft machine (kraft/raft/log_view.py)
 
     @property
     def start_offset(self) -> int:
@@ -229,7 +234,7 @@ class MetadataLog:
         return self._fs.file_size(f"{self.directory}/{snapshot_id.file_name}")
 
     def _taken(self) -> list[SnapshotId]:
-        """Without the bootstrap checkpoint, which ends at 0."""
+        """The snapshots without the bootstrap checkpoint, which ends at 0."""
         return [each for each in self._snapshots if each.end_offset > 0]
 
     # Following a leader
@@ -237,8 +242,11 @@ class MetadataLog:
     def append_fetched(
         self, records: BytesLike, leader_epoch: int, before: QuorumDescription, now_ms: int
     ) -> list[Described]:
-        """Append a leader's batches as they are, as far as they are sound and of no later epoch; what control records
-        in them say of the quorum. `before`: the quorum as the log describes it so far. Raises `NoRoom`."""
+        """Append a leader's batches, up to the first one that is damaged or of a later epoch. Returns the quorum
+        descriptions of control records in them.
+
+        `before`: the quorum as the log described it so far. Raises `NoRoom`.
+        """
         start_offset = self.log.end_offset
         result = self.log.append_as_follower(records, leader_epoch, now_ms)
         if result.error is ErrorCode.KAFKA_STORAGE_ERROR:
@@ -266,16 +274,19 @@ class MetadataLog:
         self.log.truncate_to(end_offset, now_ms)
 
     def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
-        """A snapshot that is durable takes the place of everything that the log holds, and of all earlier ones: their
-        paths are to be unlinked in an executor thread. Raises OSError."""
+        """Let a durable snapshot replace the whole log and all earlier snapshots.
+
+        Returns their paths, to be unlinked in an executor thread. Raises OSError.
+        """
         self.log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
         if snapshot not in self._snapshots:
             self._snapshots.append(snapshot)
         return self._forget_before(snapshot.end_offset)
 
     def _forget_before(self, offset: int) -> list[str]:
-        """Drop the snapshots before the start of the log: a follower at its start must show the earliest snapshot's
-        epoch."""
+        """Drop the snapshots before the start of the log: a follower there must see the epoch of the earliest
+        snapshot.
+        """
         given_up = [each for each in self._taken() if each.end_offset < offset]
         self._snapshots = [each for each in self._snapshots if each not in given_up]
         return [f"{self.directory}/{each.file_name}" for each in given_up]
@@ -287,8 +298,10 @@ class MetadataLog:
         return self._append(build_batch(dated, is_control=True), epoch, now_ms)
 
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
-        """Append one batch, as a whole or not at all. Raises `NoRoom`; any other error of the disk goes to the log's
-        `on_failure`."""
+        """Append one batch, whole or not at all.
+
+        Raises `NoRoom`; any other disk error is reported to the log's `on_failure`.
+        """
         values = [encode_record(record, record_version(record, metadata_version)) for record in records]
         return self._append(build_batch(Record(None, value, now_ms) for value in values), epoch, now_ms)
 
@@ -317,10 +330,11 @@ class MetadataLog:
         return snapshot
 
     def took(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
-        """Take note of a durable snapshot. Where the retention says so, drop the oldest snapshots and the segments
-        before the oldest one that remains; the returned paths are to be unlinked in an executor thread.
+        """Add a durable snapshot.
 
-        A snapshot of the leader may have replaced the log while this one was written; then this one is dropped.
+        Where the retention allows it, drop the oldest snapshots and the segments before the oldest remaining one.
+        Returns the paths to unlink in an executor thread. If a snapshot of the leader replaced the log while this one
+        was written, this one is dropped.
         """
         newest = self.latest_snapshot
         if newest is not None and snapshot <= newest:
@@ -347,7 +361,7 @@ class MetadataLog:
 
 
 def read_snapshot_file(fs: FileSystem, path: str) -> SnapshotContent:
-    """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
+    """Read a snapshot file. Blocks. Raises OSError, and `MalformedMessage`, which names the file."""
     try:
         return read_snapshot(fs.read(path))
     except MalformedMessage as error:
@@ -355,7 +369,7 @@ def read_snapshot_file(fs: FileSystem, path: str) -> SnapshotContent:
 
 
 def load_snapshot_file(fs: FileSystem, directory: str, snapshot: SnapshotId) -> LoadedSnapshot:
-    """Blocks. Raises OSError, and `MalformedMessage` naming the file."""
+    """Load a snapshot file. Blocks. Raises OSError, and `MalformedMessage`, which names the file."""
     path = f"{directory}/{snapshot.file_name}"
     try:
         return load_snapshot(fs.read(path), snapshot)
@@ -389,7 +403,7 @@ def description_of(records: Iterable[Record], before: QuorumDescription) -> Quor
 
 
 def unlink_all(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Blocks."""
+    """Unlink the files. Blocks."""
     for path in paths:
         fs.unlink(path)
 
@@ -402,9 +416,9 @@ def save_election(fs: FileSystem, directory: str, data: bytes) -> None:
 def _continues(log: Log, snapshot: SnapshotId) -> bool:
     """Whether the log agrees with a snapshot and reaches its end.
 
-    A crash may leave a snapshot of the leader beside the log that it was to replace. That log may end in records that
-    were never committed, and may be longer. Where the record before the end of the snapshot has its epoch, everything
-    up to there is the same (Raft's log matching).
+    A crash may leave a snapshot of the leader beside the log that it was about to replace. That log may end in records
+    that were never committed, and may be longer. If the record before the end of the snapshot has the snapshot's epoch,
+    everything before is the same (Raft's log matching).
     """
     if log.log_start_offset >= snapshot.end_offset:
         return True

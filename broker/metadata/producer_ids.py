@@ -1,4 +1,4 @@
-"""Producer ids: handed out one by one from a block that the controller leases to this broker."""
+"""Producer ids: this broker gives them out one by one, from a block that the controller leases to it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 Receiver = Callable[[ErrorCode, int], None]
-"""Gets (NONE, producer id) or (why not, -1)."""
+"""Called with (NONE, producer id), or with (error, -1)."""
 Lease = Callable[[AllocateProducerIdsRequest, Callable[[AllocateProducerIdsResponse], None]], None]
-"""Sends a request to the controller and hands over its answer."""
+"""Sends a request to the controller and passes on its response."""
 
 
 class ProducerIds:
-    """Requests that come while a block is on its way wait in their order."""
+    """The producer ids of a broker. Requests wait in their order while a block is requested."""
 
     def __init__(self, lease: Lease, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._lease = lease
@@ -24,7 +24,7 @@ class ProducerIds:
         self._waiting: list[Receiver] = []
 
     def take(self) -> int | None:
-        """An id never given before; None until the next block is there, which this asks for."""
+        """A new producer id. None until the next block has arrived, which this call requests."""
         if self._block and not self._waiting:
             producer_id = self._block[0]
             self._block = self._block[1:]
@@ -34,12 +34,12 @@ class ProducerIds:
         return None
 
     def _put_back(self, error: ErrorCode, producer_id: int) -> None:
-        """The block is there: the id that was asked for to begin it goes back to its start."""
+        """A block has arrived: put back the id that was taken only to request it."""
         if error is ErrorCode.NONE:
             self._block = range(producer_id, self._block.stop)
 
     def next(self, receiver: Receiver) -> None:
-        """Give the receiver an id never given before, now or when the next block is there."""
+        """Give the receiver a new producer id, now or when the next block has arrived."""
         if self._block:
             producer_id = self._block[0]
             self._block = self._block[1:]

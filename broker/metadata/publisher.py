@@ -1,8 +1,8 @@
-"""What readers see of the metadata: images are published when they are committed, and responses are sent after them.
+"""The publisher of metadata: it publishes images when they are committed, and sends responses after them.
 
-An active controller brings images before they are committed, each with its delta (`publish_later`). A follower replays
-records once they are committed (`replayed`). The two never mix in one term: when a controller resigns, its uncommitted
-images are dropped here. If they are committed after all, they come from the log.
+An active controller provides images before they are committed, each with its delta (`publish_later`). On a follower,
+records are replayed once they are committed (`replayed`). When a controller resigns, its uncommitted images are
+dropped. If their records are committed later, they are replayed from the log.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class UncommittedState(NamedTuple):
 
 
 class WaitingReply(NamedTuple):
-    """A response that is sent once everything before the offset is committed. `given_up` is called instead where this
-    node resigns before that."""
+    """A response that is sent once every record before the offset is committed.
+
+    `given_up` is called instead where this node resigns before that.
+    """
 
     end_offset: int
     reply: Reply
@@ -36,7 +38,7 @@ class WaitingReply(NamedTuple):
 
 
 def no_retry() -> None:
-    """The retry of a request that is not sent again where the controller's term ends before its response."""
+    """The `given_up` of a request that is not sent again when the controller's term ends before its response."""
 
 
 class MetadataPublisher:
@@ -45,7 +47,7 @@ class MetadataPublisher:
 
     def __init__(self) -> None:
         self.replay = Replay()
-        """The state at the end of what is published; read it, or fork it."""
+        """The state at the end of the published metadata; callers read it or fork it."""
         self.high_watermark = 0
         self._listeners: list[Listener] = []
         self._pending: deque[UncommittedState] = deque()
@@ -56,38 +58,43 @@ class MetadataPublisher:
         return self.replay.image
 
     def subscribe(self, listener: Listener) -> None:
-        """Call the listener with every image from the next one on, and with what made it."""
+        """Call the listener with every later image, and with the delta that produced it."""
         self._listeners.append(listener)
 
     # Committed records, and whole states
 
     def replayed(self, records: Sequence[object], provenance: Provenance) -> None:
-        """Publish what committed records up to `provenance` make of the image."""
+        """Publish the image after committed records, which end at `provenance`."""
         assert not self._pending, "records replayed under an active controller"
         self._publish(self.replay, self.replay.replay(records, provenance))
 
     def adopt(self, replay: Replay, delta: MetadataDelta) -> None:
-        """Publish a committed state that was read elsewhere, and what is different in it."""
+        """Publish a committed state that was read elsewhere, with its difference."""
         assert not self._pending, "a snapshot adopted under an active controller"
         self._publish(replay, delta)
 
     # Under an active controller
 
     def publish_later(self, replay: Replay, delta: MetadataDelta) -> None:
-        """States come in the order of the log; the caller does not change them afterwards."""
+        """Publish a state once it is committed.
+
+        States come in the order of the log; the caller does not change them afterwards.
+        """
         self._pending.append(UncommittedState(replay, delta))
 
     def reply_when_committed(
         self, end_offset: int, reply: Reply, response: object, given_up: Callable[[], None] = no_retry
     ) -> None:
-        """Call `reply` with the response once everything before the offset is committed; at once where it is."""
+        """Call `reply` with the response once every record before the offset is committed; at once if that is so
+        already.
+        """
         if self.high_watermark >= end_offset:
             reply(response)
         else:
             self._waiting.append(WaitingReply(end_offset, reply, response, given_up))
 
     def commit(self, high_watermark: int) -> None:
-        """Everything before the high watermark is committed: publish it, then send the responses that waited for it."""
+        """The high watermark moved: publish the images below it, then send the responses that waited for it."""
         self.high_watermark = high_watermark
         while self._pending and self._pending[0].replay.image.provenance.end_offset <= high_watermark:
             self._publish(*self._pending.popleft())
@@ -96,8 +103,10 @@ class MetadataPublisher:
             waiting.reply(waiting.response)
 
     def resign(self) -> None:
-        """This node no longer leads. Drop the images that are not committed. Their records may still be committed
-        later, so each waiting request is abandoned rather than refused."""
+        """This node no longer leads: drop the images that are not committed.
+
+        Their records may still be committed later, so each waiting request is given up and not refused.
+        """
         self._pending.clear()
         given_up, self._waiting = self._waiting, deque()
         for waiting in given_up:

@@ -1,4 +1,4 @@
-"""The node's part in the metadata quorum, as the rest of the node sees it: what is committed, and what leads."""
+"""The node's part in the metadata quorum: the committed metadata, the leader, and requests to the controller."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from storage.files.port import FileLock
 log = logging.getLogger("moldau.quorum")
 
 STOP_PATIENCE_MS: Final = 2_000
-"""How long a clean stop waits for another node to take over leadership."""
+"""The time (ms) for which a clean stop waits for another node to become leader."""
 
 
 def not_told(*_: object) -> None:
-    """The listener of a composition that does not listen, such as a quorum without a broker."""
+    """The listener of a composition without listeners, such as a quorum without a broker."""
 
 
 class Quorum:
-    """`open`, then `join`, at last `stop`; listeners subscribe before `join`.
+    """The node's part in the quorum. Calls come in the order `open`, `join`, `stop`; listeners subscribe before `join`.
 
-    What readers see is `image`, which never runs ahead of the high watermark. Listeners are called on the loop, in the
-    order of the log, before the replies that wait for the same records.
+    Readers use `image`, which never includes records past the high watermark. Listeners are called on the event loop,
+    in the order of the log, before the replies that wait for the same records.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Quorum:
     ) -> None:
         """`properties`: of the metadata directory. `settings`: those in force, for the controller's checks.
 
-        `on_shortage`: told when the disk of the metadata log has no room. `on_failure`: told that this disk has failed,
-        before the node halts.
+        `on_shortage`: called when the disk of the metadata log has no room. `on_failure`: called when this disk has
+        failed, before the node halts.
         """
         self._environment = environment
         self._config = config
@@ -85,7 +85,7 @@ class Quorum:
         self._opened: OpenedQuorum | None = None
         self._at_start: MetadataImage | None = None
 
-    # What the node reads
+    # State
 
     @property
     def image(self) -> MetadataImage:
@@ -102,12 +102,12 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int:
-        """Everything before this offset of the metadata log is committed."""
+        """The high watermark of the metadata log."""
         return self._publisher.high_watermark
 
     @property
     def leader_id(self) -> int:
-        """-1 where this node knows no leader."""
+        """The id of the quorum's leader; -1 where this node knows none."""
         return -1 if self._opened is None else self._opened.raft.leader_id
 
     @property
@@ -152,30 +152,30 @@ class Quorum:
 
     @property
     def is_open(self) -> bool:
-        """Whether the log has been read, so that peers' requests can be answered."""
+        """Whether the log has been read, so that requests of peers can be handled."""
         return self._opened is not None
 
     @property
     def opened(self) -> OpenedQuorum:
-        """The parts behind this one, once the log is open."""
+        """The parts that exist once the log is open."""
         assert self._opened is not None, "the metadata log is not open yet"
         return self._opened
 
     def subscribe(self, listener: Listener) -> None:
-        """Call the listener with every image from the next one on, and with the delta that made it."""
+        """Call the listener with every later image, and with the delta that produced it."""
         self._publisher.subscribe(listener)
 
-    # What the node asks
+    # Requests
 
     def submit(
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
     ) -> None:
-        """Have the active controller decide on a request, on whichever node it runs. `reply` gets the response
-        once the decision is committed. A client's request is forwarded in the version in which it came."""
+        """Pass a request to the active controller, on this node or another. `reply` gets the response once the decision
+        is committed. A client's request is forwarded in the version in which it came."""
         self._controllers.submit(request, reply, version, client)
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
-        """Let the Raft machine answer a request of a peer, or of a client, about the quorum."""
+        """Let the Raft machine handle a quorum request of a peer or of a client."""
         reply: Pending[object] = Pending()
         self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
         return reply
@@ -183,11 +183,12 @@ class Quorum:
     def decide(
         self, request: object, reply: Reply, given_up: Callable[[], None], principal: Principal = ANONYMOUS
     ) -> bool:
-        """Answer here what the leader answers; False where this node does not lead. `given_up`: the term ended first.
+        """Pass a request to the controller of this node; False where this node does not lead. `given_up` is called
+        where the term ends before the response.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
-        commit meets a node that leads no more, although its controller has not been told yet: the request goes to the
-        next leader.
+        commit finds that this node does not lead any more, although its controller has not been told yet. The request
+        then goes to the next leader.
         """
         active = self.active_controller
         if active is None or not self.opened.raft.is_leader:
@@ -199,7 +200,7 @@ class Quorum:
             active.submit(request, reply, given_up, principal)
         return True
 
-    # What the node reports
+    # Reports
 
     def disconnected(self, broker_id: int) -> None:
         """The connection by which a broker sends its heartbeats broke."""
@@ -207,14 +208,16 @@ class Quorum:
             self._opened.terms.disconnected(broker_id)
 
     def leader_answered(self) -> None:
-        """The leader, which is another node, has answered a request."""
+        """The leader, which is another node, has responded to a request."""
         self.opened.former_leader.answered()
 
     # Life
 
     async def open(self) -> None:
-        """Read the log, in an executor thread; from then on peers may send requests. Raises OSError, and ValueErrors
-        that say why it is unusable."""
+        """Read the log in an executor thread; afterwards peers may send requests.
+
+        Raises OSError, and ValueErrors whose text says why the log is unusable.
+        """
         environment, config = self._environment, self._config
         fs, now_ms, log_config = environment.fs, environment.wall_ms(), metadata_log_config(config)
         if config.metadata_log_dir not in config.log_dirs:
@@ -241,7 +244,7 @@ class Quorum:
         refuse_unsupported(self.image.features)
 
     async def stop(self) -> None:
-        """Hand leadership over and decide nothing any more; what was appended is made durable."""
+        """Hand leadership over and stop deciding; make the appended records durable."""
         opened = self.opened
         opened.snapshots.stop()
         self._controllers.close()
@@ -268,6 +271,6 @@ class Quorum:
         return f"node {self.leader_id} leads in epoch {self.leader_epoch}, and this node reads its log"
 
     def _halt(self, reason: str) -> None:
-        """What the disk holds is not known any more: the node stops rather than guess."""
+        """Halt the node: the contents of the disk are not known any more."""
         self._on_failure()
         self._environment.halt(reason)

@@ -1,4 +1,4 @@
-"""What a node needs at its start to take part in the quorum: voters, settings of log and controller, first records."""
+"""The inputs of the quorum at a node's start: voters, settings of log and controller, first records."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from storage.files.port import FileSystem
 from storage.log_config import LogConfig
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Their numbers in Kafka's protocol."""
+"""The numbers of the security protocols in Kafka's protocol."""
 
 
 class UnusableMetadata(ValueError):
-    """The metadata directory belongs to a cluster that this version cannot run; the text says why."""
+    """The metadata directory needs something that this version does not support; the text names it."""
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
-    """The voters as the log names them, or the configuration with kraft.version 0. Raises `UnusableMetadata`."""
+    """The voters that the log names; with kraft.version 0 those of the configuration. Raises `UnusableMetadata`."""
     refuse_unsupported(loaded.replay.image.features)
     static = VoterSet.of(
         VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
@@ -47,7 +47,7 @@ def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
 
 
 def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
-    """This node as its peers in the quorum know it."""
+    """The identity of this node in the quorum."""
     endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
     return QuorumIdentity(
         node_id=config.node_id,
@@ -79,7 +79,10 @@ def address_of(server: str) -> Address:
 
 
 def refuse_unsupported(features: FeaturesImage) -> None:
-    """Raises `UnusableMetadata` naming every feature that is finalized at a level that this node does not support."""
+    """Check the finalized features.
+
+    Raises `UnusableMetadata`, which names every feature with a level that this node does not support.
+    """
     levels = features.levels.items()
     refusals = [refusal for name, level in levels if (refusal := refusal_of_feature(name, level)) is not None]
     if refusals:
@@ -87,7 +90,7 @@ def refuse_unsupported(features: FeaturesImage) -> None:
 
 
 def metadata_log_config(config: Config) -> LogConfig:
-    """Segments of the metadata log are deleted when a snapshot replaces them, never by their age."""
+    """The settings of the metadata log. Its segments are deleted when a snapshot replaces them, never by age."""
     return LogConfig(
         segment_bytes=config.settings.integer_or_none("internal.metadata.log.segment.bytes")
         or config.integer("metadata.log.segment.bytes"),
@@ -100,8 +103,10 @@ def metadata_log_config(config: Config) -> LogConfig:
 
 
 def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
-    """The records that `format` left for the first leader. A directory formatted without them gets the latest
-    metadata.version."""
+    """The records that `format` left for the first leader.
+
+    Without them a new cluster gets the latest metadata.version.
+    """
     path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(path):
         return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]

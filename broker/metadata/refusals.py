@@ -1,4 +1,4 @@
-"""Responses to requests that the controller did not decide, or whose decision could not be written down."""
+"""Responses to requests on which the controller did not decide, or whose records it could not write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRe
 
 
 class Part(Protocol):
-    """What became of one topic or resource of a request."""
+    """The result of one topic or resource of a request."""
 
     error_code: int
     error_message: str | None
@@ -25,16 +25,16 @@ MESSAGES: Final = {
 
 
 def refused(request: object, error: ErrorCode) -> object:
-    """The response to `request` that says `error` of everything in it, as the row of its API words it."""
+    """The response to `request` with this error for every part, made by the row of its API."""
     row = CONTROLLER_APIS.get(type(request))
     refuse = refuse_whole if row is None else row.refuse
     return refuse(request, error, MESSAGES.get(error))
 
 
 def undone(response: object, error: ErrorCode, message: str) -> object:
-    """The response to a decision that was not written: `error` in place of each success; a refusal keeps its reason."""
+    """The response to a decision that was not written: successes become `error`; refusals keep their reasons."""
     if isinstance(response, CreateTopicsResponse):
-        # A topic that was not created has no id, no partitions and no settings to tell.
+        # A topic that was not created has no id, partitions or settings in the response.
         response.topics = [
             each if each.error_code else CreatableTopicResult(name=each.name) for each in response.topics
         ]
@@ -48,7 +48,7 @@ def undone(response: object, error: ErrorCode, message: str) -> object:
 
 
 def error_of(response: object) -> ErrorCode:
-    """The error of the whole response: its own, or that of its first part where it has none."""
+    """The error of the whole response. Where it has no such field, the error of its first part."""
     code = getattr(response, "error_code", None)
     if code is None:
         code = next((part.error_code for part in parts_of(response)), ErrorCode.NONE)
@@ -56,6 +56,6 @@ def error_of(response: object) -> ErrorCode:
 
 
 def parts_of(response: object) -> Sequence[Part]:
-    """The results of a response that has no error of its own."""
+    """The results in a response without an error code of its own."""
     lists = (getattr(response, name, None) for name in ("topics", "responses", "results"))
     return next((parts for parts in lists if parts), ())

@@ -1,4 +1,4 @@
-"""This broker's life as the controller sees it: registered, alive by heartbeats, unfenced when caught up, shut down."""
+"""The registration of this broker with the controller: registration, heartbeats, unfencing, controlled shutdown."""
 
 from __future__ import annotations
 
@@ -24,23 +24,27 @@ Response = TypeVar("Response")
 
 UNREGISTERED: Final = -1
 FENCED_PAUSE_FIRST_MS: Final = 25
-"""A broker that has just registered may be caught up at once; each pause after that is twice as long."""
+"""The first pause (ms) between heartbeats of a fenced broker, which may have caught up at once; each further pause is
+twice as long.
+"""
 SHUTDOWN_LEADERLESS_MS: Final = 3_000
-"""The last nodes of a quorum that stop find no controller to release them; another leads sooner than that."""
+"""The time (ms) without a leader after which a shutdown stops waiting: the last nodes of a quorum find no controller,
+and an election takes less.
+"""
 REGISTRATION_RETRY_MS: Final = 100
 PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
-"""An incarnation that was killed is still taken to be alive; the controller's disk is full."""
+"""Errors that pass: the controller still considers a killed incarnation alive, or its disk is full."""
 SHUTDOWN_RETRY_MS: Final = 20
-"""How long after an answer the controller is asked again to move more partitions, or whether this broker may go."""
+"""The time (ms) after a response before the next request to move partitions, or to be released."""
 
 
 class RegistrationRefused(Exception):
-    """The controller does not take this broker: the node cannot serve."""
+    """The controller refuses this broker, so the node cannot serve."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker says of itself when it registers."""
+    """The contents of a broker's registration."""
 
     node_id: int
     cluster_id: str
@@ -53,7 +57,10 @@ class BrokerIdentity:
 
 
 class Registration:
-    """`metadata_offset` tells how far this broker has followed the metadata log (the last offset it has seen)."""
+    """The life of this broker in the cluster.
+
+    `metadata_offset`: the last offset of the metadata log that this broker has applied.
+    """
 
     def __init__(
         self,
@@ -64,7 +71,7 @@ class Registration:
         metadata_offset: Callable[[], int],
     ) -> None:
         self.epoch = UNREGISTERED
-        """The broker epoch that the controller gave this incarnation."""
+        """The broker epoch of this incarnation."""
         self.is_fenced = True
         self._broker_id = broker_id
         self._identity = identity
@@ -75,8 +82,10 @@ class Registration:
         self._is_leaving = False
 
     async def register(self, patience_ms: int) -> None:
-        """Obtain a broker epoch and be unfenced. Raises `RegistrationRefused`, of a node id that is taken after
-        `patience_ms`."""
+        """Register, and wait to be unfenced.
+
+        Raises `RegistrationRefused`; for a node id that is in use only after `patience_ms`.
+        """
         identity = self._identity()
         request = BrokerRegistrationRequest(
             broker_id=identity.node_id,
@@ -106,20 +115,22 @@ class Registration:
                 pause_ms *= 2
 
     async def keep_alive(self) -> None:
-        """Send heartbeats until cancelled, or until this broker leaves: then it has others to send."""
+        """Send heartbeats until cancelled, or until a controlled shutdown begins, which sends its own."""
         await asyncio.sleep(self._heartbeat_ms / 1000)
         while not self._is_leaving:
             await self._beat()
             await asyncio.sleep(self._heartbeat_ms / 1000)
 
     async def directory_failed(self, directory_id: bytes) -> None:
-        """Tell the controller at once, and with every heartbeat from now on."""
+        """Report a failed log directory to the controller, at once and with every later heartbeat."""
         self._failed_directories.append(directory_id)
         if self.epoch != UNREGISTERED:
             await self._beat()
 
     async def shut_down(self, patience_ms: int) -> None:
-        """Tell the controller, so that it moves leadership away before we stop; give up after `patience_ms`."""
+        """Request a controlled shutdown, so that the controller moves leadership to other brokers; give up after
+        `patience_ms`.
+        """
         self._is_leaving = True
         try:
             async with asyncio.timeout(patience_ms / 1000):

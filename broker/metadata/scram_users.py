@@ -1,4 +1,4 @@
-"""The users that can log in by SCRAM: those of the metadata as they are now, and the delegation tokens."""
+"""The users that can log in by SCRAM: those in the current metadata, and delegation tokens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from security.sasl.scram.credential import ScramCredential, ScramMechanism
 from security.sasl.scram.server import TokenLogin
 
 REMEMBERED_MAX: Final = 10_000
-"""Credentials of tokens that are remembered; at the limit all are forgotten."""
+"""The most token credentials that are cached; at the limit all are dropped."""
 
 
 class MetadataScramUsers:
-    """A `ScramUsers`. What follows from a token's id takes milliseconds to compute, so it is remembered."""
+    """A `ScramUsers` over the metadata. The credential of a token takes milliseconds to compute, so it is cached."""
 
     def __init__(
         self, image: Callable[[], MetadataImage], token_key: bytes | None, wall_clock_ms: Callable[[], int]

@@ -1,4 +1,4 @@
-"""The files of snapshots that controllers send each other: bytes read for a follower, parts written as they arrive."""
+"""Snapshot files that controllers exchange: reads for a follower, writes of fetched parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MetadataSnapshotFiles:
         self._directory = directory
         self._arriving: tuple[SnapshotId, File] | None = None
         self._refused: tuple[SnapshotId, OSError] | None = None
-        """The snapshot that the disk had no room for, with its error."""
+        """The snapshot for which the disk had no room, with the error."""
 
     def read(self, snapshot_id: SnapshotId, size: int, position: int) -> bytes:
         file = self._fs.open(self._path(snapshot_id), read_only=True)
@@ -27,8 +27,10 @@ class MetadataSnapshotFiles:
             file.close()
 
     def write_part(self, snapshot_id: SnapshotId, position: int, data: BytesLike) -> None:
-        """Write the next bytes of a snapshot that is being fetched; position 0 begins the file anew. Where the disk
-        refuses them, the parts after them are dropped, and `finish` raises the error."""
+        """Write the next bytes of a snapshot that is being fetched. Position 0 begins the file again.
+
+        After a disk error further parts are dropped, and `finish` raises the error.
+        """
         if position == 0:
             self._refused = None
         if self._refused is not None and self._refused[0] == snapshot_id:
@@ -47,8 +49,10 @@ class MetadataSnapshotFiles:
         file.append([data])
 
     def finish(self, snapshot_id: SnapshotId) -> LoadedSnapshot:
-        """Make the fetched snapshot durable under its name, and return what it holds. Raises OSError and
-        `MalformedMessage`: then the file is removed."""
+        """Make the fetched snapshot durable under its name.
+
+        Returns its contents. Raises OSError and `MalformedMessage`: then the file is removed.
+        """
         if self._refused is not None and self._refused[0] == snapshot_id:
             refusal, self._refused = self._refused[1], None
             self._drop_arriving()

@@ -1,5 +1,6 @@
-"""When a snapshot of the metadata is due: after a number of bytes in the log, or after an interval (KIP-630,
-KIP-876)."""
+"""The policy for snapshots of the metadata: after a number of bytes in the log, or after an interval (KIP-630,
+KIP-876).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from broker.config.config import Config
 
 
 class SnapshotPolicy:
-    """One snapshot at a time; the limits are Kafka's settings, in bytes and milliseconds."""
+    """Decides when a snapshot is due, one at a time. The limits are Kafka's settings, in bytes and milliseconds."""
 
     def __init__(self, config: Config, now_ms: int) -> None:
         self._bytes_max = config.integer("metadata.log.max.record.bytes.between.snapshots")
@@ -16,7 +17,7 @@ class SnapshotPolicy:
         self.retention_ms = config.integer("metadata.max.retention.ms")
         self._bytes = 0
         self.last_ms = now_ms
-        """When the newest snapshot was begun, or this node started, on the loop's clock."""
+        """The time (ms, the loop's clock) at which the newest snapshot was begun, or this node started."""
         self._is_running = False
 
     def appended(self, size: int) -> None:
@@ -28,7 +29,7 @@ class SnapshotPolicy:
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
     def begun(self, now_ms: int) -> None:
-        """A snapshot is being written; bytes that are appended from here on count towards the next one."""
+        """A snapshot has begun: bytes that are appended from now on count for the next one."""
         self._is_running = True
         self._bytes = 0
         self.last_ms = now_ms

@@ -45,7 +45,7 @@ EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"
 
 
 class FormatError(Exception):
-    """The storage was not formatted, and nothing was written; the text says why."""
+    """The storage cannot be formatted, and nothing was written; the text says why."""
 
 
 def format_directories(
@@ -60,10 +60,11 @@ def format_directories(
     initial_voters: VoterSet | None = None,
     credentials: Sequence[UserScramCredentialRecord] = (),
 ) -> list[str]:
-    """Format what is not formatted yet; what was done, line by line. Raises `FormatError` and OSError. Blocks.
+    """Format the directories that are not formatted yet. Returns a line of text for each. Raises `FormatError` and
+    OSError. Blocks.
 
     `standalone`: this controller is the only voter. `initial_voters`: the voters, where they are several.
-    `credentials`: of users that can log in from the first start on.
+    `credentials`: the SCRAM credentials of users that can log in from the first start on.
     """
     levels = levels_of(features, is_dynamic=standalone or not config.controller_quorum_voters)
     directories = list(dict.fromkeys((config.metadata_log_dir, *config.log_dirs)))
@@ -89,7 +90,7 @@ def format_directories(
                 if config.node_id in voters.by_id:
                     directory_id = voters.by_id[config.node_id].directory_id
                 write_voters(fs, config, voters, levels, now_ms)
-        # Last, because it is what makes a directory a formatted one.
+        # This file is written last, because it marks the directory as formatted.
         write_meta_properties(fs, path, MetaProperties(cluster_id, config.node_id, directory_id))
         version = METADATA_VERSION_NAMES[levels[METADATA_VERSION]]
         lines.append(f"Formatting {kind} {path} with metadata.version {version}.")
@@ -97,7 +98,10 @@ def format_directories(
 
 
 def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
-    """What is not asked for has the level that Apache Kafka gives it, as far as this version supports it."""
+    """The levels of all features.
+
+    By default a feature has Apache Kafka's default level, as far as this version supports it.
+    """
     levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     if levels[METADATA_VERSION] >= ELIGIBLE_LEADER_REPLICAS_DEFAULT:
         levels.setdefault(ELIGIBLE_LEADER_REPLICAS, 1)
@@ -116,7 +120,7 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
 
 
 def kind_of_metadata_directory(config: Config, voters: VoterSet | None) -> str:
-    """What Apache Kafka's tool calls this kind of metadata directory."""
+    """The kind of a metadata directory, in the words of Apache Kafka's tool."""
     if voters is None:
         return "metadata directory"
     return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"
@@ -128,7 +132,10 @@ def own_voter(config: Config, directory_id: bytes) -> VoterNode:
 
 
 def read_initial_voters(text: str, listener: str) -> VoterSet:
-    """`id@host:port:directory id`, separated by commas; the id is 22 characters of base64. Raises `FormatError`."""
+    """Parse `id@host:port:directory id`, separated by commas; the id is 22 characters of base64.
+
+    Raises `FormatError`.
+    """
     voters = []
     for entry in filter(None, text.split(",")):
         match = re.fullmatch(r"\s*(\d+)@(\[[^\]]+\]|[^:\[\]]+):(\d+):([A-Za-z0-9_-]{22})\s*", entry)

@@ -1,4 +1,4 @@
-"""Topics that a broker asks the controller for by itself: auto-created ones, and internal ones."""
+"""Topics that a broker creates through the controller: automatically created ones, and internal ones."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ log = logging.getLogger("moldau.broker")
 
 
 class ControllerPort(Protocol):
-    """The way to the active controller, wherever it is."""
+    """The channel to the active controller."""
 
     def submit(self, request: object, reply: Callable[..., None]) -> None:
         """Send a request; `reply` is called once with the response, on the event loop."""
 
 
 class TopicCreation:
-    """One CreateTopics request for each topic at a time; its outcome is logged, the client asks again."""
+    """Sends at most one CreateTopics request for each topic at a time.
+
+    The outcome is logged; the client repeats its own request.
+    """
 
     def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
@@ -35,7 +38,10 @@ class TopicCreation:
     def create(
         self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
     ) -> None:
-        """Request a topic without waiting; -1 means the controller's default. A request under way is not repeated."""
+        """Request a topic without waiting. -1 stands for the controller's default.
+
+        A request in progress is not repeated.
+        """
         if name in self._under_way:
             return
         self._under_way[name] = None

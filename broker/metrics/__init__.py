@@ -1,1 +1,1 @@
-"""What an operator watches: metrics in Prometheus' text form, and whether the node lives and serves, over HTTP."""
+"""Metrics in Prometheus' text format, and the health and readiness of the node, over HTTP."""

@@ -1,8 +1,8 @@
 """Every metric: its name, its labels, what Apache Kafka calls it in JMX, and what it means.
 
-Names are those that Prometheus' JMX exporter gives to Apache Kafka's, so that dashboards and alerts made for it find
-theirs; what Apache Kafka does not have begins with `moldau_`, what every process has with `process_`.
-A row takes three lines:
+Names are those that Prometheus' JMX exporter gives to Apache Kafka's metrics, so that existing dashboards and alerts
+work. Metrics that Apache Kafka does not have begin with `moldau_`, those of any process with `process_`. A row takes
+three lines:
 
     name  kind  labels
         Kafka's name, - where it has none
@@ -390,7 +390,7 @@ moldau_series_left_out  gauge  -
 
 
 class Metric(NamedTuple):
-    """One row."""
+    """One metric."""
 
     name: str
     kind: str
@@ -401,7 +401,7 @@ class Metric(NamedTuple):
 
 @cache
 def metrics() -> dict[str, Metric]:
-    """All of them by name, in the order of the page."""
+    """All metrics by name, in the order of the page."""
     lines = [*ROWS.strip().split("\n"), *TIERED_ROWS.strip().split("\n")]
     rows = zip(lines[0::3], lines[1::3], lines[2::3], strict=True)
     return {metric.name: metric for metric in (_read(*map(str.strip, row)) for row in rows)}

@@ -1,4 +1,4 @@
-"""The log cleaner: what it has done, what waits for it, and the logs that it cannot clean."""
+"""Metrics of the log cleaner: its work, the logs that wait, and the logs that it cannot clean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANAGER: Final = "kafka_log_logcleanermanager_"
 
 
 def collect_cleaner(page: Page, cleaner: LogCleaner, log_directories: Sequence[str], now_ms: int) -> None:
-    """`now_ms`: of the monotonic clock."""
+    """Collect the cleaner's metrics. `now_ms` is on the monotonic clock."""
     totals = cleaner.totals
     recopied = 100 * totals.bytes_written / totals.bytes_read if totals.bytes_read else 0
     page.add(f"{CLEANER}cleaner_recopy_percent", recopied)

@@ -1,4 +1,4 @@
-"""The cluster and the groups as this node sees them: metadata, quorum, controller, coordinator."""
+"""Metrics of the cluster and the groups as this node sees them: metadata, quorum, controller, coordinator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def collect_cluster(page: Page, node: Observed) -> None:
         count += 1
         without_leader += partition.leader == NO_LEADER
         if count % (10 * TURN) == 0:
-            await asyncio.sleep(0)  # the image is a value: it stays as it is meanwhile
+            await asyncio.sleep(0)  # The image is immutable, so it cannot change during the loop.
     page.add(f"{CONTROLLER}globalpartitioncount", count)
     page.add(f"{CONTROLLER}offlinepartitionscount", without_leader)
     page.add("kafka_server_broker_metadata_metrics_last_applied_record_offset", image.provenance.end_offset - 1)

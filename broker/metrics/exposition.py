@@ -1,4 +1,4 @@
-"""Samples as Prometheus reads them: text format 0.0.4."""
+"""The text format 0.0.4 of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Histogram:
-    """Observations counted by upper bounds; what is over the last bound counts as infinite."""
+    """Observations counted by upper bounds; those above the last bound count under infinity."""
 
     __slots__ = ("bounds", "count", "counts", "sum")
 
@@ -45,7 +45,7 @@ class Summary:
 
 
 class Page:
-    """The metrics of one scrape. A name outside the catalogue is a bug."""
+    """The metrics of one scrape. A name outside of the catalogue is a bug."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {name: [] for name in metrics()}
@@ -68,7 +68,7 @@ class Page:
         self.add_summary(name, histogram, labels)
 
     def text(self) -> str:
-        """Every metric of the catalogue is announced, also where it has no sample now."""
+        """The text of the page. Every metric of the catalogue is declared, even without a sample."""
         out = []
         for name, metric in metrics().items():
             out.append(f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind}")

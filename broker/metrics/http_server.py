@@ -1,4 +1,4 @@
-"""A small HTTP server: GET of a few fixed paths, one request a connection, everything bounded."""
+"""A small HTTP server: GET of a few fixed paths, one request for each connection, all sizes limited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.runtime.tasks import Spawn
 HEAD_SIZE_MAX: Final = 8192
 PATIENCE_S: Final = 10
 CONNECTIONS_MAX: Final = 32
-"""More connections are closed at once: a scraper needs one."""
+"""The most connections; further ones are closed at once. A scraper needs one."""
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -38,7 +38,7 @@ def plain(status: int, text: str) -> Answer:
 
 
 class HttpServer:
-    """`paths` maps each path to what answers it. `spawn` runs a coroutine under supervision."""
+    """The server. `paths` maps each path to its handler. `spawn` runs a coroutine under supervision."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, paths: Mapping[str, Handler], spawn: Spawn) -> None:
         self.paths = paths
@@ -67,7 +67,7 @@ class HttpServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """Reads one request head, answers, and closes."""
+    """Reads the head of one request, responds, and closes."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -92,7 +92,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:
-            return  # a body, or a second request: the server answers one request a connection
+            return  # The rest is a body or a second request; the server handles one request for each connection.
         self._head += data
         head, end, _ = self._head.partition(b"\r\n\r\n")
         if end or len(self._head) > HEAD_SIZE_MAX:
@@ -108,7 +108,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def _give_up(self) -> None:
-        """The client is too slow, in asking or in taking the answer."""
+        """Close the connection: the client sends its request, or reads the response, too slowly."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,4 +1,7 @@
-"""How near the node is to its limits, and how often it met them: read from the parts that enforce them."""
+"""Metrics of the node's limits: their use, and how often they were reached.
+
+The parts that enforce the limits provide them.
+"""
 
 from __future__ import annotations
 

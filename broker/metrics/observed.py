@@ -1,4 +1,4 @@
-"""What the metrics of a node are gathered from."""
+"""The parts of a node from which its metrics are collected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The parts of a node that count something. Reading them changes nothing."""
+    """The parts of a node with counts. Reading them changes nothing."""
 
     config: Config
     environment: Environment
@@ -55,6 +55,6 @@ class Observed:
     large_batches: LargeBatches
     stage: Callable[[], Stage]
     not_ready: Callable[[], list[str]]
-    """Why clients are not served; empty where they are."""
+    """Why clients are not served; empty where they are served."""
     impaired: Callable[[], list[str]]
-    """What is not as it should be, though clients are served."""
+    """The problems of a node that serves clients."""

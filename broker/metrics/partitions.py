@@ -1,4 +1,4 @@
-"""The partitions of this broker: sums over all of them, and single ones as far as there is room for their metrics."""
+"""Metrics of this broker's partitions: sums over all of them, and single ones up to a limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 TURN: Final = 200
-"""Partitions after which a scrape yields to the event loop, so that requests do not wait for it."""
+"""The number of partitions after which a scrape yields to the event loop, so that requests do not wait for it."""
 LATE_TRANSACTION_MS: Final = 5 * 60_000
-"""After the longest timeout, an open transaction with no record for this time is one that no coordinator ends."""
+"""The time (ms) without a record after which an open transaction counts as hanging: it is longer than the longest
+timeout.
+"""
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 LOG: Final = "kafka_log_log_"
@@ -23,10 +25,10 @@ TRAFFIC: Final = ("messagesin_total", "bytesin_total", "bytesout_total")
 
 
 class PartitionSums:
-    """What is known of all partitions after looking at each."""
+    """Sums over all partitions, collected one by one."""
 
     def __init__(self, late_before_ms: int) -> None:
-        """A transaction is late whose producer has sent nothing since that timestamp."""
+        """A transaction counts as late if its producer has sent nothing since this timestamp."""
         self._late_before_ms = late_before_ms
         self.replicas: Counter[str] = Counter()
         self.size = 0
@@ -34,7 +36,7 @@ class PartitionSums:
         self.producers = 0
         self.late_transactions = 0
         self.topics: dict[str, list[int]] = {}
-        """Messages in, bytes in, bytes out."""
+        """Messages in, bytes in and bytes out by topic."""
 
     def take(self, node: Observed, partition: Partition) -> None:
         log = partition.log
@@ -62,7 +64,10 @@ class PartitionSums:
 
 
 async def collect_partitions(page: Page, node: Observed, series_max: int) -> int:
-    """How many topics and partitions had no room of their own."""
+    """Collect the metrics.
+
+    Returns the number of topics and of partitions above the limit, which have no metrics of their own.
+    """
     late_ms = node.config.integer("transaction.max.timeout.ms") + LATE_TRANSACTION_MS
     sums = PartitionSums(node.environment.wall_ms() - late_ms)
     partitions = tuple(node.replicas)

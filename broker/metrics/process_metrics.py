@@ -1,4 +1,4 @@
-"""Metrics of the process: what it is, what it takes of the machine, and how long its garbage collector paused it."""
+"""Metrics of the process: its version, its resources, and the pauses of its garbage collector."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProcessMetrics:
         self._process.stop()
 
     def read(self) -> ProcessFacts | None:
-        """What `collect` shows. Blocks: an executor thread calls it."""
+        """Read the values for `collect`. It blocks, so an executor thread calls it."""
         return self._process.read()
 
     def collect(self, page: Page, facts: ProcessFacts | None) -> None:

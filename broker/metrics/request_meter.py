@@ -1,8 +1,8 @@
 """Requests of one API, measured: how long a sample of them took, and the errors in the replies to all of them.
 
-A produce is worth microseconds, and so its measuring must be next to nothing: the connection counts requests and bytes,
-and only every 64th runs through the clock. What the handler refuses it counts itself. Replies of all other APIs are
-looked through for error codes when they are encoded.
+A produce takes microseconds, so measuring it must be cheap: the connection counts requests and bytes, and only every
+64th request is timed. The handler counts its own errors. In the replies of all other APIs error codes are counted when
+the reply is encoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PRODUCE: Final = 0
 FETCH: Final = 1
 SAMPLE_GAPS: Final = {PRODUCE: 64, FETCH: 16}
-"""For each API that is sampled, one request in this many is timed; of the other APIs every request is."""
+"""The number of requests of which one is timed, for each sampled API. Every request of the other APIs is timed."""
 BOUNDS_MS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10000, 60000)
 ERROR_CODE: Final = "error_code"
 
@@ -30,7 +30,7 @@ Walk = Callable[[object], Iterator[int]]
 
 
 class RequestMeter:
-    """`clock_ns` is a clock for measuring."""
+    """Measures the requests of one API. `clock_ns` is a precise clock."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self.total_ms = Histogram(BOUNDS_MS)
@@ -39,7 +39,7 @@ class RequestMeter:
         self._clock_ns = clock_ns
 
     def timed(self, route: Route, handle: Handler) -> Handler:
-        """The handler of those requests that are timed."""
+        """Wrap the handler so that it measures the time of a request."""
         gap = SAMPLE_GAPS.get(route.key, 1)
         route.sample_at = 1
 
@@ -70,7 +70,7 @@ class RequestMeter:
         return outer
 
     def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
-        """An encoder that counts the errors in what it encodes."""
+        """Wrap an encoder so that it counts the errors in a response."""
         walk = None if route.key == PRODUCE else errors_walk(response_class)
         if walk is None:
             return encode
@@ -83,7 +83,9 @@ class RequestMeter:
 
 
 def errors_walk(cls: type[object]) -> Walk | None:
-    """How to find the error codes in a response of this class that are not NONE; None where it has no such field."""
+    """A function that finds the error codes other than NONE in a response of this class; None where it has no such
+    field.
+    """
     names = [(field.name, field.struct, field.is_array) for field in fields_of(cls)]
     has_own = any(name == ERROR_CODE for name, _, _ in names)
     inner = [

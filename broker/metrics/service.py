@@ -1,4 +1,4 @@
-"""Metrics and health of one node over HTTP: put together, started before all else, stopped after it."""
+"""Metrics and health of one node over HTTP. The service starts before all other parts, and stops after them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("moldau.broker")
 
 
 class Metrics:
-    """Gathers when it is asked; between scrapes it costs what the timer of the stall costs."""
+    """The service. It collects metrics at each scrape; between scrapes only the timer of the stall runs."""
 
     def __init__(self, node: Observed, address: HttpAddress, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
         self._node = node
@@ -63,18 +63,18 @@ class Metrics:
             self._process.stop()
 
     def _watch(self, listener: Listener) -> None:
-        """Measure the requests of a listener that has not served any yet."""
+        """Measure the requests of a listener, before it serves any."""
         for route in listener.routes.values():
             route.meter = self._meters.setdefault(route.name, RequestMeter(self._clock_ns))
 
-    # The answers
+    # The responses
 
     async def health(self) -> Answer:
-        """The process lives and its event loop runs: else there would be no answer."""
+        """The response of the liveness probe: any response shows that the event loop runs."""
         return plain(200, "ok")
 
     async def readiness(self) -> Answer:
-        """Whether clients are served, and what they still wait for."""
+        """Whether clients are served; if not, the reasons."""
         missing = self._node.not_ready()
         if missing:
             return plain(503, "\n".join(missing))

@@ -1,4 +1,4 @@
-"""Event-loop stall: how late a timer fires that should fire every 100 ms."""
+"""The stall of the event loop: the delay of a timer that should fire every 100 ms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 class StallWatch:
-    """While the loop is busy with one thing, everything else waits: what the timer waits, a request may wait too."""
+    """Measures the delays of a timer. A request may wait as long as the timer does."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock_ns: Callable[[], int]) -> None:
         self.stalls_s = Histogram(BOUNDS_S)

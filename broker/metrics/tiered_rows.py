@@ -1,4 +1,4 @@
-"""The metrics of tiered storage: rows of the catalogue (`catalogue.py`)."""
+"""The rows of the metrics catalogue for tiered storage (`catalogue.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiered storage: what passes between the broker and remote storage, what waits for that, what is there."""
+"""Metrics of tiered storage: transfers, waiting work, and the contents of remote storage."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ GAUGES: Final = (
     "remotelogsizecomputationtime",
 )
 TURN: Final = 200
-"""Partitions after which a scrape yields to the event loop."""
+"""The number of partitions after which a scrape yields to the event loop."""
 
 
 async def collect_tiering(page: Page, tiering: Tiering, now_ms: int, series_max: int) -> None:
-    """`now_ms`: of the monotonic clock. The first `series_max` topics have metrics of their own."""
+    """Collect the metrics.
+
+    `now_ms` is on the monotonic clock. The first `series_max` topics have metrics of their own.
+    """
     total, topics, memory_size = await _remote_logs(tiering)
     traffic = tiering.traffic
     shown = sorted({*topics, *traffic.topics})[:series_max]
@@ -62,7 +65,9 @@ async def collect_tiering(page: Page, tiering: Tiering, now_ms: int, series_max:
 
 
 async def _remote_logs(tiering: Tiering) -> tuple[Counter[str], dict[str, Counter[str]], int]:
-    """The gauges in all and by topic, of the partitions that this broker leads; the memory of all."""
+    """Collect the gauges of the partitions that this broker leads, in total and by topic, and the memory of all remote
+    logs.
+    """
     total: Counter[str] = Counter()
     topics: dict[str, Counter[str]] = {}
     memory_size = 0

@@ -1,4 +1,4 @@
-"""Requests, connections and what is parked: gathered from the listeners."""
+"""Metrics of requests, connections and waiting requests, collected from the listeners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in ErrorCode}
 
 
 class ApiTraffic:
-    """One API over all listeners."""
+    """The traffic of one API over all listeners."""
 
     def __init__(self, routes: list[Route]) -> None:
         self.requests = sum(route.requests for route in routes)
@@ -31,7 +31,7 @@ class ApiTraffic:
 
 
 def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[str, RequestMeter]) -> None:
-    """The APIs that have served a request."""
+    """Collect the metrics of each API that has served a request."""
     routes: dict[str, list[Route]] = {}
     for listener in listeners:
         for route in listener.routes.values():
@@ -54,7 +54,7 @@ def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[
 
 
 def collect_delayed_operations(page: Page, sizes: Mapping[str, int]) -> None:
-    """`sizes`: operations in the purgatory, by kind."""
+    """Collect the sizes of the purgatory. `sizes`: the number of operations by kind."""
     for name in sorted({"Produce", "Fetch", *sizes}):
         page.add(
             "kafka_server_delayedoperationpurgatory_numdelayedoperations",

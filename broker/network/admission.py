@@ -1,4 +1,4 @@
-"""Admission: the connection limits that listeners share, and which connections are closed or accepted under them."""
+"""Admission: the connection limits that listeners share, and the choice of connections to accept or close."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from broker.network.connection_quota import ConnectionLimits, ConnectionQuotas
 
 
 class LimitedListener(Protocol):
-    """A listener whose connections are limited."""
+    """A listener whose connections count under shared limits."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def closing_count(self) -> int:
-        """Connections that are closed, and whose transports still send what was written."""
+        """The number of closed connections whose transports still send written bytes."""
 
     def go_on(self) -> None:
-        """A limit may allow another connection now."""
+        """Continue to accept: a limit may allow another connection now."""
 
     def close_one_in_excess(self) -> bool:
         """Close a connection; False where none is left to close."""
@@ -32,18 +32,18 @@ class Admission:
         self.listeners: list[LimitedListener] = []
 
     def set_limits(self, limits: ConnectionLimits) -> None:
-        """Take changed limits: close the connections in excess, accept those that waited."""
+        """Apply changed limits: close the connections in excess, accept those that waited."""
         self.quotas.set_limits(limits)
         self.room_made()
 
     def room_made(self) -> None:
-        """A connection ended or a limit changed: close the connections in excess, accept those that waited."""
+        """Close the connections in excess and accept those that waited, after a connection ended or a limit changed."""
         self.end_excess()
         for listener in self.listeners:
             listener.go_on()
 
     def end_excess(self) -> None:
-        """Close as many connections as there are above `max.connections`."""
+        """Close connections until there are at most `max.connections`."""
         excess = self.quotas.excess()
         if not excess:
             return

@@ -1,7 +1,8 @@
-"""Why connections are closed, in the node's own log: a bounded number of lines a second, then how many were left out.
+"""The log of closed connections and the reasons: a limited number of lines a second, and the count of the lines left
+out.
 
-Any client that may connect can have one connection after the other closed. Each line costs the loop as much as a small
-request does, and lines without end fill the disk that the log is on.
+A client can cause any number of closed connections. Each line takes as long as a small request, and an unlimited number
+of lines would fill the disk of the log.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 log = logging.getLogger("moldau.connection")
 
 LINES_MAX: Final = 20
-"""Most lines of one listener in `PERIOD_S`."""
+"""The most lines of one listener in `PERIOD_S`."""
 PERIOD_S: Final = 1.0
 
 
@@ -26,7 +27,7 @@ class ClosingLog:
         self._said_count = 0
         self._left_out_count = 0
         self._until_s = -PERIOD_S
-        """The end of the period that the counts are of."""
+        """The end (seconds, the loop's clock) of the period of the counts."""
 
     def say(self, level: int, client_host: str, reason: str) -> None:
         if not log.isEnabledFor(level):

@@ -2,8 +2,8 @@
 
 All connections of a loop share one large receive buffer. A request is parsed, and handled, where it lies; only a frame
 that has not arrived whole moves to a buffer of its own (`PartialFrame`). Requests are pipelined: each is handled as
-soon as it is complete, and replies wait for those before them (`ReplyQueue`). What they become leaves through `Output`;
-`FlowControl` says when the connection is not read.
+soon as it is complete, and replies wait for those before them (`ReplyQueue`). The encoded replies leave through
+`Output`; `FlowControl` decides when the connection is not read.
 """
 
 from __future__ import annotations
@@ -31,36 +31,38 @@ from security.access import Access
 log = logging.getLogger("moldau.connection")
 
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
-"""Bytes of the buffer that all connections share: large, so that a large request arrives in few reads."""
+"""The bytes of the buffer that all connections share. It is large, so that a large request arrives in few reads."""
 UNSENT_SIZE_MAX: Final = 1 << 18
-"""Bytes of unsent replies. At this size other connections are served first, and this one is not read until its client
-has taken them."""
+"""The bytes of unsent replies at which other connections are served first.
+
+This connection is not read until its client has taken them.
+"""
 ITERATION_REQUESTS_MAX: Final = 256
-"""Most requests of one connection that one event loop iteration handles: timers must not wait for a burst."""
+"""The most requests of one connection that one event loop iteration handles, so that a burst does not delay timers."""
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
 
 
 class ConnectionSecurity(Protocol):
-    """What a listener asks of its clients before their requests."""
+    """The authentication that a listener requires before other requests."""
 
     def first_access(self, client_host: str) -> Access:
-        """What a client may do before it has authenticated."""
+        """The access of a client before it has authenticated."""
 
     def authentication_of(self, connection: Connection) -> Authentication | None:
-        """The exchange that lets the client in; None where it is in at once."""
+        """The SASL exchange of a connection; None where the listener has no SASL."""
 
 
 class ConnectionListener(ServingListener, Protocol):
-    """The listener that a connection came through."""
+    """The listener of a connection, as the connection uses it."""
 
     @property
     def resources(self) -> ConnectionResources: ...
 
     @property
     def request_size_max(self) -> int:
-        """Bytes of one request."""
+        """The most bytes of one request."""
 
     @property
     def closing_log(self) -> ClosingLog: ...
@@ -69,14 +71,14 @@ class ConnectionListener(ServingListener, Protocol):
     def security(self) -> ConnectionSecurity: ...
 
     def opened(self, connection: Connection) -> None:
-        """The transport calls the connection."""
+        """A transport is connected to the connection."""
 
     def closed(self, connection: Connection) -> None:
-        """The transport calls the connection no more."""
+        """The transport of the connection is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one connection; `listener` gives it the routes, limits and what connections share."""
+    """One client connection as an asyncio protocol. `listener` provides the routes, the limits and the shared parts."""
 
     def __init__(self, listener: ConnectionListener, client_host: str) -> None:
         self.listener = listener
@@ -89,15 +91,15 @@ class Connection(asyncio.BufferedProtocol):
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
         self.was_malformed = False
-        """Its last request could not be parsed."""
+        """Whether the last request could not be parsed."""
         resources = listener.resources
-        # Looked up once a connection: the listener is not compiled, and a look-up costs as much as a call.
+        # Looked up once for each connection: the listener is not compiled, and a lookup takes as long as a call.
         self._loop = resources.loop
         self._purgatory = resources.purgatory
         self._shared = resources.receive_buffer
         self._memory = resources.request_memory
         self.routes: Mapping[int, Route] = listener.routes
-        """The APIs that are served now: few of them before the client has authenticated."""
+        """The APIs that are served now; before the client has authenticated only a few."""
         self.request_size_max = listener.request_size_max
         self._partial: PartialFrame | None = None
         self._output = Output(resources, self)
@@ -112,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self.access: Access = security.first_access(client_host)
         self.authentication: Authentication | None = security.authentication_of(self)
 
-    # The transport's calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._output.transport = cast("asyncio.Transport", transport)
@@ -161,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self._output.set_writable(True)
         self._resume()
 
-    # What its handlers, its listener and the memory of its node see
+    # Used by handlers, the listener and the memory accounting
 
     @property
     def is_closed(self) -> bool:
@@ -182,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._output.sends_files()
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """End the connection: replies that are ready leave, those that wait for something are given up."""
+        """Close the connection. Replies that are ready are still sent; waiting requests are abandoned."""
         output = self._output
         transport = output.transport
         if transport is not None:
@@ -193,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             output.close(transport)
 
     def abort(self) -> None:
-        """End at once a connection that was closed, and whose peer does not take what was written."""
+        """End a closed connection at once, because its peer does not read the written bytes."""
         self._output.abort()
 
     def hold(self) -> None:
@@ -217,7 +219,10 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _consume(self, buffer: memoryview, size: int) -> None:
-        """Handle what arrived; the delayed operations that it concerns look when this connection's replies are sent."""
+        """Handle the received bytes.
+
+        Delayed operations that they complete are checked when this connection's replies have been sent.
+        """
         purgatory = self._purgatory
         purgatory.hold_actions()
         try:
@@ -229,13 +234,13 @@ class Connection(asyncio.BufferedProtocol):
                 log.exception("a parked request failed to look again; it waits until its time is up")
 
     def _consume_partial(self, partial: PartialFrame) -> None:
-        """A frame that came in parts is here, or at least its size."""
+        """A frame that arrived in parts is complete, or its size is known."""
         self._partial = None
         self._memory.let_go(self)
         self._consume(partial.buffer, partial.size)
 
     def _handle_frames(self, buffer: memoryview, size: int) -> None:
-        """Handle the whole frames in `buffer[:size]` and keep what is left of it."""
+        """Handle the whole frames in `buffer[:size]`, and keep the rest."""
         flow, output = self._flow, self._output
         position = 0
         left = ITERATION_REQUESTS_MAX
@@ -262,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             position = end
             left -= 1
             if (output.size > UNSENT_SIZE_MAX or left == 0) and position < size:
-                # The rest of what arrived is handled in the loop's next iteration, after other connections and timers.
+                # The rest is handled in the next iteration of the loop, after other connections and timers.
                 flow.pause()
                 self._loop.call_soon(self._resume)
         if position < size:
@@ -272,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         output.flush()
 
     def _resume(self) -> None:
-        """Handle what arrived before the pause, then read on, unless there is a reason to stay paused."""
+        """Handle the frames that arrived before the pause, then read again, unless there is a reason to stay paused."""
         flow, partial = self._flow, self._partial
         if not flow.may_resume() or (partial is not None and partial.is_short):
             return
@@ -284,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def _forget(self) -> None:
-        """The connection is closed: nothing more is read or answered, and its requests need not be."""
+        """The connection is closed: read nothing more, and abandon the waiting requests."""
         self._partial = None
         self._memory.let_go(self)
         self._output.drop()
@@ -295,7 +300,8 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def _handle(self, frame: memoryview) -> None:
-        # Asked before the header is parsed: for a small produce, parsing and decoding cost more than the append.
+        # The hook is tried before the header is parsed: for a small produce, parsing and decoding take longer than the
+        # append.
         hook = self.hook
         if hook is not None and self._answered_by(hook, frame):
             return
@@ -329,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
             self._learn(route, context, frame, request)
 
     def _answered_by(self, hook: FrameHook, frame: memoryview) -> bool:
-        """Whether the hook took the frame. It is not asked for a request that is to be measured."""
+        """Whether the hook answered the frame. A request that has to be timed is not passed to the hook."""
         route = hook.route
         if route.requests + 1 >= route.sample_at:
             return False
@@ -346,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _learn(self, route: Route, context: RequestContext, frame: memoryview, request: object) -> None:
-        """Show a request that was handled to the hook of its route."""
+        """Let the hook of the route learn from a request that was handled."""
         hooks = self._hooks
         if hooks is None:
             hooks = self._hooks = {}
@@ -360,11 +366,11 @@ class Connection(asyncio.BufferedProtocol):
             self.hook = None
 
     def _take(self, context: RequestContext, response: object) -> None:
-        """What a handler gave: nothing, a reply that is not ready yet, or the response."""
+        """Handle the result of a handler: no response, a `Pending`, or the response."""
         if response is None:
             return
         replies = self.replies
-        if type(response) is Pending:  # it has no subclass, and isinstance costs a call
+        if type(response) is Pending:  # The class has no subclass, and isinstance takes as long as a call.
             reply = QueuedReply(context, response)
             replies.waiting.append(reply)
             response.listen(lambda response: self._complete(reply, response))
@@ -376,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flow.pause()
 
     def _complete(self, reply: QueuedReply, response: object) -> None:
-        """A parked reply is there: send it, and those behind it, unless one before it still waits."""
+        """A waiting reply is complete: send it and the ready replies after it, unless an earlier one still waits."""
         if self.is_closed:
             return
         assert reply.context is not None, "only what was parked becomes ready"
@@ -391,12 +397,15 @@ class Connection(asyncio.BufferedProtocol):
         if replies.waiting:
             output.flush_soon()
         else:
-            output.flush()  # no more replies will be added that could leave with it
+            output.flush()  # No more replies will be added that could be sent with it.
         if self._flow.is_paused and len(replies.waiting) < WAITING_REPLIES_MAX // 2:
             self._loop.call_soon(self._resume)
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> None:
-        """A version that is not served has no answer, unless the route has one that every client can read."""
+        """Refuse a version that is not served.
+
+        There is no response, unless the route has one that every client can parse.
+        """
         response = route.unserved_version()
         if response is None:
             self.close(f"{route.name} version {version} is outside {route.first_version}..{route.last_version}")
@@ -404,13 +413,19 @@ class Connection(asyncio.BufferedProtocol):
             self._take(RequestContext(self, route, route.first_version, correlation_id, None), response)
 
     def _failed(self) -> None:
-        """A bug of this broker, raised by a handler, ends this connection and no other."""
+        """End this connection because a handler raised an exception, which is a bug of this broker.
+
+        Other connections are not affected.
+        """
         log.exception("a handler failed; closing the connection from %s", self.client_host)
         self.close("the handler failed", logging.ERROR)
 
 
 def _after_tags(frame: memoryview, position: int) -> int:
-    """The position after the tagged section of a request header; clients send none, or ones we need not know."""
+    """The position after the tagged section of a request header.
+
+    Clients send no tags, or tags that are not needed here.
+    """
     try:
         return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError:

@@ -1,16 +1,16 @@
-"""How many connections there may be: in all, through one listener, from one address, and new ones a second.
+"""The limits on connections: in total, for a listener, for an address, and on new connections a second.
 
 Brokers and controllers count for themselves. Before a connection is accepted:
 
-    asked                                         where not
+    condition                                     where it does not hold
     listener below its own max.connections        it waits, until one of the listener ends
     all below max.connections, or this is the     it waits, until one ends
       listener between brokers of several
     creation rates of all and of the listener     it waits, a second at the most
 
-A client that waits stays in the kernel's accept queue. A connection that is accepted and is too many for its address is
-closed at once. Where all are more than `max.connections`, because it was lowered or because brokers connected, the
-least used one is closed.
+A client that waits stays in the kernel's accept queue. An accepted connection above the limit of its address is closed
+at once. Where all are more than `max.connections`, because it was lowered or because brokers connected, the least used
+one is closed.
 
 """
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.listener")
 
 BURST_S: Final = 10
-"""Seconds. After a quiet time as many connections may arrive at once as the rate allows in this time."""
+"""The time (seconds) for which the allowance of new connections accumulates: so many may arrive in one burst."""
 WAIT_MS_MAX: Final = 1000
-"""Longest wait for one connection because of a rate."""
+"""The longest wait (ms) of one connection because of a rate."""
 UNLIMITED: Final = 2**31 - 1
 
 
@@ -46,7 +46,7 @@ class CreationRate:
         self._at_ms: int | None = None
 
     def wait_ms(self, now_ms: int) -> int:
-        """Until the next connection may come."""
+        """The time (ms) until the next connection is allowed."""
         if self.per_second >= UNLIMITED:
             return 0
         if self._at_ms is not None:
@@ -56,12 +56,12 @@ class CreationRate:
         return 0 if self._left >= 1 else min(int((1 - self._left) * 1000 / max(self.per_second, 1)) + 1, WAIT_MS_MAX)
 
     def spend(self) -> None:
-        """One has come."""
+        """Count one new connection."""
         self._left -= 1
 
 
 class ConnectionLimits(NamedTuple):
-    """The settings. Limits of listeners are those that have one of their own."""
+    """The limits from the settings. `listeners`: the limits of listeners that have their own."""
 
     count_max: int = UNLIMITED
     creation_rate: int = UNLIMITED
@@ -72,7 +72,7 @@ class ConnectionLimits(NamedTuple):
 
 
 def connection_limits(config: Config) -> ConnectionLimits:
-    """What the configuration in force says.
+    """The limits of the configuration in force.
 
     DIVERGES: Apache Kafka resolves host names in `max.connections.per.ip.overrides`; here they are addresses.
     """
@@ -96,20 +96,20 @@ def _of_listeners(config: Config, name: str) -> tuple[tuple[str, int], ...]:
 
 
 class ConnectionQuotas:
-    """`protected` is the listener between brokers: clients must not keep brokers out."""
+    """Counts connections. `protected` is the listener between brokers, which clients must not block."""
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...], protected: str | None) -> None:
         self.count = 0
         self.count_of_listener: dict[str, int] = dict.fromkeys(listeners, 0)
         self.count_of_address: dict[str, int] = {}
-        """Only addresses that have connections."""
+        """The number of connections by address, for addresses that have any."""
         self._protected = protected if len(listeners) > 1 else None
         self._rate = CreationRate(UNLIMITED)
         self._rate_of_listener: dict[str, CreationRate] = {}
         self.set_limits(limits)
 
     def set_limits(self, limits: ConnectionLimits) -> None:
-        """Takes effect with the next connection; rates that did not change go on."""
+        """Apply limits. They take effect with the next connection; unchanged rates continue."""
         self._limits = limits
         self._of_address = dict(limits.of_address)
         self._count_max_of_listener = dict(limits.count_max_of_listener)
@@ -131,13 +131,13 @@ class ConnectionQuotas:
         return max(self._rate.wait_ms(now_ms), rate.wait_ms(now_ms) if rate is not None else 0)
 
     def accepted(self, listener: str) -> None:
-        """One has been accepted, whatever becomes of it."""
+        """Count an accepted connection, even if it is closed at once."""
         self._rate.spend()
         if listener in self._rate_of_listener:
             self._rate_of_listener[listener].spend()
 
     def is_full(self, address: str) -> bool:
-        """Whether one more from this address is too many."""
+        """Whether one more connection from this address exceeds its limit."""
         return self.count_of_address.get(address, 0) >= self._of_address.get(address, self._limits.per_address_max)
 
     def begun(self, listener: str, address: str) -> None:
@@ -153,9 +153,9 @@ class ConnectionQuotas:
             self.count_of_address[address] = left
 
     def excess(self) -> int:
-        """Connections that must end."""
+        """The number of connections above the limit."""
         return max(self.count - self._limits.count_max, 0)
 
     def may_lose(self, listener: str) -> bool:
-        """Whether connections of this listener end where there are too many."""
+        """Whether connections of this listener may be closed when there are too many."""
         return listener != self._protected

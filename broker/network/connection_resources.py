@@ -1,4 +1,4 @@
-"""What all connections of a node share."""
+"""The resources that all connections of a node share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from broker.runtime.tasks import Spawn
 
 @dataclass(frozen=True, slots=True)
 class ConnectionResources:
-    """What the connections of one node share on its event loop. `receive_buffer` takes the bytes of every connection:
-    parsing never spans two callbacks. `purgatory` holds the checks of delayed operations while a connection handles
-    what arrived."""
+    """The resources that the connections of one node share on its event loop.
+
+    `receive_buffer` receives the bytes of every connection: parsing never spans two callbacks. `purgatory` delays the
+    checks of operations while a connection handles received bytes.
+    """
 
     loop: asyncio.AbstractEventLoop
     environment: Environment

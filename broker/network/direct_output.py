@@ -1,17 +1,17 @@
-"""What leaves a connection past its transport: pieces of replies in order, those that lie in files by sendfile.
+"""Output of a connection that bypasses its transport: pieces of replies in order, slices of files by sendfile.
 
 A transport takes bytes only, and copies them. Here a piece may be a `FileSlice`: the kernel sends it from the page
 cache, it passes through no buffer of the broker, and a slow reader of it holds no memory. The pieces go out
 through a duplicate of the transport's descriptor, because a loop refuses to watch the transport's own.
 
     NOTHING    all pieces have left
-    TRANSPORT  the transport holds older bytes, which go first; it says when they have left
+    TRANSPORT  the transport holds older bytes, which go first; it reports when they have left
     SOCKET     the socket is full, or it had its share of this iteration; the loop says when it takes more
     DISK       what is to be sent is not in the page cache; a thread reads it
     CLOSED     nothing leaves any more
 
-A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the peer was
-told how much would come.
+A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the reply's
+size was sent already.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ from storage.files.file_slice import FileSlice
 log = logging.getLogger("moldau.connection")
 
 ITERATION_SIZE_MAX: Final = 1 << 18
-"""Most bytes that a connection sends in one event loop iteration. Then other connections are served: a client reads one
-connection while the next one is filled. With 1 MiB at a time the kernel wakes the client for each 64 KiB instead."""
+"""Most bytes that a connection sends in one event loop iteration.
+
+Then other connections are served: a client reads from one connection while the next one is written. With 1 MiB at a
+time the kernel wakes the client for each 64 KiB instead.
+"""
 CACHED_FOR_S = 1.0
-"""Seconds for which the answer of a probe of the page cache is taken to hold: each probe costs a system call."""
+"""The time (seconds) for which the result of a page cache probe is reused, because each probe takes a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
 
 
 class Waits(Enum):
-    """What the first piece waits for."""
+    """The reason for which the first piece waits."""
 
     NOTHING = "nothing"
     TRANSPORT = "transport"
@@ -51,7 +54,10 @@ class Waits(Enum):
 
 
 class DirectOutput:
-    """`blocked` is called when pieces have to wait, `drained` when all of them have left."""
+    """The output of one connection.
+
+    `blocked` is called when pieces have to wait, `drained` when all of them have left.
+    """
 
     def __init__(
         self,
@@ -73,24 +79,25 @@ class DirectOutput:
         self._drained = drained
         self._pieces: deque[Chunk] = deque()
         self._sent_of_first = 0
-        """Bytes of the first piece that have left, where it is a slice of a file."""
+        """The bytes of the first piece that have left, where the piece is a slice of a file."""
         self._looked_at_s = loop.time()
         self._is_ending = False
         self._waits = Waits.NOTHING
         if transport.get_write_buffer_size():
             self._waits = Waits.TRANSPORT
-            transport.set_write_buffer_limits(high=0)  # it calls pause_writing now, resume_writing when it is empty
+            # The transport now calls pause_writing, and resume_writing when its buffer is empty.
+            transport.set_write_buffer_limits(high=0)
 
     @property
     def waits(self) -> Waits:
         return self._waits
 
     def held_size(self) -> int:
-        """Memory of the pieces that wait; slices of files hold none."""
+        """The memory (bytes) of the waiting pieces; slices of files hold none."""
         return held_size(self._pieces)
 
     def write(self, pieces: Iterable[Chunk]) -> None:
-        """Send these after those before them; what does not leave at once waits here."""
+        """Send pieces after the earlier ones; those that cannot be sent at once wait here."""
         if self._waits is Waits.CLOSED:
             return
         if not self._pieces:
@@ -102,12 +109,12 @@ class DirectOutput:
                 self._blocked()
 
     def transport_drained(self) -> None:
-        """The transport holds nothing any more, and will not be given anything."""
+        """The transport's buffer is empty, and will not be written to any more."""
         if self._waits is Waits.TRANSPORT:
             self._go_on()
 
     def end(self) -> None:
-        """Close the transport when all has left; nothing more is written."""
+        """Close the transport when all pieces have left; nothing more is written."""
         self._is_ending = True
         if self._waits is Waits.NOTHING:
             self._end_now()
@@ -128,7 +135,7 @@ class DirectOutput:
             self._end_now() if self._is_ending else self._drained()
 
     def _send(self) -> None:
-        """Send what the socket takes in one iteration; then `_waits` says what the rest waits for."""
+        """Send as much as the socket takes in one iteration; `_waits` is then the reason why the rest waits."""
         waited = self._waits
         self._waits = Waits.NOTHING
         pieces, left = self._pieces, ITERATION_SIZE_MAX
@@ -165,7 +172,9 @@ class DirectOutput:
         return sent
 
     def _send_bytes(self) -> int:
-        """The pieces before the next slice, in one call; with one behind them they leave in a packet with it."""
+        """Send the pieces before the next slice in one call; with a slice after them, the kernel joins them with it in
+        one packet.
+        """
         run: list[BytesLike] = []
         flags = 0
         for piece in self._pieces:
@@ -188,7 +197,10 @@ class DirectOutput:
     # The page cache
 
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
-        """Whether the bytes are in the page cache: the handler has looked, and after a long wait this looks again."""
+        """Whether the bytes are in the page cache.
+
+        The handler has checked them; after a long wait they are checked again.
+        """
         now_s = self._loop.time()
         if now_s - self._looked_at_s <= CACHED_FOR_S:
             return True

@@ -17,7 +17,7 @@ from broker.network.reply_queue import ReplyQueue
 
 
 class FlowControl:
-    """Whether one connection may be written to. `is_paused` is read before each frame, and so it is an attribute."""
+    """The state of one connection's flow control. `is_paused` is an attribute, because it is read before each frame."""
 
     __slots__ = ("_output", "_replies", "is_held", "is_paused")
 
@@ -26,10 +26,10 @@ class FlowControl:
         self._replies = replies
         self.is_paused = False
         self.is_held = False
-        """Its requests wait until one of them has been examined."""
+        """Whether requests wait until one of them has been examined."""
 
     def pause(self) -> None:
-        """Handle no more, and read no more, until `may_resume` allows it."""
+        """Stop handling and reading, until `may_resume` is true."""
         transport = self._output.transport
         if not self.is_paused and transport is not None and not transport.is_closing():
             self.is_paused = True
@@ -40,7 +40,7 @@ class FlowControl:
         self.pause()
 
     def may_resume(self) -> bool:
-        """Whether a connection that is paused may go on."""
+        """Whether a paused connection may continue."""
         output = self._output
         transport = output.transport
         if not self.is_paused or not output.is_writable or transport is None or transport.is_closing():

@@ -21,13 +21,13 @@ from security.principal import Principal
 log = logging.getLogger("moldau.listener")
 
 SWEPT_AT_ONCE: Final = 200
-"""Connections that a sweep for idle ones looks at in one iteration of the loop: closing one takes 20 us."""
+"""The connections that a sweep for idle ones examines in one iteration of the loop: closing one takes 20 us."""
 
 
 class Listener:
     """`resources` are shared by all listeners of the node, `routes` are its own.
 
-    `heartbeats_ended` is called with the id of a broker whose heartbeats came through a connection that has ended.
+    `heartbeats_ended` is called with the id of a broker whose heartbeat connection has ended.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class Listener:
         self.routes = routes
         self.security = security
         self.connections: dict[Connection, None] = {}
-        """The open connections in order of arrival: a set would close them in a different order in every run."""
+        """The open connections in order of arrival, because the order of a set would differ in every run."""
         self.created_count = 0
-        """Connections ever made."""
+        """The number of connections since the start."""
         self.malformed_count = 0
-        """Connections that ended with a request that could not be parsed."""
+        """The number of connections that ended with a request that could not be parsed."""
         self.idle_count = 0
-        """Connections that were closed because they sent nothing."""
+        """The number of connections that were closed because they were idle."""
         self.refused_count = 0
-        """Connections that were closed at once, because their address had too many."""
+        """The number of connections that were closed at once because of the limit of their address."""
         self.excess_count = 0
-        """Connections that were closed because there were more than the limit."""
+        """The number of connections that were closed because there were more than the limit."""
         self.accept_failures_count = 0
-        """Tries to accept without a descriptor."""
+        """The number of failed accepts for want of a descriptor or of memory."""
         self._loop = resources.loop
         self._environment = resources.environment
         self._heartbeats_ended = heartbeats_ended
@@ -85,7 +85,7 @@ class Listener:
         self._rate_timer: asyncio.TimerHandle | None = None
 
     async def bind(self) -> None:
-        """Take the address; clients are refused until `accept`. Raises OSError."""
+        """Bind the address; clients are refused until `accept`. Raises OSError."""
         self._acceptor = await self._environment.acceptor(self, self.host, self.port)
 
     async def accept(self) -> None:
@@ -94,7 +94,7 @@ class Listener:
         self._acceptor.open()
         self._sweep_later()
 
-    # What the acceptor asks
+    # Called by the acceptor
 
     def may_accept(self) -> bool:
         now_ms = self._environment.monotonic_ms()
@@ -129,16 +129,16 @@ class Listener:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a client may wait to be accepted because of a limit."""
+        """Whether a client may be waiting to be accepted because of a limit."""
         return self._blocked_since_ms is not None
 
     def blocked_s(self) -> float:
-        """How long no client was accepted because of a limit."""
+        """The total time (seconds) in which no client was accepted because of a limit."""
         since_ms, now_ms = self._blocked_since_ms, self._environment.monotonic_ms()
         return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
 
     def go_on(self) -> None:
-        """A limit may allow more now."""
+        """Continue to accept: a limit may allow another connection now."""
         if self._blocked_since_ms is not None and self._acceptor is not None:
             now_ms = self._environment.monotonic_ms()
             if self._quotas.wait_ms(self.name, now_ms) is None:
@@ -180,11 +180,11 @@ class Listener:
 
     @property
     def closing_count(self) -> int:
-        """Connections that are closed, and whose transports still send what was written."""
+        """The number of closed connections whose transports still send written bytes."""
         return sum(each.is_closed for each in self.connections)
 
     def close_one_in_excess(self) -> bool:
-        """End a connection that is little used: one that was silent since the last sweep, else the oldest."""
+        """Close one connection: one without traffic since the last sweep, else the oldest."""
         silent = (each for each in self.connections if not each.was_active and not each.is_closed)
         oldest = (each for each in self.connections if not each.is_closed)
         connection = next(silent, None) or next(oldest, None)
@@ -206,13 +206,13 @@ class Listener:
             connection.close("the broker is stopping", logging.DEBUG)
 
     def _sweep_later(self) -> None:
-        if self._idle_ms_max >= 0:  # a negative limit is none
+        if self._idle_ms_max >= 0:  # A negative limit means no limit.
             self._sweep = self._loop.call_later(max(self._idle_ms_max, 1) / 1000, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close connections that sent nothing since the last sweep: idle for one to two times the limit.
+        """Close the connections that sent nothing since the last sweep: idle for one to two times the limit.
 
-        One that was closed by the last sweep and is still here has a peer that takes nothing more.
+        A connection that the last sweep closed, and that is still open, has a peer that does not read: it is aborted.
         """
         self._close_idle_of(tuple(self.connections), 0)
 

@@ -1,4 +1,4 @@
-"""The role of a listener: which APIs are served behind it."""
+"""The role of a listener, which determines the APIs that it serves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import Flag, auto
 
 
 class ListenerRole(Flag):
-    """A listener serves brokers and clients, or controllers; an API is served behind the one, the other or both."""
+    """The role: a listener serves brokers and clients, or controllers.
+
+    An API is served by one role, the other or both.
+    """
 
     BROKER = auto()
     CONTROLLER = auto()

@@ -1,4 +1,4 @@
-"""The security of a listener: TLS below its connections, SASL before their routes, and the access that comes of it.
+"""The security of a listener: TLS below its connections, SASL before their routes, and the resulting access.
 
 PLAINTEXT        Connection                       anonymous
 SSL              TlsStream ─▶ Connection          the principal of the client's certificate, or anonymous
@@ -20,11 +20,11 @@ from security.access import Access, Unrestricted
 from security.principal import ANONYMOUS, Principal
 
 CertificatePrincipal = Callable[[bytes], Principal]
-"""The principal of a client's certificate, in DER. Raises ValueError."""
+"""Maps a client's certificate, in DER, to its principal. Raises ValueError."""
 
 
 class ListenerSecurity:
-    """What the connections of one listener go through."""
+    """The security of one listener's connections."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ListenerSecurity:
         gate: SaslGate | None = None,
         principal_of: CertificatePrincipal | None = None,
     ) -> None:
-        """`principal_of` names the client of a certificate, where no SASL does."""
+        """`principal_of` maps a client's certificate to its principal, on a listener without SASL."""
         self.counts = counts
         self.access_of = access_of
         self.principal_of = principal_of
@@ -49,14 +49,17 @@ class ListenerSecurity:
         return None if self._gate is None else self._gate.begin(connection)
 
     def protocol_for(self, connection: Connection) -> Connection | TlsStream:
-        """What the transport of a connection calls: the connection itself, or the TLS stream around it."""
+        """The protocol for a connection's transport: the connection itself, or the TLS stream around it."""
         if self._entrance is None:
             return connection
         return SecuredConnection(self, self._entrance, connection).stream
 
 
 class SecuredConnection:
-    """A connection under TLS: it learns its principal from the certificate, and ends where that is trusted no more."""
+    """A connection under TLS.
+
+    It gets its principal from the certificate, and is closed when that is not trusted any more.
+    """
 
     def __init__(self, security: ListenerSecurity, entrance: NodeTls, connection: Connection) -> None:
         self._security = security
@@ -64,7 +67,7 @@ class SecuredConnection:
         self._connection = connection
         self.stream = TlsStream(connection, self, self._tls.server_context(), entrance.handshakes, entrance.buffer)
 
-    # What the stream says
+    # Called by the stream
 
     def secured(self, stream: TlsStream) -> None:
         security, connection = self._security, self._connection
@@ -89,7 +92,7 @@ class SecuredConnection:
     def lost(self, stream: TlsStream) -> None:
         self._tls.forget(self)
 
-    # What the trust store says
+    # Called by the trust store
 
     def trusted_by(self) -> bytes | None:
         return self.stream.trusted_by()
@@ -99,6 +102,6 @@ class SecuredConnection:
 
 
 def plain_security() -> ListenerSecurity:
-    """That of a PLAINTEXT listener on a node without an authorizer."""
+    """The security of a PLAINTEXT listener on a node without an authorizer."""
     unrestricted = Unrestricted()
     return ListenerSecurity(lambda principal, host: unrestricted, AuthenticationCounts())

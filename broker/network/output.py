@@ -1,6 +1,6 @@
-"""The output of a connection: replies are gathered while what arrived is handled, and leave in one write.
+"""The output of a connection: replies are collected while received bytes are handled, and are sent in one write.
 
-They leave through the transport, or past it once a reply holds a slice of a file (`DirectOutput`).
+They are sent through the transport, or directly to the socket once a reply holds a slice of a file (`DirectOutput`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ log = logging.getLogger("moldau.connection")
 
 
 class OutputOwner(ReplyOwner, Protocol):
-    """The connection that an output belongs to."""
+    """The part of a connection that its output uses."""
 
     client_host: str
 
     def pause_writing(self) -> None:
-        """What was written does not leave at once."""
+        """Written bytes do not leave at once."""
 
     def writing_drained(self) -> None:
-        """All that was written has left."""
+        """All written bytes have left."""
 
 
 class Output:
-    """`transport` is None before the connection is made and once it is closed."""
+    """The output of one connection. `transport` is None before the connection is made and once it is closed."""
 
     __slots__ = (
         "_closing",
@@ -56,27 +56,27 @@ class Output:
         self._loop = resources.loop
         self._memory = resources.reply_memory
         self._owner: OutputOwner | None = owner
-        """None once the connection is lost, so that a closed connection is not a cycle of references."""
+        """The connection; None once it is lost, so that a closed connection is not a reference cycle."""
         self.transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
-        """The transport of a closed connection until what was written has left."""
+        """The transport of a closed connection, until the written bytes have left."""
         self.direct: DirectOutput | None = None
-        """The way past the transport, for all that leaves once a reply holds a slice of a file."""
+        """The output that bypasses the transport, once a reply holds a slice of a file."""
         self.pieces: list[Chunk] = []
-        """Gathered and not written."""
+        """The pieces that are collected and not written."""
         self.size = 0
-        """Bytes of `pieces`."""
+        """The size of `pieces` in bytes."""
         self.sent_bytes = 0
         self.held_size = 0
-        """Memory of the replies that waited in the queue and have not been written."""
+        """The memory (bytes) of the replies that waited in the queue and have not been written."""
         self.ready_held_size = 0
-        """Bytes of those held replies that are already among `pieces`."""
+        """The bytes of those replies that are among `pieces` already."""
         self.is_writable = True
-        """False while what was written waits for the peer to take it."""
+        """False while written bytes wait for the peer to read."""
         self._is_flush_scheduled = False
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the collected pieces."""
         pieces, transport = self.pieces, self.transport
         if not pieces or transport is None:
             return
@@ -89,14 +89,14 @@ class Output:
             transport.write(cast("BytesLike", pieces[0]))
         else:
             transport.writelines(cast("list[BytesLike]", pieces))
-        # Most replies never wait, and most writes leave at once: reply memory is not told of these.
+        # Most replies never wait, and most writes complete at once, so reply memory is not updated for them.
         if self.ready_held_size or not self.is_writable:
             self.held_size -= self.ready_held_size
             self.ready_held_size = 0
             self.tell_held()
 
     def flush_soon(self) -> None:
-        """Once the current callback is done: a commit completes replies by the dozen."""
+        """Flush after the current callback, because a commit completes many replies."""
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush_scheduled)
@@ -106,12 +106,12 @@ class Output:
         self.flush()
 
     def tell_held(self) -> None:
-        """Tell reply memory what this connection holds now."""
+        """Report to reply memory the bytes that this connection holds now."""
         if self._owner is not None:
             self._memory.holds(self._owner, self.held_size + (0 if self.is_writable else self.unsent_size()))
 
     def unsent_size(self) -> int:
-        """Memory of what was written and has not left."""
+        """The memory (bytes) of written pieces that have not left."""
         transport = self.transport or self._closing
         if transport is None:
             return 0
@@ -124,7 +124,7 @@ class Output:
     def sends_files(self) -> bool:
         """Whether slices of files may be written; once true, it stays true.
 
-        Not where bytes are encrypted on their way, nor where there is no socket (the simulated network).
+        False where bytes are encrypted, and where there is no socket (the simulated network).
         """
         transport, owner = self.transport, self._owner
         if self.direct is None and owner is not None and transport is not None and not transport.is_closing():
@@ -142,14 +142,14 @@ class Output:
                     owner.pause_writing,
                     owner.writing_drained,
                 )
-            except OSError as error:  # no file descriptor is left
+            except OSError as error:  # No file descriptor is left.
                 log.warning("replies to %s are copied instead of sent from files: %s", owner.client_host, error)
         return self.direct is not None
 
     # The end
 
     def drop(self) -> asyncio.Transport | None:
-        """Nothing more is written; the transport, where the connection was open."""
+        """Stop writing. Returns the transport, if the connection was open."""
         transport, self.transport = self.transport, None
         self.pieces = []
         self.held_size = self.ready_held_size = 0
@@ -158,7 +158,7 @@ class Output:
         return transport
 
     def close(self, transport: asyncio.Transport) -> None:
-        """Close the transport that was dropped once what was written has left."""
+        """Close the dropped transport once the written bytes have left."""
         self._closing = transport
         if self._owner is not None:
             self._memory.holds(self._owner, self.unsent_size())
@@ -168,12 +168,14 @@ class Output:
             self.direct.end()
 
     def abort(self) -> None:
-        """Close at once a transport whose peer does not take what was written before it was closed."""
+        """Close a transport at once, because its peer does not read the bytes that were written before it was
+        closed.
+        """
         if self._closing is not None:
             self._closing.abort()
 
     def lost(self) -> None:
-        """The transport is gone."""
+        """The transport is lost."""
         self._closing = None
         self._owner = None
         if self.direct is not None:

@@ -1,12 +1,11 @@
-"""A frame that has not arrived whole: its bytes leave the shared receive buffer for one of its own.
+"""A frame that has not arrived whole: its bytes move from the shared receive buffer to a buffer of its own.
 
-    lent        a buffer that is used again and again, where request memory has one free and the frame fits into it
+    lent        a reused buffer, where request memory has one free and the frame fits into it
     small       a frame of up to `SMALL_SIZE` gets all that it wants at once, without asking
     growing     a larger one asks for room as its bytes arrive: a claimed size alone allocates next to nothing
     short       there is no room: the connection is not read until request memory grants some
 
-The beginning of a frame may be followed by whole frames here: a connection that stops in the midst of what arrived
-keeps all that is left of it.
+Whole frames may follow in the buffer: a paused connection keeps all received bytes that it has not handled.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ from typing import Final
 from broker.network.request_memory import SMALL_SIZE, FrameOwner, RequestMemory
 
 PARTIAL_SIZE_FIRST: Final = 1 << 16
-"""A partial frame gets this much at first and doubles as bytes arrive."""
+"""The first size (bytes) of the buffer of a partial frame; it doubles as bytes arrive."""
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 
 
 class PartialFrame:
-    """Bytes `buffer[:size]` of a connection, from the beginning of a frame on."""
+    """The received bytes `buffer[:size]` of a connection, from the beginning of a frame on."""
 
     __slots__ = ("_memory", "_owner", "buffer", "is_short", "size", "wanted")
 
     def __init__(self, memory: RequestMemory, owner: FrameOwner, received: memoryview, frame_size_max: int) -> None:
-        """Move what was received to a buffer of its own; a size above `frame_size_max` is refused later."""
+        """Move received bytes to a buffer of their own. A frame larger than `frame_size_max` is refused later."""
         self._memory = memory
         self._owner = owner
         self.is_short = False
-        """There is no room for the rest of the frame yet."""
+        """Whether there is no room for the rest of the frame."""
         size = self.size = len(received)
         wanted = 4 + _SIZE(received)[0] if size >= 4 else 4
         if wanted - 4 > frame_size_max:
-            wanted = 4  # enough to refuse it when the frames before it have been handled
+            wanted = 4  # This is enough to refuse the frame after the frames before it are handled.
         self.wanted = wanted
-        """Bytes that make a whole frame; before the size of the frame has arrived, bytes that make the size."""
+        """The bytes of the whole frame; before the frame's size has arrived, the bytes of the size field."""
         lent = memory.lend(owner, wanted) if size < wanted else None
         if lent is not None:
             self.buffer = lent
@@ -53,11 +52,11 @@ class PartialFrame:
         self.buffer[:size] = received
 
     def ask_for_room(self) -> None:
-        """The buffer is full, and the frame is not whole: grow, or be short until `grow` is called."""
+        """Ask for room: the buffer is full, and the frame is not whole. Grow, or be short until `grow` is called."""
         self.grow(self._take(len(self.buffer)))
 
     def grow(self, size: int) -> None:
-        """Give the frame this many bytes of room; 0: there is none now."""
+        """Add this many bytes of room; 0 where there is none now."""
         self.is_short = size == 0
         if size:
             old = self.buffer

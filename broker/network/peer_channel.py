@@ -1,4 +1,4 @@
-"""A way to another node: requests out, replies in, over a connection that is made when there is something to ask.
+"""A channel to another node: it sends requests and receives replies, over a connection that is made on demand.
 
     idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ login ──▶ open ──broken, silent for too long──▶ idle
 
@@ -8,7 +8,7 @@ ends the channel logs in again; requests that are asked meanwhile wait for it.
 Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
 names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
 request is called exactly once: with a `NoResponse` where there is no response, and then it is not known whether the
-peer has acted. Asking again is the caller's decision.
+peer has acted. The caller decides whether to repeat the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
 GREETING_VERSION: Final = 3
 RENEWED_AFTER: Final = 0.85
-"""The part of a login's session after which the channel logs in again."""
+"""The fraction of a login's session after which the channel logs in again."""
 REPLY_SIZE_MAX: Final = 1 << 28
 PARTIAL_SIZE_FIRST: Final = 1 << 12
 _SIZES: Final = struct.Struct(">ii").unpack_from
@@ -50,18 +50,18 @@ _HEAD: Final = struct.Struct(">ihhi").pack
 
 
 class NoResponse(Enum):
-    """Why there is no response."""
+    """The reason for which there is no response."""
 
     DISCONNECTED = auto()
-    """The connection was refused, or it broke: the peer is gone."""
+    """The connection was refused, or it broke."""
     TIMED_OUT = auto()
-    """No reply came in time."""
+    """No reply arrived within the timeout."""
     REFUSED = auto()
     """The peer does not serve this API, or sent something other than a reply; or this node closed the channel."""
 
 
 class PendingRequest:
-    """A request that has no response yet; the timeout ends the wait."""
+    """A request without a response so far; its timeout ends the wait."""
 
     __slots__ = ("reply", "request", "timeout", "version")
 
@@ -70,11 +70,14 @@ class PendingRequest:
         self.reply = reply
         self.timeout = timeout
         self.version = version
-        """The version in which the request is to be sent; None: the newest."""
+        """The version in which the request is sent; None for the newest one."""
 
 
 class RequestCodec:
-    """How requests of one class are encoded for a peer, and its replies decoded: found once for a connection."""
+    """The codec of one request class for a peer: how its requests are encoded and its replies decoded.
+
+    It is found once for each connection.
+    """
 
     __slots__ = ("decode", "encode", "has_reply_tags", "header_end", "key", "version")
 
@@ -85,14 +88,14 @@ class RequestCodec:
         self.key = spec.key
         self.version = version
         self.header_end = struct.pack(">h", len(client_id)) + client_id + b"\0" * (version in spec.flexible)
-        """What follows the correlation id."""
+        """The bytes of the header after the correlation id."""
         self.encode: Encoder[object] = encoder_of(request_class, version)
         self.decode: Decoder[object] = decoder_of(answer_class, version)
         self.has_reply_tags = version >= header_flexible_from(answer_class)
 
 
 class InFlight:
-    """A request that was sent, and how its reply is read."""
+    """A request that was sent, with the decoder of its reply."""
 
     __slots__ = ("codec", "correlation_id", "pending")
 
@@ -103,8 +106,10 @@ class InFlight:
 
 
 class PeerChannels:
-    """Channels of one node, which share a receive buffer; one for each purpose and peer, so that no long poll stands in
-    the way of what is urgent."""
+    """The channels of one node, which share a receive buffer.
+
+    There is one for each purpose and peer, so that a long poll does not delay urgent requests.
+    """
 
     def __init__(
         self,
@@ -114,7 +119,7 @@ class PeerChannels:
         software_version: str,
         security: PeerSecurity | None = None,
     ) -> None:
-        """`security` is that of the listener of the peers; None for PLAINTEXT."""
+        """`security` is that of the peers' listener; None for PLAINTEXT."""
         self.loop = loop
         self.security = security
         self.timeouts = timeouts
@@ -124,7 +129,7 @@ class PeerChannels:
         self._channels: dict[tuple[str, str, int], PeerChannel] = {}
 
     def to(self, purpose: str, host: str, port: int) -> PeerChannel:
-        """The channel for a purpose to an address, made where there is none."""
+        """The channel for a purpose to an address; it is created at first use."""
         key = (purpose, host, port)
         channel = self._channels.get(key)
         if channel is None:
@@ -138,14 +143,14 @@ class PeerChannels:
 
 
 class PeerChannel:
-    """A connection to one address, for one purpose, over which requests are sent to a peer."""
+    """A channel to one address for one purpose."""
 
     def __init__(self, channels: PeerChannels, host: str, port: int) -> None:
         self.host = host
         self.port = port
         self._channels = channels
         self._queue: deque[PendingRequest] = deque()
-        """Requests that wait for the connection to be made."""
+        """The requests that wait for the connection."""
         self._link: PeerLink | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
         """The versions of each API that the peer serves; None until its ApiVersions response."""
@@ -164,7 +169,7 @@ class PeerChannel:
             self._send_queued()
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Close the connection, and end the requests without a response."""
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -194,11 +199,11 @@ class PeerChannel:
         link.send(PendingRequest(greeting, self._greeted, timeout, GREETING_VERSION), codec)
 
     async def _reach(self, link: PeerLink) -> None:
-        """Connect to the first address of the peer's name that takes the connection. Raises OSError, and `NotSecured`
+        """Connect to the first address of the peer's name that accepts the connection. Raises OSError, and `NotSecured`
         where the peer cannot be trusted.
 
-        The name is looked up here, so that giving up cancels the look-up. uvloop's own look-up within
-        `create_connection` goes on after a cancellation, and its error is never retrieved.
+        The name is resolved here, so that a cancellation ends the lookup. uvloop's own lookup within
+        `create_connection` continues after a cancellation, and its error is never retrieved.
         """
         loop, security = self._channels.loop, self._channels.security
         refusal = OSError(f"{self.host} has no address")
@@ -217,7 +222,7 @@ class PeerChannel:
 
     def _greeted(self, response: object) -> None:
         if isinstance(response, NoResponse):
-            return  # the link has failed, and its channel with it
+            return  # The link has failed, and so has its channel.
         assert isinstance(response, ApiVersionsResponse)
         if response.error_code != ErrorCode.NONE:
             self._fail(NoResponse.REFUSED, f"the peer refused to greet: error {response.error_code}")
@@ -231,10 +236,10 @@ class PeerChannel:
         self._login = PeerLogin(self, security.mechanism, versions)
         self._login.begin()
 
-    # What its login asks
+    # Called by the login
 
     def send_login(self, request: object, reply: ResponseCallback, version: int) -> None:
-        """Send a request of the login, before all that are queued."""
+        """Send a request of the login, before the queued requests."""
         assert self._link is not None
         self._versions = None
         timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
@@ -242,7 +247,7 @@ class PeerChannel:
         self._link.send(PendingRequest(request, reply, timeout, version), codec)
 
     def logged_in(self, versions: Mapping[int, tuple[int, int]], session_ms: int) -> None:
-        """The peer knows this node; after part of the session it has to log in again."""
+        """The login succeeded; after a part of the session it is repeated."""
         self._versions = versions
         login = self._login
         if session_ms and login is not None:
@@ -250,7 +255,7 @@ class PeerChannel:
         self._send_queued()
 
     def login_failed(self, reason: str) -> None:
-        """The peer does not let this node in."""
+        """The peer refused the login."""
         self._refused(reason)
 
     def _renew(self, login: PeerLogin) -> None:
@@ -275,8 +280,9 @@ class PeerChannel:
             link.send(pending, codec)
 
     def _codec(self, request_class: type[object], wanted: int | None) -> RequestCodec | None:
-        """The codec of the newest version that both sides serve, or of the older one that is wanted; None where there
-        is none."""
+        """The codec of the newest version that both sides serve, or of the wanted older one; None where there
+        is none.
+        """
         codec = self._codecs.get((request_class, wanted))
         if codec is not None:
             return codec
@@ -298,7 +304,7 @@ class PeerChannel:
         self._fail(NoResponse.TIMED_OUT, "no answer in time")
 
     def _fail(self, why: NoResponse, reason: str) -> None:
-        """Tell every caller that there is no response; the next request connects anew."""
+        """End all requests without a response; the next request connects again."""
         link, self._link, self._versions, self._login = self._link, None, None, None
         self._codecs.clear()
         given_up = [*(link.abandon() if link is not None else ()), *self._queue]
@@ -311,7 +317,7 @@ class PeerChannel:
 
 
 class PeerLink(asyncio.BufferedProtocol):
-    """One connection: frames out and in."""
+    """One connection of a channel: it sends and receives frames."""
 
     def __init__(self, channel: PeerChannel, shared: memoryview) -> None:
         self._channel = channel
@@ -335,7 +341,7 @@ class PeerLink(asyncio.BufferedProtocol):
         transport.write(b"".join(cast("list[BytesLike]", chunks)))
 
     def abandon(self) -> list[PendingRequest]:
-        """Close; the requests that have no reply."""
+        """Close the link. Returns the requests without a reply."""
         waiting = [each.pending for each in self._in_flight]
         self._in_flight.clear()
         transport, self._transport = self._transport, None
@@ -343,7 +349,7 @@ class PeerLink(asyncio.BufferedProtocol):
             transport.abort()
         return waiting
 
-    # The transport's calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

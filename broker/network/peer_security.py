@@ -1,4 +1,4 @@
-"""The security of this node's connections to others: TLS and login, as the listener of the peer asks."""
+"""The security of this node's connections to other nodes: TLS and login, as the peer's listener requires."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ class NotSecured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeTls:
-    """TLS of one listener, with what all connections of the node share."""
+    """The TLS of one listener, with the resources that all connections of the node share."""
 
     tls: FollowedTls
     handshakes: Handshakes
     buffer: memoryview
-    """Takes what arrives encrypted, for all streams of the loop."""
+    """The buffer for received encrypted bytes, shared by all streams of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSecurity:
-    """How this node talks to the listener of its peers."""
+    """The security of connections to the listener of peers."""
 
     tls: NodeTls | None
     mechanism: ClientMechanismMaker | None
-    """Makes the client's side of the SASL mechanism; None where there is no login."""
+    """Makes the client's side of the SASL mechanism; None without a login."""
 
     def secured(self, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> SecuredLink | None:
-        """A link to a host under TLS; None where there is no TLS."""
+        """Make a link to a host under TLS; None without TLS."""
         return None if self.tls is None else SecuredLink(self.tls, link, host, loop)
 
 
 class SecuredLink:
-    """A link under TLS; `handshake` is done once the peer is known, and raises `NotSecured` where it is not."""
+    """A link under TLS.
+
+    `handshake` completes when the handshake succeeds, and raises `NotSecured` where the peer is not trusted.
+    """
 
     def __init__(self, tls: NodeTls, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> None:
         self.handshake: asyncio.Future[None] = loop.create_future()
         self._tls = tls.tls
         self.stream = TlsStream(link, self, self._tls.client_context(), tls.handshakes, tls.buffer, host)
 
-    # What the stream says
+    # Called by the stream
 
     def secured(self, stream: TlsStream) -> None:
         self._tls.trust(self)
@@ -60,7 +63,7 @@ class SecuredLink:
     def lost(self, stream: TlsStream) -> None:
         self._tls.forget(self)
 
-    # What the trust store says
+    # Called by the trust store
 
     def trusted_by(self) -> bytes | None:
         return self.stream.trusted_by()

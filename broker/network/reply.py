@@ -1,4 +1,4 @@
-"""A reply: its place in the order of the requests, and the frame that its response becomes."""
+"""A reply: its place in the order of the requests, and its encoded frame."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from broker.runtime.pending import Pending
 
 JOINED_REPLY_SIZE_MAX: Final = 1 << 15
-"""Replies up to this size leave as one piece of bytes; the pieces of larger ones are not copied."""
+"""The largest reply (bytes) that is joined into one piece. The pieces of larger replies are not copied."""
 SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
-"""A slice of a file in a reply has at least this size: then it is never joined with other pieces."""
+"""The smallest slice of a file in a reply (bytes), so that a slice is never joined with other pieces."""
 KEPT_PIECE_SIZE_MIN: Final = 4096
 
 _REPLY_HEADER: Final = struct.Struct(">ii").pack
@@ -22,7 +22,7 @@ _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
 
 
 class EncodedResponse:
-    """A response that was encoded where it was made, in the version of the request."""
+    """A response that its handler has encoded, in the version of the request."""
 
     __slots__ = ("pieces",)
 
@@ -31,21 +31,24 @@ class EncodedResponse:
 
 
 class QueuedReply:
-    """A place in the queue of replies: encoded once the response is there, so that its size is known."""
+    """A place in the queue of replies.
+
+    The reply is encoded as soon as its response is there, so that its size is known.
+    """
 
     __slots__ = ("context", "held_size", "parked", "pieces")
 
     def __init__(self, context: RequestContext | None, parked: Pending[object] | None = None) -> None:
         self.context = context
-        """Needed to encode a response that is still to come."""
+        """The request's context, with which a later response is encoded."""
         self.parked = parked
         self.pieces: list[Chunk] | None = None
         self.held_size = 0
-        """Memory of the pieces."""
+        """The memory (bytes) of the pieces."""
 
 
 def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
-    """A reply's frame in pieces, and its size."""
+    """Encode a reply. Returns the pieces of its frame, and its size in bytes."""
     chunks: list[Chunk] = [b""]
     route = context.route
     if isinstance(response, EncodedResponse):
@@ -63,7 +66,7 @@ def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int
 
 
 def _coalesce(pieces: list[Chunk]) -> list[Chunk]:
-    """Join runs of small pieces, keep large ones as they are."""
+    """Join runs of small pieces; large pieces stay as they are."""
     out: list[Chunk] = []
     run: list[BytesLike] = []
     for piece in pieces:

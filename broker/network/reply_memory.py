@@ -1,4 +1,4 @@
-"""Reply memory: the bytes of replies that have not left, over all connections of a node.
+"""Reply memory: the bytes of replies that were not sent yet, over all connections of a node.
 
 A reply holds memory from the moment it is made until the kernel has taken it. Slices of files, which the kernel sends
 from the page cache, hold none. A connection whose client does not take its replies is not read, so each connection is
@@ -22,14 +22,16 @@ from protocol.primitives import Chunk
 from storage.files.file_slice import FileSlice
 
 STALL_MS: Final = 30_000
-"""A consumer may work on what it has for a while before it takes more."""
+"""The time (ms) between two checks, so that a consumer may process records for a while before it reads more."""
 TAKEN_SIZE_MIN: Final = 1 << 16
-"""Bytes. A connection that takes less in `STALL_MS` counts as one that does not read: a byte now and then would
-otherwise hold memory without limit."""
+"""The bytes below which a client counts as one that does not read in `STALL_MS`.
+
+Otherwise a client could hold memory without limit by reading a byte from time to time.
+"""
 
 
 def held_size(pieces: Iterable[Chunk]) -> int:
-    """Bytes that pieces of a reply hold."""
+    """The memory (bytes) of the pieces of a reply."""
     return sum(len(piece) for piece in pieces if type(piece) is not FileSlice)
 
 
@@ -37,13 +39,13 @@ class ReplyOwner(Protocol):
     """The connection whose replies hold memory."""
 
     def taken_size(self) -> int:
-        """Bytes of replies that have left, since the connection was made."""
+        """The bytes of replies that were sent since the connection was made."""
 
     def close(self, reason: str, level: int) -> None:
         """End the connection."""
 
     def abort(self) -> None:
-        """Drop what was written before it was closed."""
+        """Drop the bytes that were written before the connection was closed."""
 
 
 class ReplyMemory:
@@ -52,7 +54,7 @@ class ReplyMemory:
     def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
         self.used_size = 0
         self.aborted_count = 0
-        """Connections that were closed because their replies did not leave."""
+        """The number of connections that were closed because their replies were not read."""
         self._limit = 1 << 62 if size_max < 0 else size_max
         self._loop = loop
         self._held: dict[ReplyOwner, int] = {}
@@ -63,11 +65,11 @@ class ReplyMemory:
 
     @property
     def holders_count(self) -> int:
-        """Connections that hold something now."""
+        """The number of connections that hold memory now."""
         return len(self._held)
 
     def room(self) -> int:
-        """Bytes that may still be copied."""
+        """The bytes that may still be copied."""
         return max(self._limit - self.used_size, 0)
 
     def holds(self, owner: ReplyOwner, size: int) -> None:
@@ -82,15 +84,15 @@ class ReplyMemory:
             self._marks.pop(owner, None)
 
     def borrow(self, size: int) -> None:
-        """A thread reads so much for a reply."""
+        """Reserve bytes that a thread reads for a reply."""
         self.used_size += size
 
     def give_back(self, size: int) -> None:
-        """The reply holds it now, or the read failed."""
+        """Release reserved bytes: the reply holds them now, or the read failed."""
         self.used_size -= size
 
     def _look(self) -> None:
-        """While there is no room, close the connections whose clients took too little since the last check."""
+        """If there is no room, close the connections whose clients read too little since the last check."""
         self._watch = None
         if self.used_size < self._limit:
             self._marks.clear()

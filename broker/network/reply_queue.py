@@ -1,4 +1,4 @@
-"""The queue of replies: each leaves when those to earlier requests of its connection have left.
+"""The queue of replies: each is sent after the replies to earlier requests of its connection.
 
 (no reply waits)  ──put──▶ the output, at once
 queue             ──put──▶ ready, behind those that are not
@@ -16,9 +16,9 @@ from broker.network.reply_memory import ReplyMemory, held_size
 from protocol.primitives import Chunk
 
 WAITING_REPLIES_MAX: Final = 256
-"""Most replies that wait: at this number the connection is not read until some have left."""
+"""The most waiting replies; at this number the connection is not read until some are sent."""
 WAITING_SIZE_MAX: Final = 1 << 26
-"""Nor with so many bytes of replies that are ready and wait for one before them."""
+"""The most bytes of ready replies that wait for an earlier reply; at this size the connection is not read either."""
 
 
 class ReplyQueue:
@@ -32,10 +32,10 @@ class ReplyQueue:
         self.waiting: deque[QueuedReply] = deque()
         """The waiting replies in the order of their requests; the first one is never ready."""
         self._ready_size = 0
-        """Bytes of the replies that are ready and wait for one before them."""
+        """The bytes of the ready replies that wait for an earlier one."""
 
     def put(self, pieces: list[Chunk], size: int) -> bool:
-        """Add a reply that is ready, behind those before it; whether it has to wait for them."""
+        """Add a ready reply after the earlier ones. Returns whether it has to wait for them."""
         if self.waiting:
             reply = QueuedReply(None)
             self._make_ready(reply, pieces, size)
@@ -47,7 +47,7 @@ class ReplyQueue:
         return False
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
-        """A reply that was parked is ready; whether it, and the ready ones behind it, leave."""
+        """A parked reply is ready. Returns whether it, and the ready replies after it, can be sent."""
         waiting = self.waiting
         if waiting[0] is not reply:
             self._make_ready(reply, pieces, size)
@@ -61,7 +61,7 @@ class ReplyQueue:
         return True
 
     def is_ahead(self) -> bool:
-        """Whether too much waits for the first reply. Each reply that leaves asks again."""
+        """Whether too many replies wait for the first one. It is checked again as each reply is sent."""
         size = self._ready_size
         return (
             len(self.waiting) >= WAITING_REPLIES_MAX
@@ -70,12 +70,12 @@ class ReplyQueue:
         )
 
     def parked_apis(self) -> list[str]:
-        """The APIs of the requests that wait for something."""
+        """The APIs of the parked requests."""
         waiting = (reply.context for reply in self.waiting if reply.parked is not None)
         return [context.route.name for context in waiting if context is not None]
 
     def abandon(self) -> None:
-        """The client is gone: what waits in order to answer it need not."""
+        """Abandon all waiting requests: the client is gone."""
         waiting, self.waiting = self.waiting, deque()
         self._ready_size = 0
         for reply in waiting:
@@ -91,7 +91,7 @@ class ReplyQueue:
         self._output.tell_held()
 
     def _take_ready(self) -> None:
-        """Put out the replies at the head of the queue that are ready."""
+        """Remove and return the ready replies at the head of the queue."""
         waiting, output = self.waiting, self._output
         while waiting and (pieces := waiting[0].pieces) is not None:
             output.ready_held_size += waiting.popleft().held_size

@@ -1,22 +1,24 @@
-"""Request memory: what frames that have not arrived whole may hold, over all connections of a node.
+"""Request memory: the memory of frames that have not arrived whole, over all connections of a node.
 
-A claimed size costs nothing: a connection asks for room as bytes arrive, each time about as much as it has. While there
-is room it gets it. Where there is none:
+A frame's size field alone allocates nothing: a connection asks for room as bytes arrive, each time about as much as it
+has received. Where there is no room:
 
-    it waits          the connection is not read until there is room; waiting disconnects no client. The next one is by
-                      turns the one that lacks least and the one that waits longest: neither many large frames nor many
-                      small ones keep others out
-    it is favoured    one connection at a time gets what its frame needs all the same, so that some frame always ends
-                      and gives its room back: frames that hold a part each cannot block one another permanently
-    others read less  a connection without a partial frame is read in small pieces: small requests are served on, and
-                      what is left over of a large one is little
+    it waits          the connection is not read until there is room; waiting disconnects no
+                      client. The next connection is by turns the one whose frame lacks the fewest
+                      bytes and the one that waits longest, so that neither large nor small frames
+                      starve
+    it is favoured    one connection at a time gets the room for its frame nevertheless, so that
+                      some frame always completes and releases its room: partial frames cannot
+                      deadlock
+    others read less  a connection without a partial frame is read in small pieces: small requests
+                      are still served, and little of a large one is buffered
 
-A few buffers are lent to whole frames and used again and again: memory that was touched before, neither cleared nor
-copied while a frame grows. Where all are lent, or half of the room is used, a frame grows piece by piece.
+A few buffers are lent to whole frames and reused: their memory is neither cleared nor copied while a frame grows. Where
+all are lent, or half of the room is used, a frame grows piece by piece.
 
-So at most `size_max`, one request, and a small piece a connection are held. While a connection waits, a frame that
-hardly moves is given up with its connection, the favoured one sooner: clients that stop in the middle of a frame must
-not stop all others, nor those that are not read because they take no replies, or let too many wait.
+So the memory is at most `size_max`, one request, and a small piece for each connection. While a connection waits, a
+frame that receives too few bytes is dropped with its connection, the favoured one sooner. Otherwise clients that stop
+in the middle of a frame, or that are not read because they take no replies, would block all others.
 """
 
 from __future__ import annotations
@@ -29,19 +31,23 @@ if TYPE_CHECKING:
     from broker.config.config import Config
 
 SIZE_MAX_DEFAULT: Final = 1 << 28
-"""Where the configuration does not set `queued.max.request.bytes`, unless one request may be larger."""
+"""The limit (bytes) where the configuration does not set `queued.max.request.bytes`; more where one request may be
+larger.
+"""
 SMALL_SIZE: Final = 1 << 14
-"""A frame up to this size need not ask; while there is no room nothing larger is read at once."""
+"""The size (bytes) up to which a frame need not ask. While there is no room, no more than this is read at once."""
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
-"""The size of a buffer that is lent: the largest request that clients send with default settings, and its header."""
+"""The size (bytes) of a lent buffer: the largest request of clients with default settings, with its header."""
 BUFFERS_MAX: Final = 8
 LENT_FROM_SIZE: Final = 1 << 12
-"""A frame up to this size is not worth a buffer."""
+"""The size (bytes) from which on a frame gets a lent buffer."""
 STALL_MS: Final = 10_000
-"""While a connection waits, a frame must bring `STALL_SIZE_MIN` bytes in each such time, or end."""
+"""The period (ms) in which a frame must receive `STALL_SIZE_MIN` bytes while a connection waits; otherwise it is
+dropped.
+"""
 STALL_SIZE_MIN: Final = 1 << 16
 FAVOURED_STALL_MS: Final = 1_000
-"""The favoured frame keeps all others from having room: it must bring more in less time."""
+"""The same period for the favoured frame, which is shorter, because that frame keeps all others waiting."""
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
 
 
@@ -52,17 +58,17 @@ class FrameOwner(Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Nothing is read from it until one of its requests has been examined."""
+        """Whether the connection is not read until one of its requests has been examined."""
 
     def room_granted(self, size: int) -> None:
-        """There is room again, and so much of it is this connection's."""
+        """Room of this many bytes has been given to the connection."""
 
     def close(self, reason: str, level: int) -> None:
         """End the connection."""
 
 
 class RoomRequest(NamedTuple):
-    """The room that a connection waits for, and how much its frame lacks in all."""
+    """The room that a connection waits for, and the bytes that its frame lacks in total."""
 
     size: int
     lacking_size: int
@@ -76,9 +82,9 @@ class RequestMemory:
         self.used_size = 0
         self.is_used_up = False
         self.waits_count = 0
-        """How often a connection had to wait."""
+        """The number of times that a connection had to wait."""
         self.stalled_count = 0
-        """Connections that were closed because their frames did not move while others waited."""
+        """The number of connections that were closed because their frames stalled while others waited."""
         self._limit = 1 << 62 if size_max is None else size_max
         self._loop = loop
         self._held: dict[FrameOwner, int] = {}
@@ -92,21 +98,24 @@ class RequestMemory:
         self._favour_watch: asyncio.TimerHandle | None = None
         self._favoured_mark: tuple[FrameOwner | None, int] = (None, 0)
         self._marks: dict[FrameOwner, int] = {}
-        """Bytes that holders had received at the last look; forgotten with the frame."""
+        """The bytes that each holder had received at the last check; removed with the frame."""
 
     @property
     def waiting_count(self) -> int:
-        """Connections that wait now."""
+        """The number of connections that wait now."""
         return len(self._waiting)
 
     def hold(self, owner: FrameOwner, size: int) -> None:
-        """Count bytes that are here already."""
+        """Count bytes that were received already."""
         self._held[owner] = self._held.get(owner, 0) + size
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
     def take(self, owner: FrameOwner, size: int, lacking_size: int) -> bool:
-        """Room for some of what a frame lacks; else the connection's `room_granted` is called when there is."""
+        """Get room for a part of the missing bytes.
+
+        Returns 0 where there is none; `room_granted` is then called later.
+        """
         if not self._may_have(owner, size):
             self.is_used_up = True
             self._waiting[owner] = RoomRequest(size, lacking_size)
@@ -131,7 +140,10 @@ class RequestMemory:
         return buffer[:size]
 
     def let_go(self, owner: FrameOwner) -> None:
-        """Its frame has arrived whole, or never will. A buffer that was lent is free once this callback returns."""
+        """The frame has arrived whole, or never will: release its room.
+
+        A lent buffer is free once this callback returns.
+        """
         size = self._held.pop(owner, 0)
         buffer = self._lent.pop(owner, None)
         if buffer is not None:
@@ -146,7 +158,7 @@ class RequestMemory:
         self._serve_later()
 
     def keep(self, size: int) -> None:
-        """Count bytes of requests that wait to be examined."""
+        """Count the bytes of requests that wait to be examined."""
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
@@ -168,7 +180,7 @@ class RequestMemory:
         return self._favoured is owner
 
     def _serve(self) -> None:
-        """Give out the room that there is, first come, first served."""
+        """Give the free room to waiting connections."""
         self._is_serving = False
         waiting = self._waiting
         while waiting:
@@ -190,7 +202,7 @@ class RequestMemory:
             return next(iter(waiting))
         return min(waiting, key=lambda owner: waiting[owner].lacking_size)
 
-    # Frames that do not move
+    # Stalled frames
 
     def _watch_later(self) -> None:
         if self._watch is None:

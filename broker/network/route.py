@@ -1,11 +1,11 @@
 """A route: one API as a listener serves it, from the version in a request's header to the handler, and back.
 
-    raw frame ──▶ FrameHook.answer ──▶ reply frame             only where a hook has learned from requests before it
+    raw frame ──▶ FrameHook.answer ──▶ reply frame             only where a hook has learned from earlier requests
         │ not one of these
         ▼
     decoders[version] ──▶ handle(context, request) ──▶ encoders[version]
 
-The connection knows no API: what is particular about one is said by its route.
+The connection does not depend on any API: the route has everything that is specific to one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 NEVER_SAMPLED: Final = 1 << 60
-"""A number of requests that no route reaches."""
+"""A request count that no route reaches."""
 
 
 class ServingListener(Protocol):
@@ -42,7 +42,7 @@ class ServingListener(Protocol):
         """The routes by API key."""
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
-        """What a principal may do whose requests a broker passes on."""
+        """The access of a principal whose requests a broker forwards."""
 
 
 class Authentication(Protocol):
@@ -59,20 +59,20 @@ class Authentication(Protocol):
 
 
 class ClientConnection(Protocol):
-    """The connection through which a request came, as handlers see it."""
+    """The connection of a request, as handlers see it."""
 
     client_host: str
     client_port: int
     software: tuple[str, str]
-    """Name and version of the client's library, as its ApiVersions request says."""
+    """The name and version of the client's library, from its ApiVersions request."""
     served: dict[tuple[str | bytes, int], int]
-    """For each partition with records in a Fetch reply of this connection, the last fetch offset. Where the same offset
+    """The last fetch offset of each partition with records in a Fetch reply of this connection. Where the same offset
     was fetched a second time it is stored as ~offset: the client may have refused damaged records."""
     heartbeat_broker_id: int
-    """The broker that sends its heartbeats through this connection; -1 for none."""
+    """The broker whose heartbeats come through this connection; -1 for none."""
 
     access: Access
-    """What the client may do: of the principal that authentication found."""
+    """The access of the authenticated principal."""
     authentication: Authentication | None
     """The SASL exchange; None where the listener has none."""
 
@@ -80,20 +80,20 @@ class ClientConnection(Protocol):
     def listener(self) -> ServingListener: ...
 
     def close(self, reason: str) -> None:
-        """End the connection; replies that are ready leave before."""
+        """Close the connection; replies that are ready are still sent."""
 
     def sends_files(self) -> bool:
         """Whether a reply may hold slices of files instead of their bytes; once true, it stays true."""
 
     def hold(self) -> None:
-        """Handle no further request until the work given to `hold_during` has ended."""
+        """Handle no further request until the work passed to `hold_during` has ended."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        """Run `work`, then handle the requests that came meanwhile."""
+        """Run `work`, then handle the requests that arrived meanwhile."""
 
 
 class RequestContext:
-    """What a handler knows of a request besides its message."""
+    """The data of a request besides its message."""
 
     __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
 
@@ -108,7 +108,7 @@ class RequestContext:
 
     @property
     def listener(self) -> ServingListener:
-        """The listener that the client came through: it decides which addresses the client is told."""
+        """The listener of the connection, which determines the addresses that the client is given."""
         return self.connection.listener
 
     @property
@@ -117,21 +117,21 @@ class RequestContext:
 
     @property
     def access(self) -> Access:
-        """What the client may do."""
+        """The access of the client."""
         return self.connection.access
 
     @property
     def principal(self) -> Principal:
-        """The client, as authentication knows it."""
+        """The authenticated principal of the client."""
         return self.connection.access.principal
 
 
 Handler = Callable[[RequestContext, object], object]
-"""Answers a request: with the response, with a `Pending` that becomes it, or with None where none is expected."""
+"""Handles a request. Returns the response, a `Pending` that becomes it, or None where no response is expected."""
 
 
 class FrameHook(ABC):
-    """Answers frames of one connection before they are decoded, where the requests before them tell how.
+    """Answers frames of one connection without decoding them, based on earlier requests.
 
     It is a base class rather than a Protocol, so that compiled code calls it without looking up a name.
     """
@@ -141,12 +141,18 @@ class FrameHook(ABC):
 
     @abstractmethod
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
-        """The whole reply frame. For a request that was handled and whose reply is not simple: its context and what a
-        handler would have returned. None for a frame that has to be decoded and handled like any other."""
+        """Answer a frame. Returns the whole reply frame.
+
+        For a request that was handled and whose reply is not simple, it returns the context and the handler's result.
+        None for a frame that has to be decoded and handled normally.
+        """
 
     @abstractmethod
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
-        """Take note of a request that was decoded and handled; whether the next frame may be one for `answer`."""
+        """Learn from a request that was decoded and handled.
+
+        Returns whether `answer` should be tried for the next frame.
+        """
 
 
 HookMaker = Callable[["Route"], FrameHook]
@@ -154,7 +160,7 @@ VersionRefusal = Callable[["Route"], object]
 
 
 class Binding:
-    """What serves the requests of a route. It is made when the first request arrives: a start imports no handlers."""
+    """The handler of a route, and what belongs to it. It is made at the first request: a start imports no handlers."""
 
     __slots__ = ("handle", "hook", "refuse_version", "request_class", "response_class")
 
@@ -182,14 +188,14 @@ class Meter(Protocol):
     """Measures the requests of an API, where metrics are served."""
 
     def timed(self, route: Route, handle: Handler) -> Handler:
-        """The handler of a request that is measured; it says in `route.sample_at` which is the next."""
+        """Wrap the handler of a timed request; it sets `route.sample_at` to the next one."""
 
     def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
-        """An encoder that also counts errors."""
+        """Wrap an encoder so that it counts errors."""
 
 
 class Route:
-    """Codecs are compiled, and `bind` is called, on first use."""
+    """One API of a listener. Codecs are compiled, and `bind` is called, at first use."""
 
     __slots__ = (
         "_bind",
@@ -229,30 +235,30 @@ class Route:
         self.first_version = first_version
         self.last_version = last_version
         self.is_advertised = is_advertised
-        """Whether ApiVersions names it."""
+        """Whether ApiVersions lists the API."""
         self.is_forwardable = is_forwardable
-        """Whether it may come in an Envelope."""
+        """Whether the request may arrive in an Envelope."""
         self.requests = 0
-        """Requests served, for the metrics."""
+        """The number of requests served, for the metrics."""
         self.errors: dict[int, int] = {}
-        """Refusals by their error code, where they are counted."""
+        """The number of refusals by error code, where they are counted."""
         self.meter: Meter | None = None
         self.sample_at = NEVER_SAMPLED
-        """The request that is measured next, counted as `requests` counts."""
+        """The number of the request that is timed next."""
         self.decoders: dict[int, Decoder[object]] = {}
         self.encoders: dict[int, Encoder[object]] = {}
         self.flexible_from = 0
-        """The first version in which the header of a request ends with a tagged section."""
+        """The first version in which the request header ends with a tagged section."""
         self.reply_flexible_from = 0
         self.handle: Handler = _not_bound
         self.sampled: Handler = _not_bound
-        """The handler of a request that is measured."""
+        """The handler of a timed request."""
         self.hook: HookMaker | None = None
         self._bind = bind
         self._binding: Binding | None = None
 
     def load(self, version: int) -> Decoder[object] | None:
-        """The decoder of a version met for the first time; None where the version is not served."""
+        """Compile the decoder of a version at its first use; None where the version is not served."""
         if not self.first_version <= version <= self.last_version:
             return None
         binding = self._bound()
@@ -263,8 +269,10 @@ class Route:
         return decoder
 
     def unserved_version(self) -> object | None:
-        """The response, in the first version, to a request in a version that is not served; None where the API has
-        none, and the connection ends."""
+        """The response, in the first version, to a request in a version that is not served.
+
+        None where the API has none, and the connection ends.
+        """
         refuse = self._bound().refuse_version
         if refuse is None:
             return None
@@ -273,7 +281,7 @@ class Route:
         return refuse(self)
 
     def count_errors(self, codes: Iterable[int]) -> None:
-        """Count error codes of a reply."""
+        """Count the error codes in a reply."""
         for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 

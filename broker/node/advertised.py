@@ -1,4 +1,4 @@
-"""What clients will be told to connect to, and why that may not work for them: said once, at start."""
+"""Checks of the advertised addresses: warnings, once at start, where clients may be unable to connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.config.config import Config
 from broker.config.listeners import ListenerAddress, resolved
 
 _CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
-"""Docker names a container by the first digits of its id; inside no other machine is that a name."""
+"""The form of a container's host name in Docker: the first digits of its id, which resolve only inside of it."""
 _LOOPBACK: Final = r"localhost|127\.[0-9.]+|::1"
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
@@ -38,7 +38,7 @@ def told(config: Config) -> list[str]:
 
 
 def doubts(config: Config) -> list[str]:
-    """What may keep clients away, each with what to do."""
+    """The reasons why clients may be unable to connect, each with advice."""
     bound = {each.name: each for each in config.listeners}
     return [
         f"listener {each.name}: {doubt}"
@@ -72,7 +72,7 @@ def _doubts(advertised: ListenerAddress, bound: ListenerAddress | None, *, has_p
 
 
 def _has_peers_elsewhere(config: Config) -> bool:
-    """Whether the quorum has a node that is not on this machine. A lone bootstrap server may be this node itself."""
+    """Whether the quorum has a node on another machine. A single bootstrap server may be this node itself."""
     hosts = [voter.host for voter in config.controller_quorum_voters if voter.node_id != config.node_id]
     servers = config.controller_quorum_bootstrap_servers
     if len(servers) > 1 or not config.is_controller:

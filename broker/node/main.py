@@ -31,10 +31,12 @@ GC_THRESHOLDS = (50_000, 5, 1_000)
 second looks at what the last five collections kept: loading keeps every object, and a larger value would stop the event
 loop for 0.3 s."""
 DESCRIPTORS_WANTED: Final = 10_000
-"""Below this limit a node with some hundred partitions and clients runs out of descriptors."""
+"""The number of descriptors below which a node with some hundred partitions and clients may run out of them."""
 SWITCH_INTERVAL_S = 0.0002
-"""After how long a thread that computes (loading, decompression) gives way to the loop. A request gives way itself at
-every system call: at Python's 5 ms, four of them are 20 ms, and at 1 ms still 4."""
+"""The time (seconds) after which a computing thread (loading, decompression) yields the interpreter to the loop.
+
+A request yields at every system call: with Python's default of 5 ms, four of them take 20 ms, with 1 ms still 4.
+"""
 AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
@@ -42,16 +44,16 @@ EXIT_REFUSED = 1
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a node is to be started, besides its configuration."""
+    """How a node is started, besides its configuration."""
 
     formats: bool = False
-    """Whether directories in which nothing is are formatted, for a node of one."""
+    """Whether empty directories are formatted, for a single node."""
     until_eof: bool = False
     """Whether the node also stops when its standard input ends."""
     greet: Callable[[StartReport], None] | None = None
     """Called once clients are served."""
     is_quiet: bool = False
-    """Whether the log says only warnings, errors and progress until then."""
+    """Whether the log shows only warnings, errors and progress until clients are served."""
 
 
 def serve(config: Config, errors: Terminal, start: Start) -> int:
@@ -91,9 +93,10 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
 
 
 def _format_where_missing(config: Config, environment: LocalEnvironment) -> bool:
-    """Make a node of one out of empty directories, so that it can be tried with one command; whether it did.
+    """Format empty directories for a single node, so that it can be tried with one command.
 
-    Raises `FormatError` and OSError."""
+    Returns whether it did. Raises `FormatError` and OSError.
+    """
     from broker.cli.format_storage import fresh_cluster_id
     from broker.metadata.storage_format import format_directories
     from storage.checkpoints.meta_properties import META_PROPERTIES
@@ -121,7 +124,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class InputEnd(asyncio.Protocol):
-    """The process that started this one holds the other end of its standard input, and may die."""
+    """Watches standard input, whose other end the parent process holds: it closes when the parent ends."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -131,7 +134,7 @@ class InputEnd(asyncio.Protocol):
 
 
 class Life:
-    """One node from its start to its clean stop: `run` once."""
+    """The life of one node, from its start to its clean stop. `run` may be called once."""
 
     def __init__(
         self,
@@ -150,13 +153,13 @@ class Life:
         self._began_ns = environment.precise_ns()
 
     async def run(self) -> int:
-        """The exit status. Raises what keeps the node from starting."""
+        """Run the node. Returns the exit status. Raises the error that prevents the start."""
         is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
         await self._heed_signals()
         gc.set_threshold(*GC_THRESHOLDS)  # Objects made during a start live as long as the process.
         node = await self._started()
         if node is None:
-            # It may have waited for its peers for long. What it has written survives the end of a process.
+            # The node may have waited long for its peers. Written data survives the end of a process.
             log.info("stopping on %s, before the node served", self._stopping.result())
             return 0
         for each in node.listeners:
@@ -206,7 +209,7 @@ class Life:
     def _stop(self, reason: str) -> None:
         if not self._stopping.done():
             self._stopping.set_result(reason)
-            # From now on Ctrl-C does what it does to any process: it ends it.
+            # From now on Ctrl-C ends the process at once.
             self._loop.remove_signal_handler(signal.SIGINT)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 

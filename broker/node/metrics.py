@@ -1,4 +1,4 @@
-"""The metrics of a node: which of its parts they are gathered from."""
+"""The metrics of a node, composed from the parts that they are collected from."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ from replication.fetch_session import FetchSessions
 from replication.source import LocalLog
 
 FETCH_SESSION_EVICTION_MS: Final = 120_000
-"""A fetch session unused for so long makes room for a new one."""
+"""The time (ms) after which an unused fetch session may be evicted for a new one."""
 SHUTDOWN_PATIENCE_MS: Final = 10_000
-"""How long a controlled shutdown waits for the controller."""
+"""The time (ms) that a controlled shutdown waits for the controller."""
 
 
 class Node:
@@ -87,7 +87,7 @@ class Node:
         self._compose_requests()
 
     def _compose_metadata(self) -> None:
-        """The log directories, the metadata quorum on one of them, and what reads the committed metadata."""
+        """Compose the log directories, the metadata quorum, and the readers of the committed metadata."""
         config, environment, loop = self.config, self.environment, self.loop
         self.failures = LogFailures(loop)
         self.logs = LocalLogs(
@@ -118,7 +118,7 @@ class Node:
         self.topics = TopicCreation(self.quorum)
 
     def _compose_replicas(self) -> None:
-        """The replicas of this broker, and the coordinators whose state lies in them."""
+        """Compose the replicas of this broker, and the coordinators whose state is in them."""
         config, environment, loop, spawn = self.config, self.environment, self.loop, self.tasks.spawn
         self.replicas = Replicas()
         self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self.replicas.flushed)
@@ -176,7 +176,7 @@ class Node:
         self._compose_upkeep()
 
     def _compose_upkeep(self) -> None:
-        """What repairs, makes, deletes and retains the replicas."""
+        """Compose the parts that repair, create, delete and retain replicas."""
         config, environment = self.config, self.environment
         self.removal = FileRemoval(environment, self.tasks.spawn)
         self.damaged = DamagedReplicas(
@@ -230,7 +230,7 @@ class Node:
         self.failures.attach(directory_failed=self.failed_directories.failed, log_damaged=self.damaged.found)
 
     def _compose_requests(self) -> None:
-        """Listeners, and what answers the requests that come through them."""
+        """Compose the listeners, and the handlers of their requests."""
         config, environment, loop = self.config, self.environment, self.loop
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
@@ -285,7 +285,7 @@ class Node:
         self.metrics = compose_metrics(self)
 
     def _compose_listeners(self) -> None:
-        """The addresses of this node, each with the routes of its role."""
+        """Compose the listeners' addresses, each with the routes of its role."""
         config, environment, loop = self.config, self.environment, self.loop
         limits = connection_limits(config)
         self.admissions = {
@@ -325,7 +325,7 @@ class Node:
         for listener in self.listeners:
             self.admissions[listener.role].listeners.append(listener)
 
-    # What parts ask for later
+    # Read later by the parts
 
     @property
     def image(self) -> MetadataImage:
@@ -363,7 +363,7 @@ class Node:
     # Life
 
     async def start(self) -> None:
-        """Bind, load, join the cluster, serve. Raises what makes it impossible, with nothing left running.
+        """Bind, load, join the cluster, serve. Raises the error that prevents the start, after everything was stopped.
 
         Metrics come first, so that a long recovery can be watched. Controllers listen before they join: their peers
         may need them for a majority.
@@ -388,7 +388,7 @@ class Node:
             self.failed_directories.begin(lambda each: self.tasks.spawn(self.registration.directory_failed(each)))
 
     async def _start_broker(self) -> None:
-        """Load the replicas, register, take up their roles, serve clients."""
+        """Load the replicas, register, take their roles, serve clients."""
         if self.tiering is not None:
             await self.tiering.check_storage()
         await self.applier.start(self.quorum)
@@ -418,7 +418,9 @@ class Node:
             self.settings.follow(image)
 
     async def stop(self) -> None:
-        """Leave cleanly: leadership handed over, no new requests, logs flushed, a mark that no recovery is needed."""
+        """Stop cleanly: hand leadership over, refuse new requests, flush the logs, mark the directories as cleanly shut
+        down.
+        """
         self.stage = Stage.STOPPING
         if self.config.is_broker and self.config.flag("controlled.shutdown.enable"):
             await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
@@ -436,7 +438,7 @@ class Node:
         self.environment.fs.open_files.unbound()
         await self.quorum.stop()
         self.channels.close()
-        await self.partition_work.finish()  # of what the last metadata brought
+        await self.partition_work.finish()  # The tasks of the last published metadata.
         await self.flusher.finish()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
 

@@ -1,4 +1,4 @@
-"""How many segments a node keeps open at a time."""
+"""The limit on the segments that a node keeps open."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from broker.config.config import Config
 from broker.runtime.environment import Environment
 
 OPEN_FILES_SHARE: Final = 2
-"""Segments keep one in so many of the process's file descriptors at most. The rest is for connections, and for files
-that are open for a moment."""
+"""The divisor of the share of file descriptors that segments may keep.
+
+The others are for connections, and for files that are open for a short time.
+"""
 
 
 def bound_open_files(config: Config, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
-    """Once the logs are loaded by executor threads: from here on only the event loop gives files back."""
+    """Limit the open segments, once executor threads have loaded the logs: from then on only the event loop closes
+    files.
+    """
     count_max = config.integer("moldau.open.files.max")
     if count_max < 0:
         count_max = max(1, environment.descriptors_max() // OPEN_FILES_SHARE)

@@ -1,4 +1,4 @@
-"""Why a node cannot start, in one line that ends with what to do about it."""
+"""The error message of a node that cannot start: one line that ends with advice."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PORT_MAX: Final = 65_535
 
 
 def refusal_line(problem: Exception, config: Config) -> str:
-    """The problem, and where there is a usual remedy that as well."""
+    """The problem, with the usual remedy where there is one."""
     remedy = remedy_of(problem, config)
     return f"{described(problem)}. {remedy}" if remedy else described(problem)
 
 
 def described(problem: Exception) -> str:
-    """An error of the system without its number: the file, and what the system said."""
+    """An operating system error without its number: the file, and the system's message."""
     if not isinstance(problem, OSError) or problem.strerror is None:
         return str(problem)
     if isinstance(problem, BlockingIOError):
@@ -32,7 +32,7 @@ def described(problem: Exception) -> str:
 
 
 def remedy_of(problem: Exception, config: Config) -> str | None:
-    """A sentence for the operator; None where there is no usual one."""
+    """Advice for the operator; None where there is none."""
     if isinstance(problem, BlockingIOError):
         return "Stop that process, or give this node a directory of its own (--data DIR, or log.dirs in the file)"
     if not isinstance(problem, OSError) or problem.errno is None:

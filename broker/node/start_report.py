@@ -1,4 +1,4 @@
-"""What a start came to, as one value: for a person at the terminal, or for a program that reads JSON."""
+"""The report of a start, for a person at the terminal or for a program that reads JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What a node that serves clients reports of its start."""
+    """The report of a node that serves clients."""
 
     version: str
     kafka_version: str
-    """The release of Apache Kafka that clients take the node for."""
+    """The release of Apache Kafka that clients see."""
     python: str
     compiled: bool
     """Whether the hot path runs as C extensions."""
@@ -30,16 +30,16 @@ class StartReport:
     roles: tuple[str, ...]
     cluster_id: str
     listeners: dict[str, str]
-    """The addresses to which clients are told to connect, by the names of the listeners."""
+    """The advertised addresses, by the names of the listeners."""
     controller_listeners: dict[str, str]
     data: tuple[str, ...]
     """The log directories, as absolute paths."""
     metrics: str | None
     """The URL of the metrics; None where they are off."""
     formatted: bool
-    """Whether this start formatted the directories, because nothing was in them."""
+    """Whether this start formatted the directories, because they were empty."""
     recovered: Opened | None
-    """What was recovered in the log directories; None where there was no partition."""
+    """The recovery of the log directories; None where there was no partition."""
     start_ms: int
     """The time from the first line of the log until clients were served."""
 
@@ -67,7 +67,7 @@ def report_of(
 
 
 def metrics_url(config: Config) -> str | None:
-    """Where this machine reaches the metrics of the node."""
+    """The URL of the node's metrics from this machine."""
     at = read_address(config.text_or_none("moldau.http.listener") or "")
     if at is None:
         return None

@@ -1,4 +1,4 @@
-"""Tiered storage of a node: which of its parts it uses."""
+"""The composition of tiered storage in a node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 
 def compose_tiering(node: Node) -> Tiering | None:
-    """None where remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
-    `RemoteStorageRefused`."""
+    """Compose tiered storage.
+
+    None where remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
+    `RemoteStorageRefused`.
+    """
     config = node.config
     if not config.is_broker or not config.flag("remote.log.storage.system.enable"):
         return None

@@ -1,1 +1,1 @@
-"""Requests that wait for something to happen, and the timer wheel that ends their waits."""
+"""The purgatory: requests that wait for an event, and the timer wheel that ends their waits."""

@@ -1,4 +1,4 @@
-"""A Produce under acks=all that waits until all of its records are committed, or its time is up."""
+"""A Produce under acks=all that waits in the purgatory until all of its records are committed, or until its timeout."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from replication.partition import Partition
 
 
 class AppendedRecords(CommitWait):
-    """Records of a request in one partition, and the answer that waits until they are committed, or durable.
-
-    No NamedTuple: compiled, one that names a compiled class of a module not yet imported crashes when it is defined.
+    """The records of a request in one partition, and the answer that waits until they are committed, or durable. It is
+    not a NamedTuple: a compiled NamedTuple crashes at its definition if it names a compiled class of a module that
+    is not imported yet.
     """
 
     __slots__ = ("answer", "operation", "partition")
@@ -32,7 +32,7 @@ class AppendedRecords(CommitWait):
 
 
 class DelayedProduce(WatchingOperation):
-    """Each answer turns into an error where its records are not known to be committed."""
+    """The wait of one request. An answer becomes an error where its records are not known to be committed."""
 
     __slots__ = ("_add_leaders", "_has_failed", "_open", "_response", "reply")
 
@@ -46,7 +46,10 @@ class DelayedProduce(WatchingOperation):
         *,
         has_failed: bool,
     ) -> None:
-        """`add_leaders` names the current leaders in a response with errors. `has_failed`: it has some already."""
+        """`add_leaders` names the current leaders in a response with errors.
+
+        `has_failed`: whether the response has an error already.
+        """
         super().__init__(purgatory, "Produce", timeout_ms)
         self.reply: Pending[ProduceResponse] = Pending(self.end)
         self._response = response
@@ -58,7 +61,9 @@ class DelayedProduce(WatchingOperation):
             purgatory.await_commit(each.partition, each)
 
     def settled(self, records: AppendedRecords, error: ErrorCode) -> None:
-        """The records of one partition are committed, or will not be known to be."""
+        """The records of one partition are committed, or it is certain that this broker will not learn that
+        they are.
+        """
         self._open = [each for each in self._open if each is not records]
         if error is not ErrorCode.NONE:
             refuse(records.answer, error)
@@ -90,6 +95,6 @@ class DelayedProduce(WatchingOperation):
 
 
 def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    """The records may be in the log, but whether they are committed is not known."""
+    """Set the error of records that may be in the log, and are not known to be committed."""
     answer.error_code = error
     answer.base_offset = answer.log_append_time_ms = -1

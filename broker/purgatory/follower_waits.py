@@ -1,9 +1,9 @@
-"""Fetches of followers that wait for updates: none waits long while leadership comes to this broker.
+"""The waiting fetches of followers. Their waits are short while this broker becomes leader of partitions.
 
-A follower has one fetch under way to each leader. Where that waits for replica.fetch.wait.max.ms, the follower can ask
-for nothing else meanwhile: a partition whose leader this broker has just become would not be fetched, and its acks=all
-requests not be answered, until half a second later. So a broker that begins to lead answers the fetches that wait, and
-lets none wait for long until its followers had time to turn to it.
+A follower has one fetch in progress to each leader. While that fetch waits for replica.fetch.wait.max.ms, the follower
+sends no other. A partition that this broker has just begun to lead would therefore not be fetched, and its acks=all
+requests not be answered, until half a second later. So a broker that begins to lead answers the waiting fetches, and
+keeps waits short until its followers had time to add the partition.
 
     begins to lead ──▶ what waits is answered in `SHORT_MS` ──▶ for `TURNING_MS`, each fetch waits `SHORT_MS` at most
 """
@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 TURNING_MS: Final = 1_000
-"""Time for a follower to read in the metadata that it has a new leader, and to add the partition to its fetches."""
+"""The time (ms) that a follower needs to learn of its new leader from the metadata, and to add the partition to its
+fetches.
+"""
 SHORT_MS: Final = 10
 
 
@@ -23,14 +25,14 @@ class FollowerFetch(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Complete, or given up."""
+        """Whether the fetch is complete or abandoned."""
 
     def end_in(self, wait_ms: int) -> None:
-        """Wait no longer than that from now on."""
+        """Shorten the wait: it ends at most that long from now."""
 
 
 class FollowerWaits:
-    """The waiting fetches of the followers of one broker."""
+    """The waiting fetches of one broker's followers."""
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -38,7 +40,7 @@ class FollowerWaits:
         self._turning_until_ms: int | None = None
 
     def wait_ms(self, wanted_ms: int) -> int:
-        """How long a fetch may wait that begins to wait now."""
+        """The time (ms) for which a fetch may wait that begins to wait now."""
         if self._turning_until_ms is None:
             return wanted_ms
         if self._monotonic_ms() >= self._turning_until_ms:
@@ -47,7 +49,7 @@ class FollowerWaits:
         return min(wanted_ms, SHORT_MS)
 
     def add(self, fetch: FollowerFetch) -> None:
-        """It waits from now on. There are as many as followers: looking at all of them costs little."""
+        """Add a fetch that waits from now on. There is one for each follower, so examining all of them is cheap."""
         self._waiting = [each for each in self._waiting if not each.is_over]
         self._waiting.append(fetch)
 

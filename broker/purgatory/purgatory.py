@@ -1,7 +1,7 @@
-"""The purgatory: requests that wait until a partition moves, or until their time is up.
+"""The purgatory: requests that wait until an offset of a partition moves, or until their timeout.
 
-A request that cannot be answered yet becomes a `DelayedOperation`, which watches keys. A key is a partition and what
-moves there, or the fetch session of a follower.
+A request that cannot be answered yet becomes a `DelayedOperation`, which watches keys. A key is a partition with one of
+its offsets, or the fetch session of a follower.
 
     key                             told by                                         operations that watch it
     (partition, LOG_END_OFFSET)     the leader's append                             a follower's Fetch, no session
@@ -13,14 +13,14 @@ moves there, or the fetch session of a follower.
     (partition, up to an offset)    a commit                                        Produce under acks=all
     (fetch session, updates)        an append to a partition of the session         a follower's Fetch
 
-Whatever an operation watches in a partition, it is also told that the replica leads no more, or is gone.
+An operation that watches a partition is also notified when the replica does not lead any more, or is gone.
 
-One rule says when it looks whether it is complete. A wait for one offset is settled at the commit itself: that takes no
-reading, and a moment later the replica may lead no more. Any other operation makes a plan to see whether it has enough,
-so it looks once for all that moved: when the connection that brought the news has handled what arrived and its own
-replies are on their way (`hold_actions`, `try_complete_actions`), or in the loop's next iteration.
+One rule determines when an operation is checked. A wait for one offset is settled at the commit itself: that needs no
+read, and the replica may lose leadership soon after. Any other operation has to make a plan, so it is checked once for
+all changes: when the connection that caused them has handled its received bytes and sent its replies (`hold_actions`,
+`try_complete_actions`), or in the loop's next iteration.
 
-An operation ends once: complete, when its time is up, or when its connection is lost. It then watches nothing.
+An operation ends once: when it is complete, at its timeout, or when its connection is lost. Then it watches nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Response = TypeVar("Response")
 
 
 class Watch(Enum):
-    """What moves in a partition."""
+    """The offset of a partition that an operation watches."""
 
     LOG_END_OFFSET = auto()
     HIGH_WATERMARK = auto()
@@ -55,11 +55,11 @@ LOG_END_OFFSET: Final = Watch.LOG_END_OFFSET
 HIGH_WATERMARK: Final = Watch.HIGH_WATERMARK
 LAST_STABLE_OFFSET: Final = Watch.LAST_STABLE_OFFSET
 LOW_WATERMARK: Final = Watch.LOW_WATERMARK
-"""Looked up once: an enum's member costs as much as a call."""
+"""A local name for the enum member, because its lookup takes as long as a call."""
 
 
 class CommitWait(ABC):
-    """Records of one partition, until everything before `end_offset` is committed."""
+    """A wait for the commit of records in one partition: of everything before `end_offset`."""
 
     __slots__ = ("_queue", "end_offset")
 
@@ -69,37 +69,38 @@ class CommitWait(ABC):
 
     @abstractmethod
     def settled(self, error: ErrorCode) -> None:
-        """Called once: NONE, or why the records are not known to be committed."""
+        """Called once, with NONE, or with an error where the records are not known to be committed."""
 
     def queued(self, queue: deque[CommitWait]) -> None:
-        """Stand in the queue in the order of offsets."""
+        """Insert the wait into the queue, in the order of offsets."""
         self._queue = queue
         if not queue or queue[-1].end_offset <= self.end_offset:
             queue.append(self)
             return
-        # An earlier append may begin to wait later: its request held a large batch, examined in an executor thread.
+        # A later offset may begin to wait earlier: a request with a large batch is examined in an executor thread
+        # first.
         position = len(queue) - 1
         while position and queue[position - 1].end_offset > self.end_offset:
             position -= 1
         queue.insert(position, self)
 
     def taken(self, error: ErrorCode) -> None:
-        """It was taken out of its queue; settled, unless it was cancelled."""
+        """The wait was taken out of its queue: settle it, unless it was cancelled."""
         if self._queue is not None:
             self._queue = None
             self.settled(error)
 
     def cancel(self) -> None:
-        """Wait no longer. Nothing where it is settled.
+        """Cancel the wait; no effect where it is settled.
 
-        The wait stays in the queue until its turn comes: a search for each of the many that a lost connection cancels
-        would hold up the event loop.
+        It stays in the queue until its turn comes: a lost connection cancels many waits, and a search for each would
+        block the event loop.
         """
         self._queue = None
 
 
 class CommitCallback(CommitWait):
-    """Calls back when the records are committed."""
+    """Calls a function when the records are committed."""
 
     __slots__ = ("_committed",)
 
@@ -112,14 +113,14 @@ class CommitCallback(CommitWait):
 
 
 class WatchingOperation(ABC):
-    """What an operation watches, and when its time is up."""
+    """The keys that an operation watches, and its timeout."""
 
     __slots__ = ("_purgatory", "_timeout", "_updates", "_watched", "is_over", "kind")
 
     def __init__(self, purgatory: Purgatory, kind: str, wait_ms: int | None) -> None:
         self.kind = kind
         self.is_over = False
-        """Complete, or given up."""
+        """Whether the operation is complete or abandoned."""
         self._purgatory = purgatory
         self._watched: list[dict[WatchingOperation, None]] = []
         self._updates: UpdatedPartitions | None = None
@@ -129,7 +130,7 @@ class WatchingOperation(ABC):
             self._timeout = purgatory.timeouts.after(max(0, wait_ms), self.expire)
 
     def watch(self, partitions: Iterable[Partition], what: Watch) -> None:
-        """Look at each move of one kind in some partitions."""
+        """Watch one offset in some partitions."""
         for partition in partitions:
             watchers = self._purgatory.watchers(partition)
             if what is HIGH_WATERMARK:
@@ -142,18 +143,18 @@ class WatchingOperation(ABC):
             self._watched.append(watching)
 
     def watch_updates(self, updates: UpdatedPartitions) -> None:
-        """Look at each urgent update of a follower's fetch session."""
+        """Watch the urgent updates of a follower's fetch session."""
         self._updates = updates
         updates.on_update = self._updated
 
     def end_in(self, wait_ms: int) -> None:
-        """Wait no longer than that from now on."""
+        """Shorten the wait: it ends at most that long from now."""
         if self._timeout is not None:
             self._timeout.cancel()
         self._timeout = self._purgatory.timeouts.after(wait_ms, self.expire)
 
     def end(self) -> None:
-        """Wait no more, and watch nothing."""
+        """End the wait, and watch nothing any more."""
         if self.is_over:
             return
         self.is_over = True
@@ -167,18 +168,18 @@ class WatchingOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> None:
-        """Look whether it is complete by now."""
+        """Check whether the operation is complete."""
 
     @abstractmethod
     def expire(self) -> None:
-        """Its time is up."""
+        """The timeout has passed."""
 
     def _updated(self) -> None:
         self._purgatory.check_one_soon(self)
 
 
 class DelayedOperation(WatchingOperation, Generic[Response]):
-    """One request that waits. Its reply is abandoned when the connection is lost: then the operation ends."""
+    """A request that waits. When its connection is lost the operation ends without a reply."""
 
     __slots__ = ("_attempt", "reply")
 
@@ -189,9 +190,10 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         wait_ms: int | None,
         attempt: Callable[[bool], Response | Pending[Response] | None],
     ) -> None:
-        """`attempt(is_last)` gives the response, or None to wait on; the last attempt always gives one.
+        """`attempt(is_last)` gives the response, or None to continue the wait; the last attempt always gives one.
 
-        `kind`: the name of the API. `wait_ms` None: the wait has an end of its own."""
+        `kind`: the name of the API. `wait_ms` None: the wait has another end than a timeout.
+        """
         super().__init__(purgatory, kind, wait_ms)
         self.reply: Pending[Response] = Pending(self.end)
         self._attempt: Callable[[bool], Response | Pending[Response] | None] | None = attempt
@@ -203,14 +205,15 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         self._try(is_last=True)
 
     def complete(self, response: Response) -> None:
-        """End with this response. Nothing where it has ended."""
+        """End the operation with this response. No effect where it has ended."""
         if not self.is_over:
             self.end()
             self.reply.complete(response)
 
     def end(self) -> None:
         super().end()
-        self._attempt = None  # it may hold this operation, and a cycle would be left to the collector
+        # The callback may refer to this operation, and the cycle would be left to the garbage collector.
+        self._attempt = None
 
     def _try(self, is_last: bool) -> None:
         response = self._attempt(is_last) if self._attempt is not None else None
@@ -244,13 +247,13 @@ class PartitionWatchers:
         self.high_watermark: dict[WatchingOperation, None] = {}
         self.last_stable_offset: dict[WatchingOperation, None] = {}
         self._seen_last_stable_offset = -1
-        """What the operations that watch the last stable offset have seen of it."""
+        """The last stable offset that the watching operations have seen."""
         self.low_watermark: dict[WatchingOperation, None] = {}
         self.commits: deque[CommitWait] = deque()
-        """Waiting commits in the order of the log: offsets are added as they are appended."""
+        """The waiting commits in the order of the log, because offsets are added as they are appended."""
 
     def watch_last_stable_offset(self) -> dict[WatchingOperation, None]:
-        """The operations that are told of its next move, for one that has just looked."""
+        """The operations that are notified of the next move of the last stable offset."""
         self._seen_last_stable_offset = self._partition.last_stable_offset
         return self.last_stable_offset
 
@@ -276,7 +279,10 @@ class PartitionWatchers:
             self._look_at_last_stable_offset()
 
     def _look_at_last_stable_offset(self) -> None:
-        """It stays while a transaction is open, however much is committed behind that: no reader is woken then."""
+        """Notify the operations if the last stable offset has moved.
+
+        It stays while a transaction is open, even if later records are committed; then no reader is notified.
+        """
         offset = self._partition.last_stable_offset
         if offset != self._seen_last_stable_offset:
             self._seen_last_stable_offset = offset
@@ -290,7 +296,7 @@ class PartitionWatchers:
         self._purgatory.forget(self._partition)
 
     def _leadership_lost(self, error: ErrorCode) -> None:
-        """This broker no longer leads: only the next leader knows whether the records will be committed."""
+        """This broker does not lead any more: only the next leader knows whether the records will be committed."""
         waits, self.commits = self.commits, deque()
         while waits:
             waits.popleft().taken(error)
@@ -308,16 +314,16 @@ class Purgatory:
         self._loop = loop
         self.timeouts = timeouts
         self.followers = FollowerWaits(monotonic_ms)
-        """How long the fetches of followers may wait."""
+        """The limits on the waits of followers' fetches."""
         self.sizes: dict[str, int] = {}
-        """Operations that wait now, by kind."""
+        """The number of waiting operations by kind."""
         self._watchers: dict[Partition, PartitionWatchers] = {}
         self._to_check: dict[WatchingOperation, None] = {}
         self._is_scheduled = False
         self._is_holding = False
 
     def watchers(self, partition: Partition) -> PartitionWatchers:
-        """What watches a partition; kept until the replica is gone."""
+        """The watchers of a partition; kept until the replica is gone."""
         found = self._watchers.get(partition)
         if found is None:
             found = self._watchers[partition] = PartitionWatchers(self, partition)
@@ -325,14 +331,15 @@ class Purgatory:
         return found
 
     def forget(self, partition: Partition) -> None:
-        """The replica is gone."""
+        """Remove the watchers: the replica is gone."""
         self._watchers.pop(partition, None)
 
     def await_commit(self, partition: Partition, wait: CommitWait) -> None:
-        """Settle the wait once everything before its offset of the leader's log is committed, or the replica leads no
-        more; at once where that is known.
+        """Settle the wait once everything before its offset in the leader's log is committed, or the replica does not
+        lead any more; at once where either is known.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync by then than min.insync.replicas."""
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync at that time than min.insync.replicas.
+        """
         if wait.end_offset <= partition.high_watermark:
             wait.settled(partition.commit_error)
         elif not partition.is_leader:
@@ -341,12 +348,12 @@ class Purgatory:
             wait.queued(self.watchers(partition).commits)
 
     def check_soon(self, operations: dict[WatchingOperation, None]) -> None:
-        """Something moved that these operations watch."""
+        """Check these operations soon: a key that they watch has changed."""
         self._to_check.update(operations)
         self._schedule()
 
     def check_one_soon(self, operation: WatchingOperation) -> None:
-        """Something moved that this operation watches."""
+        """Check this operation soon: a key that it watches has changed."""
         self._to_check[operation] = None
         self._schedule()
 
@@ -356,11 +363,15 @@ class Purgatory:
             self._loop.call_soon(self._check_scheduled)
 
     def hold_actions(self) -> None:
-        """More may move before it is worth looking, until `try_complete_actions`."""
+        """Delay checks until `try_complete_actions`, because more keys may change before."""
         self._is_holding = True
 
     def try_complete_actions(self) -> None:
-        """Look now. Raises what an attempt raises, which is a bug; the other operations look in the next iteration."""
+        """Check the delayed operations now.
+
+        An exception of an attempt, which is a bug, is raised; the remaining operations are then checked in the next
+        iteration.
+        """
         self._is_holding = False
         if self._to_check:
             self._check()

@@ -1,8 +1,8 @@
-"""The timer wheel: ends of waits, of which most are cancelled long before they come.
+"""The timer wheel: timeouts, most of which are cancelled before they fire.
 
-A timer of the event loop costs some microseconds to set and to cancel, which every produce and fetch that waits would
-pay. Waits of one length end in the order in which they began: they share a queue, and one timer of the event loop for
-the oldest. Apache Kafka's wheel has buckets by time for the same reason.
+A timer of the event loop takes some microseconds to set and to cancel, for every produce and fetch that waits. Waits of
+one length end in the order in which they began: they share a queue, and one timer of the event loop for the oldest.
+Apache Kafka's wheel has buckets by time for the same reason.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 QUEUES_MAX: Final = 64
-"""Most lengths of wait that have a queue of their own. Beyond that each wait has its own timer: clients choose the
-lengths, so their number has no other bound."""
+"""The most lengths of wait with a queue of their own.
+
+Any other wait has its own timer: clients choose the lengths, so their number is not bounded otherwise.
+"""
 
 
 class Timeouts:
@@ -55,7 +57,7 @@ class TimeoutQueue:
         return timeout
 
     def _look(self) -> None:
-        """The wait for which the timer was set may have been cancelled: set it for the oldest that is left."""
+        """Set the timer for the oldest remaining wait: the wait for which it was set may have been cancelled."""
         self._timer = None
         now_s = self._loop.time()
         for timeout in self.waiting:
@@ -67,8 +69,9 @@ class TimeoutQueue:
             del self._queues[self._delay_ms]
 
     def _end(self, timeout: Timeout) -> None:
-        """End a wait in a callback of its own: an exception in one does not stop the others, and one may cancel another
-        first."""
+        """End each wait in a callback of its own, so that an exception in one does not affect the others, and one may
+        cancel another.
+        """
         if timeout in self.waiting:
             callback = timeout.callback
             timeout.cancel()
@@ -76,8 +79,11 @@ class TimeoutQueue:
 
 
 class Timeout:
-    """The end of one wait. It forgets its callback when the wait is over: what waits holds its timeout, and a cycle
-    would be left to the garbage collector."""
+    """The end of one wait.
+
+    It drops its callback when the wait is over: the operation refers to its timeout, and the cycle would be left to the
+    garbage collector.
+    """
 
     __slots__ = ("_queue", "callback", "deadline_s")
 
@@ -87,7 +93,7 @@ class Timeout:
         self.deadline_s = deadline_s
 
     def cancel(self) -> None:
-        """Never call back. Does nothing where the call was made already, or is cancelled."""
+        """Cancel the timeout. No effect where it has fired or is cancelled."""
         self._queue.waiting.pop(self, None)
         self.callback = _nothing
 

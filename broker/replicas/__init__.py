@@ -1,1 +1,1 @@
-"""The replicas of this broker: their logs, their fetchers, the in-sync sets, what metadata asks of them."""
+"""The replicas of this broker: their logs, fetchers and in-sync sets, and the changes that metadata makes to them."""

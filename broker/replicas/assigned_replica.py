@@ -1,4 +1,4 @@
-"""A replica that the metadata assigns to this broker, and which of the logs that a start finds are its."""
+"""A replica that the metadata assigns to this broker, and the test whether a log found at a start belongs to it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class AssignedReplica(NamedTuple):
 
     topic_id: bytes
     directory_id: bytes
-    """The log directory of the replica, as far as the controller knows it (KIP-858)."""
+    """The log directory of the replica, as the metadata has it (KIP-858)."""
 
     def has(self, topic_id: bytes | None, end_offset: int) -> bool:
-        """Whether a log that was found is this replica's, and not that of a former topic of the same name.
+        """Whether a log that was found belongs to this replica, and not to a former topic of the same name.
 
         A loss of power may take the topic id of a log that was never flushed, so that records without one may be those
         of a former topic.

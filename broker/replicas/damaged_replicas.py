@@ -1,7 +1,7 @@
 """Replicas of this broker whose logs are damaged: each is fenced alone, and fetched again from the partition's leader.
 
     sound ──a bad batch, at the start or in a read──▶ fenced ──out of the in-sync set, another replica leads──▶
-    repairing ──the bad segments are set aside, what is before them is served again──▶ following, from there on
+    repairing ──the bad segments are set aside, the part before them is served again──▶ following, from there on
     following ──it has everything committed──▶ assigned to its directory again: from now on it may be in sync
 
 Fenced: this broker answers KAFKA_STORAGE_ERROR for the one partition, touches none of its files, and assigns it to the
@@ -42,7 +42,7 @@ CAUGHT_UP_MS: Final = 100
 
 
 class RepairState(Enum):
-    """How far the repair is."""
+    """The states of a repair."""
 
     FENCED = auto()
     REPAIRING = auto()
@@ -62,7 +62,7 @@ class DamagedReplica:
 
 
 class DamagedReplicas:
-    """Owned by the loop."""
+    """The damaged replicas of this broker. It belongs to the event loop."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class DamagedReplicas:
     # Fencing
 
     def found(self, damaged: Log, reason: str) -> None:
-        """A read found a bad batch: fence the replica."""
+        """A read found a damaged batch: fence the replica."""
         partition = self._replicas.get(damaged.topic, damaged.partition)
         if partition is None or partition.log is not damaged:
             return
@@ -109,7 +109,7 @@ class DamagedReplicas:
         self.note(partition.topic, partition.topic_id, partition.index, reason)
 
     def note(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
-        """Fence this replica, and tell the controller."""
+        """Fence this replica, and report it to the controller."""
         self.found_count += 1
         self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
         log.error("the replica of %s-%d on this broker is damaged, and no longer served: %s", topic, index, reason)
@@ -126,7 +126,7 @@ class DamagedReplicas:
     # Repairing
 
     def look(self) -> None:
-        """Look whether damaged replicas have left their in-sync sets, so that they can be repaired."""
+        """Check whether damaged replicas have left their in-sync sets, so that they can be repaired."""
         for topic_id, index in tuple(self._damaged):
             topic = self._cluster.image.topics.by_id.get(topic_id)
             if topic is not None:
@@ -152,7 +152,7 @@ class DamagedReplicas:
         key = (damaged.topic, damaged.index)
         directory = self._logs.where_damaged(key)
         if directory is None:
-            return  # its directory failed meanwhile
+            return  # The directory has failed in the meantime.
         try:
             config = self._settings.topic_log_config(self._cluster.image, damaged.topic)
             repaired = await self._logs.repair(directory, key, config)
@@ -162,7 +162,7 @@ class DamagedReplicas:
             self._loop.call_later(RETRY_MS / 1000, self._try_again, damaged)
             return
         directory.adopt(repaired.log)
-        await self._logs.checkpoint()  # before anything new is written to it
+        await self._logs.checkpoint()  # The lowered high watermark is durable before anything new is written.
         if self._is_wanted(damaged):
             self._resume(damaged, repaired)
             return
@@ -175,7 +175,7 @@ class DamagedReplicas:
         self.look()
 
     def _resume(self, damaged: DamagedReplica, repaired: Repaired) -> None:
-        """Follow the leader, as the metadata is now, from where the log ends."""
+        """Follow the leader in the current metadata, from the end of the log on."""
         self._damaged.pop((damaged.topic_id, damaged.index), None)
         self.repaired_count += 1
         if repaired.damage is None:
@@ -193,7 +193,7 @@ class DamagedReplicas:
         self._tell_when_caught_up((damaged.topic_id, damaged.index), repaired.log)
 
     def _serve_again(self, damaged: DamagedReplica, repaired: Log) -> None:
-        """Serve the replica as far as its log goes; the controller hears of it once it has caught up."""
+        """Serve the replica again; its directory is reported to the controller once it has caught up."""
         topic_id, index = damaged.topic_id, damaged.index
         try:
             repaired.assign_topic_id(topic_id)
@@ -209,8 +209,8 @@ class DamagedReplicas:
     def _tell_when_caught_up(self, key: tuple[bytes, int], repaired: Log) -> None:
         """Name the replica's directory to the controller once the replica has everything that is committed.
 
-        Its leader remembers how far this replica was, and would have it in sync at once. The controller lets no replica
-        into the in-sync set whose directory is LOST, so the replica stays LOST until then.
+        Its leader remembers the replica's former progress, and would propose it for the in-sync set at once. The
+        controller refuses a replica whose directory is LOST, so the replica stays LOST until it has caught up.
         """
         partition, topic = self._replicas.find(key), self._cluster.image.topics.by_id.get(key[0])
         if partition is None or partition.log is not repaired or topic is None:
@@ -220,7 +220,7 @@ class DamagedReplicas:
         else:
             self._loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)
 
-    # Leaving
+    # Removed replicas
 
     def topic_deleted(self, topic_id: bytes) -> None:
         for key in [key for key in self._damaged if key[0] == topic_id]:

@@ -1,4 +1,4 @@
-"""Telling the controller in which log directory this broker put each replica."""
+"""Reports to the controller in which log directory each replica of this broker is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from replication.partition import Partition
 
 RETRY_MS: Final = 1000
 Place = tuple[bytes, int]
-"""A topic's id, and the index of one of its partitions."""
+"""The topic id and the index of a partition."""
 
 
 class DirectoryAssignments:
@@ -36,7 +36,10 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._pending: dict[Place, bytes] = {}
         self._is_under_way = True
-        """A request is under way or due. True before `begin`, too: the controller would not know this broker."""
+        """Whether a request is in progress or due.
+
+        True before `begin` too, because the controller would not know this broker.
+        """
 
     def begin(self) -> None:
         """The broker is registered."""
@@ -48,7 +51,7 @@ class DirectoryAssignments:
         self._send_soon(0)
 
     def tell(self, partition: Partition, assigned: Assigned) -> None:
-        """Let the controller know in which directory a replica's log lies, where the metadata says otherwise."""
+        """Report the directory of a replica's log, where the metadata has another one."""
         directory_id = self._logs.directory_id(self._logs.directory_of(partition.log))
         if directory_id is not None and directory_id != assigned.directory_of(self._broker_id):
             self.note(partition.topic_id, partition.index, directory_id)
@@ -59,7 +62,7 @@ class DirectoryAssignments:
             self._loop.call_later(delay_ms / 1000, self._send)
 
     def _send(self) -> None:
-        # Imported when there is something to assign, which is never with one directory.
+        # Imported here, because with one directory nothing is ever assigned.
         from protocol.messages.assign_replicas_to_dirs import (
             AssignReplicasToDirsRequest,
             AssignReplicasToDirsResponse,

@@ -1,9 +1,4 @@
-"""Which log directories are on a full disk.
-
-A directory becomes full with the first write that fails for lack of space. It stops being full when its disk reports
-free space and no write has failed since the last check. Until then produce requests to its partitions are refused,
-while consumers go on reading.
-"""
+"""The log directories on full disks."""
 
 from __future__ import annotations
 
@@ -16,14 +11,14 @@ log = logging.getLogger("moldau.logs")
 
 
 class DiskSpace:
-    """`refused` counts failed writes; `look`, a periodic job, checks the full disks for free space."""
+    """The full disks. `refused` counts failed writes; `look`, a periodic job, checks the full disks for free space."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self.refusals = 0
-        """Writes that failed for lack of space, since the start."""
+        """The number of writes that failed for lack of space, since the start."""
         self.descriptor_refusals = 0
-        """Operations that failed for lack of file descriptors, since the start."""
+        """The number of operations that failed for lack of file descriptors, since the start."""
         self._full: dict[str, int] = {}
         """For each full log directory, by path, its number of failed writes at the last check."""
         self._counts: dict[str, int] = {}
@@ -34,7 +29,7 @@ class DiskSpace:
         return tuple(self._full)
 
     def refused(self, path: str, error: OSError) -> None:
-        """An operation in a log directory failed with an error that may pass."""
+        """An operation in a log directory failed with a transient error."""
         if error.errno not in NO_SPACE:
             self.descriptor_refusals += 1
             if self.descriptor_refusals & (self.descriptor_refusals - 1) == 0:

@@ -11,7 +11,7 @@ from storage.directory.log_directory import LogDirectory
 
 
 class FailedDirectories:
-    """Takes a failed directory out of service, as `LogFailures` reports it."""
+    """Handles failed directories, as `LogFailures` reports them: takes them out of service."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class FailedDirectories:
         self._tell: Callable[[bytes], object] | None = None
 
     def begin(self, tell: Callable[[bytes], object]) -> None:
-        """The node serves: `tell` the controller the id of each directory that is offline, now and later."""
+        """The node serves: report the id of each offline directory to the controller, now and later."""
         self._tell = tell
         for path in self._logs.offline:
             self._tell_of(path)
 
     def failed(self, directory: LogDirectory) -> None:
-        """Without its metadata, or without any log directory, the node halts rather than guess."""
+        """Take the directory offline. Without the metadata log, or without any log directory, the node halts."""
         if directory.path == self._metadata_log_dir:
             self._halt(f"the metadata log directory {directory.path} has failed: {directory.failure}")
         if not self._logs.directories:

@@ -1,4 +1,4 @@
-"""Files and trees that are no longer part of a log, removed after file.delete.delay.ms."""
+"""Removes files and directory trees that are no longer part of a log, after file.delete.delay.ms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ log = logging.getLogger("moldau.logs")
 
 
 class FileRemoval:
-    """A reader may hold a renamed file for a while, so each removal waits first. What a stop cuts short is removed by
-    the next start."""
+    """The pending removals.
+
+    A reader may hold a renamed file for a while, so each removal waits first. Removals that a stop interrupts are done
+    by the next start.
+    """
 
     def __init__(self, environment: Environment, spawn: Spawn) -> None:
         self._environment = environment
@@ -33,6 +36,6 @@ class FileRemoval:
             try:
                 await self._environment.offload(partial(remove, path))
             except FileNotFoundError:
-                continue  # another file was renamed to the same name meanwhile, and is removed already
+                continue  # Another file was renamed to the same name in the meantime, and is removed already.
             except OSError as error:
                 log.warning("%s was not removed: %s", path, error)

@@ -1,14 +1,14 @@
 """Proposes in-sync sets to the controller: followers that have caught up join, those that lag behind leave.
 
-One request is under way at a time, with everything that was proposed meanwhile in the next. A proposal stands until the
-controller has answered it, or newer metadata has overtaken it; until then either set may be the one in force.
+One request is in progress at a time; later proposals go into the next one. A proposal is pending until the controller
+has answered it, or newer metadata has replaced it. Until then either set may be in force.
 
-answer of the controller                          what becomes of the proposal
+answer of the controller                          effect on the proposal
 NONE                                              confirmed, as the answer says
 INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED       refused: the controller did nothing, the confirmed set goes on
 INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, ...  stands until the metadata tells: it may have been taken before, under
                                                   an answer that was lost
-anything else, or no answer                       asked again, unless metadata has overtaken it
+anything else, or no answer                       proposed again, unless newer metadata has replaced it
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Proposal(NamedTuple):
 
 
 class InSyncChanges:
-    """Belongs to the event loop; each partition holds the set that is proposed for it."""
+    """The proposals of this broker's leaders. It belongs to the event loop; each partition holds its proposed set."""
 
     def __init__(
         self,
@@ -82,11 +82,13 @@ class InSyncChanges:
         self.failure_count = 0
 
     def job(self) -> Job:
-        """Looks for followers that lag, twice in replica.lag.time.max.ms."""
+        """The job that checks for lagging followers, twice in replica.lag.time.max.ms."""
         return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has fetched: propose it if it has caught up, is not fenced, and is the registered incarnation."""
+        """A follower has fetched: propose it if it has caught up, is not fenced, and has the registered broker
+        epoch.
+        """
         leadership = partition.leadership
         if leadership is None or replica_id in leadership.in_sync.confirmed:
             return
@@ -99,7 +101,7 @@ class InSyncChanges:
             self._propose(partition, isr)
 
     def brokers_changed(self) -> None:
-        """Brokers were fenced or unfenced: commits no longer wait for the one, the other may join."""
+        """Brokers were fenced or unfenced: commits do not wait for the former any more; the latter may join."""
         now_ms = self._environment.monotonic_ms()
         for partition in self._replicas:
             self._give_up_joining(partition, now_ms)
@@ -119,7 +121,8 @@ class InSyncChanges:
     def _let_in(self, partition: Partition, now_ms: int) -> None:
         """Propose followers that have caught up.
 
-        A follower that has everything may not fetch for a while, so what kept it out then is checked here."""
+        A follower that has everything may not fetch for a while, so a condition that kept it out then is checked here.
+        """
         leadership = partition.leadership
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
             if not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms):
@@ -136,7 +139,7 @@ class InSyncChanges:
                 partition.advance()
 
     def _is_eligible(self, partition: Partition, replica_id: int, broker_epoch: int) -> bool:
-        """Whether the controller would let the replica into the in-sync set."""
+        """Whether the controller would accept the replica in the in-sync set."""
         image = self._cluster.image
         broker = image.cluster.brokers.get(replica_id)
         assigned = image.topics.partition(partition.topic, partition.index)
@@ -180,8 +183,10 @@ class InSyncChanges:
         return list(topics.values())
 
     def _epoch_of(self, partition: Partition, replica_id: int) -> int:
-        """The broker epoch of the incarnation that fetches: the controller refuses one that is not the registered one
-        (KIP-903)."""
+        """The broker epoch of the incarnation that fetches.
+
+        The controller refuses any other than the registered one (KIP-903).
+        """
         if replica_id == self._node_id:
             return self._broker_epoch()
         follower = partition.leadership.followers.get(replica_id) if partition.leadership is not None else None
@@ -222,7 +227,7 @@ class InSyncChanges:
 
 
 def stands(partition: Partition, proposal: Proposal) -> bool:
-    """Whether the partition is as it was when the set was proposed; else the answer concerns a state that is over."""
+    """Whether the partition is unchanged since the set was proposed. Otherwise the answer is obsolete."""
     leadership = partition.leadership
     return (
         leadership is not None

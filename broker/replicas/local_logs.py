@@ -35,11 +35,11 @@ ConfigOfTopic = Callable[[str], LogConfig]
 
 
 class DuplicateLog(ValueError):
-    """Two directories hold the same partition: the operator has to decide which of them is right."""
+    """Two directories hold the same partition, and the operator has to decide which is right."""
 
 
 class Found(NamedTuple):
-    """A partition's directory, before it is loaded."""
+    """The directory of a partition before its log is loaded."""
 
     directory: LogDirectory
     key: TopicPartition
@@ -55,7 +55,7 @@ class NewLog(NamedTuple):
 
 
 class LocalLogs:
-    """Runs on the event loop; what blocks for long goes to executor threads.
+    """All logs of a broker. It belongs to the event loop; blocking work runs in executor threads.
 
     A directory that fails moves from `directories` to `offline`, until the next start.
     """
@@ -71,7 +71,7 @@ class LocalLogs:
         """Open the directories. Raises OSError where the node cannot start without one that cannot be opened.
 
         `failed` is called with a directory that fails, `damaged` with a log whose batches are not what was written and
-        the reason: both in the middle of the operation that found out.
+        the reason: both within the operation that found it.
         """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
@@ -81,7 +81,7 @@ class LocalLogs:
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
         self.opened: Opened | None = None
-        """What the start recovered; None where there was no partition, or before the end of the start."""
+        """The report on recovery; None where there was no partition, or before the end of the start."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
         """The meta.properties of each log directory, by path: all name the same cluster and node."""
@@ -116,25 +116,25 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch in which this broker last ended without losing anything; -1 unless all directories agree on one."""
+        """The last broker epoch of a process that ended without a loss; -1 unless all directories agree on one."""
         epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
         return -1 if only is None else only
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
-        """The controller has registered this process: note its broker epoch in all directories."""
+        """Write the broker epoch of this process into all directories, after its registration."""
         for directory in self.directories:
-            with suppress(OSError):  # the next start then does not know the epoch, and claims nothing
+            with suppress(OSError):  # The next start then does not know the epoch, and claims nothing.
                 directory.note_serving_epoch(broker_epoch)
 
     def forget_serving_epochs(self) -> None:
-        """A disk has failed: the next process must not claim that nothing was lost."""
+        """Remove the noted broker epochs after a disk error: the next process must not claim that nothing was lost."""
         for directory in self.directories:
             directory.forget_serving_epoch()
 
     def high_watermark(self, opened: Log) -> int:
-        """The checkpointed high watermark of a log, within the offsets that the log holds now."""
+        """The checkpointed high watermark of a log, limited to the offsets that the log has."""
         known = self._of(opened).high_watermarks.get((opened.topic, opened.partition), 0)
         return min(max(known, opened.log_start_offset), opened.end_offset)
 
@@ -174,7 +174,7 @@ class LocalLogs:
         wanted: Mapping[TopicPartition, AssignedReplica],
         logs: dict[TopicPartition, Log],
     ) -> None:
-        """Keep a log that was found, or set it aside as stray. Raises OSError and `DuplicateLog`."""
+        """Serve a log that was found, or set it aside as stray. Raises OSError and `DuplicateLog`."""
         if directory.failure is not None:
             return
         assigned = wanted.get(key)
@@ -200,7 +200,7 @@ class LocalLogs:
         logs[key] = opened
 
     def _may_lie_offline(self, partition: AssignedReplica) -> bool:
-        """Whether a partition that was not found may be in a directory that is offline."""
+        """Whether a partition that was not found may be in an offline directory."""
         return bool(self.offline) and partition.directory_id not in self.directory_ids
 
     def create(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Log:
@@ -220,7 +220,7 @@ class LocalLogs:
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
-        """Create empty logs in an executor thread; None where the disk refused one, which `create` can try again."""
+        """Create empty logs in an executor thread. None where the disk refused one, which `create` can try again."""
         counts = {directory.path: len(directory.logs) for directory in self.directories}
         plan: list[tuple[LogDirectory | None, NewLog]] = []
         for new in wanted:
@@ -242,7 +242,7 @@ class LocalLogs:
         return adopted
 
     async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
-        """Does what `delete` does for many logs, with the renames in an executor thread."""
+        """Delete many logs like `delete`, with the renames in an executor thread."""
         renames = [
             (self._of(each), *self._of(each).let_go(each.topic, each.partition, self._unique())) for each in deleted
         ]
@@ -254,7 +254,7 @@ class LocalLogs:
         return [new if refusal is None else None for (_, _, new), refusal in zip(renames, refusals, strict=True)]
 
     def delete(self, deleted: Log) -> str | None:
-        """Stop serving a log and rename its directory; the path whose tree the caller removes later.
+        """Stop serving a log and rename its directory. Returns the path of the tree that the caller removes later.
 
         None where the directory failed: the next start that finds the log sets it aside.
         """
@@ -264,7 +264,7 @@ class LocalLogs:
         return None
 
     def fence(self, damaged: Log, high_watermark: int) -> LogDirectory:
-        """Stop serving a damaged log, whose files stay as they are; the directory that it is in."""
+        """Stop serving a damaged log, whose files stay as they are. Returns its directory."""
         directory = self._of(damaged)
         directory.fence(damaged, high_watermark)
         return directory
@@ -280,7 +280,7 @@ class LocalLogs:
         return repaired
 
     def remove_damaged(self, key: TopicPartition) -> str | None:
-        """Does what `delete` does, for a damaged log."""
+        """Delete a damaged log like `delete`."""
         directory = self.where_damaged(key)
         if directory is not None:
             with failing(directory):
@@ -296,15 +296,15 @@ class LocalLogs:
         return paths
 
     async def checkpoint(self, high_watermarks: HighWatermarks | None = None) -> bool:
-        """Write the checkpoints in which an offset changed; whether all of them are durable now."""
+        """Write the checkpoints in which an offset changed. Returns whether all of them are durable now."""
         return await self._checkpoints.write(high_watermarks)
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
-        """Write everything out, so that the next start trusts the files."""
+        """Write everything to the disk, so that the next start trusts the files."""
         await self._checkpoints.finish()
         now_ms = self._environment.wall_ms()
         if self.offline:
-            broker_epoch = -1  # a directory that failed may have lost writes
+            broker_epoch = -1  # A directory that failed may have lost writes.
         for directory in self._opened:
             mine = of_directory(directory, high_watermarks)
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, mine))
@@ -340,14 +340,14 @@ class LocalLogs:
         log.error("log directory %s is offline until the next start: %s", directory.path, directory.failure)
         self.directories.remove(directory)
         self.offline[directory.path] = str(directory.failure)
-        # The failed directory may not be able to remove its file, and the files of all have to agree.
+        # The failed directory may be unable to remove its file, and a claim needs the files of all directories.
         self.forget_serving_epochs()
         self._tell(directory)
 
     async def _load_all(
         self, found: list[Found], configs: Mapping[str, LogConfig], suspects: Set[TopicPartition], now_ms: int
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open all logs that were found; the directories that have to go offline, with the error.
+        """Open all logs that were found. Returns the directories that have to go offline, with the error.
 
         `suspects` are read from end to end: their directory is LOST in the metadata, which says that the replica was
         damaged. After a crash several threads recover: one waits for the disk while another compares checksums.
@@ -373,8 +373,7 @@ class LocalLogs:
         now_ms: int,
         opening: Opening,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open one share of the logs, in an executor thread; shares are counted from 0. Returns the directories that
-        have to go offline."""
+        """Open one share (numbered from 0) of the logs, in an executor thread. Returns the directories that failed."""
         expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
@@ -406,7 +405,7 @@ def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
 
 
 def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bool:
-    """Whether there is a log of that name: a repair may still be at work on that of a deleted topic."""
+    """Whether there is a log of that name: a repair of a deleted topic's log may still be running."""
     return any(key in directory.logs or key in directory.damaged for directory in directories)
 
 
@@ -431,7 +430,7 @@ def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
 
 @contextmanager
 def failing(directory: LogDirectory) -> Iterator[None]:
-    """An OSError inside takes the directory offline, unless it may pass. It is not raised: the caller goes on."""
+    """Take the directory offline after an OSError in the block, unless it is transient. It is not raised."""
     try:
         yield
     except OSError as error:
@@ -439,6 +438,6 @@ def failing(directory: LogDirectory) -> Iterator[None]:
 
 
 def impaired(logs: LocalLogs) -> list[str]:
-    """What is not as it should be with the log directories, though clients are served."""
+    """The problems of the log directories of a broker that serves clients."""
     offline = [f"log directory {path} is offline: {why}" for path, why in logs.offline.items()]
     return offline + [f"log directory {path} is full" for path in logs.space.full]

@@ -1,4 +1,7 @@
-"""Writing the checkpoints of all log directories, one write at a time, shared by all that ask for one meanwhile."""
+"""Writes the checkpoints of all log directories, one write at a time.
+
+Callers that ask during a write share the next one.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ HighWatermarks = Mapping[TopicPartition, int]
 class LogCheckpoints:
     """The checkpoints hold the state of the moment at which the write begins.
 
-    A truncation waits for a checkpoint with its lowered recovery point. With a thousand partitions that change their
-    leader many ask at once: all that ask while a write is under way share the next one.
+    A truncation waits for a checkpoint with its lowered recovery point. When a thousand partitions change their leader,
+    many callers ask at once: all that ask during a write share the next one.
     """
 
     def __init__(self, environment: Environment, directories: Callable[[], Sequence[LogDirectory]]) -> None:
-        """`directories`: those that are served at the moment."""
+        """`directories`: gives the directories that are served."""
         self._environment = environment
         self._directories = directories
         self._lock = asyncio.Lock()
         self._next: asyncio.Task[bool] | None = None
-        """The write that a caller of `write` shares now: it has not begun yet."""
+        """The write that the next callers share; it has not begun."""
         self._high_watermarks: HighWatermarks | None = None
-        """The high watermarks that it will write, None to leave their file as it is."""
+        """The high watermarks that the next write writes; None to leave their file unchanged."""
         self._writing: asyncio.Task[None] | None = None
         """The write in an executor thread. It goes on when the task that began it is cancelled."""
 
     async def write(self, high_watermarks: HighWatermarks | None = None) -> bool:
-        """Write the checkpoints in which an offset changed; whether all of them are durable now.
+        """Write the checkpoints in which an offset changed. Returns whether all of them are durable now.
 
-        A directory that fails is taken offline, and does not stop the write of the others.
+        A directory that fails is taken offline, and the others are still written.
         """
         if high_watermarks is not None:
             self._high_watermarks = high_watermarks
@@ -43,7 +46,7 @@ class LogCheckpoints:
         return await asyncio.shield(self._next)
 
     async def finish(self) -> None:
-        """Wait for the writes under way: closing a directory writes the same files."""
+        """Wait for the writes in progress, because closing a directory writes the same files."""
         if self._next is not None:
             await asyncio.wait([self._next])
         if self._writing is not None:

@@ -1,7 +1,7 @@
 """The log cleaner: compacts the logs whose topics ask for it, the one with the largest share of dirty bytes first.
 
-The event loop decides what is cleaned, and puts cleaned segments in the place of the old ones. A process of its own
-reads and writes the segments; it exists only while a log is cleaned.
+The event loop chooses the log, and swaps cleaned segments in. A separate process reads and writes the segments; it
+exists only while a log is cleaned.
 
 KIP-58: min.compaction.lag.ms. KIP-354: max.compaction.lag.ms. KIP-534: the delete horizon of tombstones.
 """
@@ -38,41 +38,41 @@ from storage.log_config import INT64_MAX
 log = logging.getLogger("moldau.cleaner")
 
 PARTITIONS_AT_ONCE: Final = 100
-"""Partitions that are looked at before other callbacks of the event loop run."""
+"""The partitions that are examined before other callbacks of the event loop run."""
 
 
 @dataclass(slots=True)
 class CleanerTotals:
-    """What the cleaner has done since the start of the process, and what its last look at the logs showed."""
+    """Totals of the cleaner since the start of the process, and the state of the logs at its last check."""
 
     last_run_ms: int = 0
-    """When the cleaner last looked for a log to clean (monotonic clock)."""
+    """The time (ms, monotonic clock) at which the cleaner last searched for a log to clean."""
     dirty_share_max: float = 0.0
     """The largest share of dirty bytes of a log, 0 to 1."""
     compaction_delay_ms_max: int = 0
-    """By how much the most overdue log has passed its max.compaction.lag.ms."""
+    """The time (ms) by which the most overdue log has exceeded its max.compaction.lag.ms."""
     clean_time_ms_max: int = 0
-    """How long the slowest cleaning of a log took."""
+    """The duration (ms) of the slowest cleaning of a log."""
     bytes_read: int = 0
     bytes_written: int = 0
     buffer_share_max: float = 0.0
-    """How full the offset map was at the most, 0 to 1."""
+    """The largest share of the offset map that was in use, 0 to 1."""
     logs_cleaned: int = 0
     failures: int = 0
-    """Cleanings that ended with an OSError: of the disk, or because the worker process ended early."""
+    """The number of cleanings that ended with an OSError: of the disk, or because the worker process ended early."""
 
 
 class RemoteTier(Protocol):
-    """What the cleaner asks of tiered storage (decision 14)."""
+    """The part of tiered storage that the cleaner uses (decision 14)."""
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The offset from which on no tombstone and no marker of its log may be dropped."""
+        """The offset from which on no tombstone and no marker of the log may be removed."""
 
     def wants(self, partition: Partition) -> bool:
-        """Whether remote segments of the partition are to be cleaned, by this broker, now."""
+        """Whether this broker should clean remote segments of the partition now."""
 
     async def clean(self, partition: Partition, limits: CleanerLimits) -> bool:
-        """One pass over its remote segments; whether it ended without an error."""
+        """Run one pass over the remote segments of the partition. Returns whether it ended without an error."""
 
 
 class LogCleaner:
@@ -102,13 +102,13 @@ class LogCleaner:
         self._running = 0
         self._in_progress: dict[Log, None] = {}
         self.remote: RemoteTier | None = None
-        """None where no log is tiered."""
+        """The cleaning of remote segments; None where no log is tiered."""
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
         self.totals = CleanerTotals()
 
     def begin(self) -> None:
-        """Begin to clean, where log.cleaner.enable says so."""
+        """Start the cleaner, if log.cleaner.enable is set."""
         if self._settings.config.flag("log.cleaner.enable"):
             self._settings.watchers.append(self._start_missing)
             self._start_missing(self._settings.config)
@@ -126,8 +126,11 @@ class LogCleaner:
         self._running -= 1
 
     async def _clean_next(self) -> bool:
-        """Clean the log with the largest share of dirty bytes, and then what it has in remote storage; where no log is
-        dirty enough, what another log has in remote storage. Returns whether something was cleaned without an error."""
+        """Clean the log with the largest share of dirty bytes, and then its remote segments.
+
+        Where no log is dirty enough, clean the remote segments of another log. Returns whether something was cleaned
+        without an error.
+        """
         found = await self._next_log()
         if found is None:
             wanted = next(filter(self._wants_remote, tuple(self._replicas)), None)
@@ -152,7 +155,7 @@ class LogCleaner:
             del self._in_progress[partition.log]
 
     async def _clean_local(self, partition: Partition, part: CleanablePart) -> bool:
-        """Returns whether the log was cleaned without an error."""
+        """Clean the local part of a log. Returns whether that ended without an error."""
         self._in_progress[partition.log] = None
         try:
             await self._clean(partition, part)
@@ -173,7 +176,7 @@ class LogCleaner:
         """Whether this broker still has a replica of the partition, and its log has not failed."""
         return partition in self._replicas and partition.log.failure is None
 
-    # What is cleaned next
+    # Choice of a log
 
     async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
         parts = []
@@ -218,7 +221,7 @@ class LogCleaner:
         began_ms, its_log = self._environment.monotonic_ms(), partition.log
         await self._make_durable(its_log, part.first_uncleanable_offset)
         now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
-        # During the flush a truncation or retention may have removed segments that were to be cleaned.
+        # During the flush a truncation or retention may have removed segments of the request.
         present = cleanable_part(its_log, its_log.first_dirty_offset, partition.last_stable_offset, now_ms)
         if present.first_dirty_offset != part.first_dirty_offset or not present.cleanable_bytes:
             raise LogChanged
@@ -244,7 +247,7 @@ class LogCleaner:
                     await self._finish(its_log, request, event, began_ms)
 
     def _limits(self) -> CleanerLimits:
-        """The share of one cleaner in the memory that the settings give to all of them."""
+        """The limits of one cleaner: its share of the memory that the settings give to all of them."""
         config = self._settings.config
         cleaners = max(1, config.integer("log.cleaner.threads"))
         return CleanerLimits(
@@ -254,16 +257,18 @@ class LogCleaner:
         )
 
     async def _make_durable(self, its_log: Log, end_offset: int) -> None:
-        """Flush the log to an offset at least, and checkpoint that recovery point. Raises OSError, and `LogChanged`
-        where the log has failed."""
+        """Flush the log at least up to an offset, and checkpoint that recovery point.
+
+        Raises OSError, and `LogChanged` where the log has failed.
+        """
         if its_log.recovery_point < end_offset:
             await self._flush(its_log)
-        # In any case: another write of the checkpoint may be under way with an older recovery point.
+        # Always: another write of the checkpoint may be in progress with an older recovery point.
         if not await self._checkpoint() or its_log.recovery_point < end_offset:
             raise LogChanged
 
     async def _flush(self, its_log: Log) -> None:
-        """Wait until the log is durable as it is now, the names of its files included, or has failed."""
+        """Wait until the current contents of the log, and its file names, are durable, or until it has failed."""
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flusher.when_durable([its_log], partial(_settle, durable))
         await durable
@@ -276,7 +281,7 @@ class LogCleaner:
         self._removal.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     async def _finish(self, its_log: Log, request: CleaningRequest, done: CleaningDone, began_ms: int) -> None:
-        """The cleaned segments are in place: make their names durable, and note how far the log is clean."""
+        """Make the names of the swapped segments durable, and note the offset up to which the log is clean."""
         await self._flush(its_log)
         if its_log.failure is not None:
             raise LogChanged
@@ -326,7 +331,7 @@ class Throttle:
         self._moved = 0
 
     def delay_s(self, size: int, rate: float) -> float:
-        """The seconds to wait after `size` more bytes were moved, so that at most `rate` bytes a second are."""
+        """The time (seconds) to wait after `size` more bytes, so that the rate is at most `rate` bytes a second."""
         self._moved += size
         due_ms = self._began_ms + self._moved * 1000 / rate
         return max(0.0, due_ms - self._monotonic_ms()) / 1000

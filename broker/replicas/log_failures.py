@@ -1,4 +1,4 @@
-"""Where the logs report what their disk did to them: a directory that failed, a log that is damaged."""
+"""The reports of logs about disk errors: a failed directory, a damaged log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from storage.log.log import Log
 
 
 class LogFailures:
-    """Hands each report on in the loop's next iteration: it is made in the midst of an append or a read, where nothing
-    that follows from it may happen. The handlers are attached before the loop runs again."""
+    """Passes each report on in the loop's next iteration: reports are made within an append or a read, where the log
+    must not be changed. The handlers are attached before the loop runs again.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -29,5 +30,5 @@ class LogFailures:
         self._loop.call_soon(lambda: self._directory_failed(directory))
 
     def log_damaged(self, damaged: Log, reason: str) -> None:
-        """What the log holds is not what was written."""
+        """The log's contents are not what was written."""
         self._loop.call_soon(lambda: self._log_damaged(damaged, reason))

@@ -25,7 +25,10 @@ SPACE_CHECK_INTERVAL_MS: Final = 1000
 
 
 class LogJobs:
-    """A job goes through the partitions one by one and lets the event loop run other callbacks in between."""
+    """The periodic jobs.
+
+    A job visits the partitions one by one, and lets the event loop run other callbacks in between.
+    """
 
     def __init__(
         self,
@@ -46,10 +49,10 @@ class LogJobs:
         self._removal = removal
         self._make_missing = make_missing
         self.segments_deleted = 0
-        """Segments deleted by retention, since the start."""
+        """The number of segments deleted by retention since the start."""
 
     def jobs(self) -> list[Job]:
-        """The jobs with their intervals, for the owner to run."""
+        """The jobs with their intervals; the owner runs them."""
         config = self._config
         delay_ms = config.integer("log.initial.task.delay.ms")
         return [
@@ -61,7 +64,7 @@ class LogJobs:
         ]
 
     async def retain(self) -> None:
-        """Delete the segments that retention.ms, retention.bytes or DeleteRecords gives up."""
+        """Delete the segments that retention.ms, retention.bytes or DeleteRecords allows to delete."""
         async for partition in self._partitions():
             segments_before = len(partition.log.segments)
             try:
@@ -95,7 +98,7 @@ class LogJobs:
                 self._flusher.flush(partition.log)
 
     async def look_for_room(self) -> None:
-        """Check full disks for free space, and create the partitions that are missing for lack of it."""
+        """Check full disks for free space, and create the partitions that are missing for lack of space."""
         self._logs.space.look()
         self._make_missing()
 
@@ -113,7 +116,7 @@ class LogJobs:
         return {(each.topic, each.index): each.high_watermark for each in self._replicas}
 
     async def _partitions(self) -> AsyncIterator[Partition]:
-        """The partitions, one by one. Other callbacks of the event loop run in between, and may delete a partition."""
+        """The partitions, one by one. Other callbacks of the event loop run in between, and may remove a partition."""
         for partition in tuple(self._replicas):
             if partition in self._replicas:
                 yield partition

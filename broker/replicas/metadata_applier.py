@@ -33,10 +33,10 @@ log = logging.getLogger("moldau.logs")
 
 
 class MetadataFeed(Protocol):
-    """Where committed images come from."""
+    """The publisher of committed images."""
 
     def subscribe(self, listener: Callable[[MetadataImage, MetadataDelta], None]) -> None:
-        """Call the listener with every image from the next one on, and with what changed."""
+        """Call the listener with every later image, and with its delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class AppliedTo:
     work: PartitionWork
     removal: FileRemoval
     topics_deleted: Callable[[Iterable[str]], None]
-    """Tells the coordinators which topics are no more."""
+    """Notifies the coordinators of deleted topics."""
 
 
 class MetadataApplier:
@@ -69,11 +69,12 @@ class MetadataApplier:
         self._node_id = node_id
         self._to = to
         self._unmade: dict[tuple[bytes, int], None] = {}
-        """Partitions for which no directory had room, or where a former topic's log is still being repaired: topic id,
-        index."""
+        """The partitions (topic id, index) that could not be created: no directory had room, or a former topic's log is
+        still being repaired.
+        """
         self._is_trying_again = False
         self._warned: dict[str, None] = {}
-        """The warnings about settings without effect that were given."""
+        """The warnings about settings without effect that were logged."""
         self.has_loaded = False
         """Whether the logs of this broker's replicas are open."""
 
@@ -102,7 +103,7 @@ class MetadataApplier:
                 continue
             self._add(Partition(key[0], topic_id, key[1], logs[key], to.logs.high_watermark(logs[key])), assigned)
         self._warn(image, to.replicas.by_name)
-        if to.cluster.image is not image:  # published while the logs were opened
+        if to.cluster.image is not image:  # This image was published while the logs were opened.
             self._changed(to.cluster.image, difference(image, to.cluster.image))
         feed.subscribe(self._changed)
         self.has_loaded = True
@@ -116,7 +117,7 @@ class MetadataApplier:
                 self._to.roles.assume(partition, topic.partitions[partition.index])
         self._to.damaged.look()
 
-    # What changes
+    # Applying changes
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
         to = self._to
@@ -141,7 +142,7 @@ class MetadataApplier:
             to.in_sync_changes.brokers_changed()
 
     def _is_new(self, name: str, topic_id: bytes, index: int, assigned: Assigned) -> bool:
-        """Apply what the metadata says of one partition; whether it is one to be made."""
+        """Apply the metadata of one partition. Returns whether its replica has to be created."""
         to = self._to
         if self._node_id not in assigned.replicas:
             to.damaged.left(topic_id, index)
@@ -158,7 +159,9 @@ class MetadataApplier:
         return False
 
     def _warn(self, image: MetadataImage, topics: Iterable[str]) -> None:
-        """Say which settings of topics do nothing in this version: one line a setting, and once in a process's life."""
+        """Warn about settings of topics without an effect in this version: one line for each setting, once in the life
+        of a process.
+        """
         found: dict[str, list[str]] = {}
         for topic in topics:
             for text in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)).values():
@@ -187,7 +190,7 @@ class MetadataApplier:
     # New partitions
 
     def _make(self, new: Sequence[Make]) -> None:
-        """Make the replicas: at once where they are few, else by `PartitionWork`."""
+        """Create the replicas: a few at once, many by `PartitionWork`."""
         if self._to.work.takes(new, self):
             for each in new:
                 self._to.replicas.expect(*each)
@@ -196,18 +199,18 @@ class MetadataApplier:
                 self.take(each, None)
 
     def is_wanted(self, new: Make) -> bool:
-        """Whether a partition that was to be made still is this broker's, and not there."""
+        """Whether a partition that was queued for creation is still assigned to this broker, and missing."""
         topic = self._to.cluster.image.topics.by_id.get(new.topic_id)
         if topic is None or self._node_id not in topic.partitions[new.partition].replicas:
             return False
         return self._to.replicas.get(new.topic, new.partition) is None
 
     def log_config(self, topic: str) -> LogConfig:
-        """What the logs of a topic need to know, by the latest metadata."""
+        """The log settings of a topic in the latest metadata."""
         return self._to.settings.topic_log_config(self._to.cluster.image, topic)
 
     def take(self, new: Make, made: Log | None) -> None:
-        """Serve a new partition as the metadata is now, on the log that was made for it or on one made here."""
+        """Serve a new partition by the current metadata, on the log that was created for it, or on one created here."""
         to = self._to
         to.replicas.forget_expected(new.topic_id, new.partition)
         if to.replicas.is_offline(new.topic_id, new.partition):
@@ -230,7 +233,7 @@ class MetadataApplier:
         self._add(partition, to.cluster.image.topics.by_id[new.topic_id].partitions[new.partition])
 
     def make_missing(self) -> None:
-        """Try again to make the partitions that could not be made."""
+        """Try again to create the partitions that could not be created."""
         image = self._to.cluster.image
         unmade, self._unmade = self._unmade, {}
         self._is_trying_again = True
@@ -245,7 +248,7 @@ class MetadataApplier:
         self._to.assignments.tell(partition, assigned)
         self._to.roles.serve(partition, assigned)
 
-    # Replicas that go
+    # Removed replicas
 
     def _delete(self, topic: str) -> None:
         partitions = self._to.replicas.remove_topic(topic)
@@ -261,7 +264,7 @@ class MetadataApplier:
             self._delete_logs([partition.log])
 
     def _delete_logs(self, logs: Sequence[Log]) -> None:
-        """Delete the logs: at once where they are few, else by `PartitionWork`."""
+        """Delete the logs: a few at once, many by `PartitionWork`."""
         if self._to.work.takes([Delete(each) for each in logs], self):
             return
         for each in logs:

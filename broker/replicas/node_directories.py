@@ -18,7 +18,7 @@ log = logging.getLogger("moldau.logs")
 
 
 class NotFormatted(Exception):
-    """The node cannot start with its directories as they are; the message says what the operator can do."""
+    """The node cannot start with its directories; the message has advice for the operator."""
 
 
 class Directories(NamedTuple):
@@ -30,7 +30,8 @@ class Directories(NamedTuple):
 
 
 def look_into(environment: Environment, config: Config) -> Directories:
-    """Read all of them. A node starts without some of its log directories, as after a disk failure.
+    """Read the meta.properties of all directories. A node may start without some of its log directories, as after a
+    disk failure.
 
     Raises `NotFormatted` and `InvalidMetaProperties` where it cannot start: without the metadata log directory, without
     any log directory, or where the directories do not belong to one node.

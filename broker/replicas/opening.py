@@ -1,4 +1,4 @@
-"""The opening of a broker's logs at start: how far it is while it runs, and afterwards what it came to."""
+"""The opening of a broker's logs at start: its progress, and its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.runtime.progress import Progress, size
 
 
 class Opened(NamedTuple):
-    """What a start found in the log directories."""
+    """The result of opening the log directories."""
 
     partitions: int
     was_clean: bool
@@ -33,19 +33,19 @@ class Opening:
         self._current = [(0, 0)] * threads
 
     def checked(self, thread: int, checked_size: int, of_size: int) -> None:
-        """Recovery of the log that a thread is opening has come so far, in bytes."""
+        """Recovery of the log that a thread is opening has checked this many bytes."""
         self._current[thread] = checked_size, of_size
         self._tell()
 
     def opened(self, thread: int) -> None:
-        """A thread has opened a log, or has found that it cannot."""
+        """A thread has opened a log, or has failed to."""
         self._checked[thread] += self._current[thread][0]
         self._current[thread] = 0, 0
         self._done[thread] += 1
         self._tell()
 
     def result(self, damaged: int) -> Opened:
-        """When all threads have ended."""
+        """The result, once all threads have ended."""
         return Opened(self._partitions, self._was_clean, damaged, sum(self._checked), self._progress.duration_ms)
 
     def _tell(self) -> None:

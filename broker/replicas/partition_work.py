@@ -1,7 +1,7 @@
 """Creating and deleting many logs in an executor thread, in the order of the metadata records.
 
-A few new partitions are created directly on the event loop. A thousand would block it for a second, so more than a few
-become jobs, and so does everything that follows while there are jobs:
+A few new partitions are created directly on the event loop. A thousand would block it for a second, so larger numbers
+become jobs, and so do all later changes while there are jobs:
 
     metadata ── Make, Delete ──▶ jobs ── a slice ──▶ thread ──▶ loop: the partition is served, or its tree removed later
 
@@ -26,9 +26,9 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 
 AT_ONCE_MAX: Final = 10
-"""Up to so many partitions are created or deleted directly on the event loop."""
+"""The most partitions that are created or deleted directly on the event loop."""
 SLICE_COUNT: Final = 20
-"""Jobs for one call of the executor thread: the event loop serves what they created before the next slice."""
+"""The jobs of one call of the executor thread: the event loop serves the created partitions before the next slice."""
 
 
 class Make(NamedTuple):
@@ -46,7 +46,7 @@ class Delete(NamedTuple):
 
 
 class NewPartitions(Protocol):
-    """The new partitions, as the metadata is at the moment: it may have changed since a job was queued."""
+    """The new partitions by the current metadata, which may have changed since a job was queued."""
 
     def is_wanted(self, new: Make) -> bool:
         """Whether the partition is still assigned to this broker, and has no log yet."""
@@ -64,7 +64,7 @@ class PartitionWork:
         self._logs = logs
         self._removal = removal
         self._spawn = Tasks(environment.halt).spawn
-        """Tasks of its own: a stop waits for the jobs. Cancelling one would leave its thread at work on the logs."""
+        """Starts tasks that a stop waits for. Cancelling one would leave its thread working on the logs."""
         self._jobs: deque[Make | Delete] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
@@ -85,14 +85,14 @@ class PartitionWork:
         return True
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Call `done` when no jobs are left, at once where there are none."""
+        """Call `done` when no jobs are left; at once where there are none."""
         if self._is_running:
             self._waiting.append(done)
         else:
             done()
 
     async def finish(self) -> None:
-        """The node stops: delete what is to be deleted, and wait for the thread, so that the logs can be closed.
+        """The node stops: do the deletions that are left, and wait for the thread, so that the logs can be closed.
 
         Partitions that were not created yet are created by the next start.
         """

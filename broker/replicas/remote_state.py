@@ -1,4 +1,4 @@
-"""Where a follower gets the state of the remote part of its log: a port, which tiered storage serves."""
+"""The interface through which a follower gets the state of the remote part of its log; tiered storage implements it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from storage.log.remote_start import RemoteStart
 
 
 class NoRemoteState(Exception):
-    """The leader or the remote storage did not tell it now; a later attempt may get it."""
+    """The leader or the remote storage did not provide the state; a later attempt may succeed."""
 
 
 class RemoteState(Protocol):
-    """Finds out where a leader's local log begins, and what the remote part before it left behind."""
+    """Finds the start of a leader's local log, and the state at the end of the remote part before it."""
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
-        """Raises `NoRemoteState`."""
+        """The start of the follower's log, from the leader and remote storage. Raises `NoRemoteState`."""
 
 
 async def remote_start(state: RemoteState | None, effect: Rebuild) -> RemoteStart:

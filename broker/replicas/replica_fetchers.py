@@ -1,6 +1,6 @@
 """Replica fetchers: one, over one connection, for each broker that leads partitions which this broker follows.
 
-The machine decides (replication/replica_fetcher.py); here its requests travel, and its effects touch the disk.
+The machine decides (replication/replica_fetcher.py); this module sends its requests, and carries out its effects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LATEST: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FetcherPorts:
-    """What each fetcher uses of its broker."""
+    """The parts of the broker that each fetcher uses."""
 
     node_id: int
     config: Config
@@ -66,22 +66,24 @@ class ReplicaFetchers:
     def __init__(self, ports: FetcherPorts) -> None:
         self._ports = ports
         self.may_fetch = False
-        """Once this broker is registered, for a leader must know which incarnation it hears from; until it stops."""
+        """Whether fetches are sent: after this broker is registered, because a leader must know the broker epoch, and
+        until it stops.
+        """
         self._fetchers: dict[int, RunningFetcher] = {}
         self.remote_state: RemoteState | None = None
-        """None where tiered storage is off."""
+        """The state of remote logs; None where tiered storage is off."""
 
     def begin(self) -> None:
-        """This broker has its epoch."""
+        """This broker is registered and has its epoch: fetch."""
         self.may_fetch = True
         self.brokers_changed()
 
     def end(self) -> None:
-        """This broker stops: its logs are about to be closed, and responses that still come are dropped."""
+        """Stop fetching: the logs are about to be closed, and later responses are dropped."""
         self.may_fetch = False
 
     def follow(self, partition: Partition) -> None:
-        """Fetch the partition from its leader, which may have changed; from no broker where it has none."""
+        """Fetch the partition from its leader, which may have changed; stop fetching it where it has no leader."""
         for leader_id, fetcher in self._fetchers.items():
             if leader_id != partition.leader_id:
                 fetcher.unfollow(partition)
@@ -89,16 +91,16 @@ class ReplicaFetchers:
             self._fetcher(partition.leader_id).follow(partition)
 
     def unfollow(self, partition: Partition) -> None:
-        """Stop fetching a partition that this broker leads now, or of which it has no replica any more."""
+        """Stop fetching a partition that this broker leads now, or whose replica it does not have any more."""
         for fetcher in self._fetchers.values():
             fetcher.unfollow(partition)
 
     def leaders_of(self, partition: Partition) -> list[int]:
-        """The brokers that it is fetched from: one, or none."""
+        """The broker from which the partition is fetched, as a list of one or none."""
         return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
 
     def brokers_changed(self) -> None:
-        """Leaders may have moved to other addresses, or have started again."""
+        """Brokers changed: leaders may have other addresses, or may have restarted."""
         for fetcher in self._fetchers.values():
             fetcher.leader_changed()
             fetcher.go_on()
@@ -122,9 +124,9 @@ class RunningFetcher:
         self._machine = ReplicaFetcher(ports.node_id, fetcher_settings(ports.config), ports.quota)
         self._is_asking = False
         self._leader: tuple[PeerChannel, int] | None = None
-        """The way to the leader's broker, and the epoch of that broker, until either may have changed."""
+        """The address and the broker epoch of the leader's broker, until either may have changed."""
         self._asked: tuple[PeerChannel, int] | None = None
-        """The same of the request under way or the last one."""
+        """The same, of the last request."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -140,7 +142,7 @@ class RunningFetcher:
         return partition in self._machine.partitions
 
     def go_on(self) -> None:
-        """Ask for what is to be fetched now, unless an answer is still awaited."""
+        """Send the next fetch, unless a response is still awaited."""
         if self._is_asking or not self._machine or not self._fetchers.may_fetch:
             return
         self._go_on(self._ports.environment.monotonic_ms())
@@ -162,8 +164,9 @@ class RunningFetcher:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
-        """The leader has another incarnation: abandon a request to the earlier one, because a host that lost power
-        closes no connection."""
+        """The leader's broker has restarted: abandon a request to its earlier incarnation, because a host that lost
+        power closes no connection.
+        """
         self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
             self._asked[0].close()
@@ -178,7 +181,7 @@ class RunningFetcher:
         self._timer = self._ports.loop.call_later(delay_ms / 1000, self.go_on)
 
     def _find_leader(self) -> tuple[PeerChannel, int] | None:
-        """None while its address is not known."""
+        """The address of the leader; None while it is not known."""
         if self._leader is None:
             channel = self._channel()
             self._leader = (channel, self._leader_broker_epoch()) if channel is not None else None
@@ -220,7 +223,7 @@ class RunningFetcher:
                 log.warning("following broker %d: %s", self._leader_id, message)
 
     async def _rebuild(self, effect: Rebuild) -> None:
-        """The state of the remote part first, whole and checked; only then the log is touched."""
+        """Rebuild the log. The state of the remote part is read and checked first; only then the log is changed."""
         partition, ports = effect.partition, self._ports
         try:
             start = await remote_start(self._fetchers.remote_state, effect)
@@ -245,7 +248,11 @@ class RunningFetcher:
         self.go_on()
 
     async def _truncate(self, effect: TruncateTo | StartAt) -> None:
-        """The recovery point first: a crash must not take what is cut away for old bytes that were damaged."""
+        """Truncate the log.
+
+        The lowered recovery point is made durable first, because otherwise a recovery after a crash would report the
+        truncated batches as damage.
+        """
         partition, ports = effect.partition, self._ports
         try:
             partition.log.lower_recovery_point(effect.offset)
@@ -278,7 +285,7 @@ class RunningFetcher:
         self._ports.flusher.when_durable([partition.log], flushed)
 
     def _look_up(self, partition: Partition, leader_epoch: int) -> None:
-        """Where the leader's log begins and ends: two timestamps, one after the other."""
+        """Look up the leader's log start and log end offsets: two timestamps, one after the other."""
         found: list[int] = []
 
         def ask(timestamp: int) -> None:
@@ -324,7 +331,7 @@ def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> Li
 
 
 def offset_in(response: object) -> int | None:
-    """None where the response holds no offset."""
+    """The offset in the response; None where it has none."""
     if not isinstance(response, ListOffsetsResponse):
         return None
     answer = response.topics[0].partitions[0]

@@ -1,4 +1,4 @@
-"""The partitions that live on this broker, found by topic name or topic id."""
+"""The replicas of this broker, found by topic name or topic id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Indexed = dict[int, Partition]
 
 
 class Traffic:
-    """Records and bytes that went in and out."""
+    """Records and bytes in and out."""
 
     def __init__(self) -> None:
         self.messages_in = 0
@@ -27,21 +27,23 @@ class Traffic:
 
 
 class Replicas:
-    """Two views of the same partitions; a topic is known under both its name and its id, or not at all."""
+    """All replicas by topic name and by topic id. A topic is known under both, or not at all."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Indexed] = {}
         self.by_id: dict[bytes, Indexed] = {}
         self._ids: dict[str, bytes] = {}
         self._offline: dict[bytes, dict[int, None]] = {}
-        """By topic id, the partitions that are assigned to this broker and whose log is in no online log directory."""
+        """The assigned partitions whose log is in no online log directory, by topic id."""
         self._expected: dict[bytes, dict[int, None]] = {}
-        """By topic id, the partitions whose logs are being created."""
+        """The partitions whose logs are being created, by topic id."""
         self._verifies_transactions = True
         self.generation = 0
-        """Changes whenever a partition is added or removed: a result of an earlier lookup may be stale."""
+        """A number that changes whenever a replica is added or removed: results of earlier lookups may then be
+        stale.
+        """
         self.gone = Traffic()
-        """What deleted partitions had counted, so that sums over all partitions never go back."""
+        """The totals of removed replicas, so that sums over all partitions never decrease."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -68,7 +70,7 @@ class Replicas:
             partition.verifies_transactions = verifies
 
     def flushed(self, log: Log) -> None:
-        """A log was synced: what waited for that may be committed now."""
+        """A log was synced, so records that waited for the sync may be committed now."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
             partition.advance()
@@ -77,7 +79,7 @@ class Replicas:
         return self.by_name.get(topic, {}).get(index)
 
     def expect(self, topic: str, topic_id: bytes, index: int) -> None:
-        """A partition that will be served when its log is made."""
+        """Add a partition that will be served once its log is created."""
         self.by_id[topic_id] = self.by_name.setdefault(topic, {})
         self._ids[topic] = topic_id
         self._expected.setdefault(topic_id, {})[index] = None
@@ -98,7 +100,7 @@ class Replicas:
         return known.get(index) if known is not None else None
 
     def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
-        """A partition that cannot be served."""
+        """Add a partition that cannot be served."""
         self.by_id[topic_id] = self.by_name.setdefault(topic, {})
         self._ids[topic] = topic_id
         self._offline.setdefault(topic_id, {})[index] = None
@@ -107,7 +109,7 @@ class Replicas:
         self._offline.get(topic_id, {}).pop(index, None)
 
     def take_offline(self, partition: Partition) -> None:
-        """The partition's log directory failed; requests that wait for it are answered."""
+        """The partition's log directory failed; requests that wait for the partition are answered."""
         self.generation += 1
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)
@@ -115,7 +117,7 @@ class Replicas:
         partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
-        """The error for a partition that is not here."""
+        """The error for a partition that this broker does not serve."""
         topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
         if index in self._offline.get(topic_id, ()):
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,4 +1,4 @@
-"""The replication quotas of this broker, as its own and its topics' dynamic settings say."""
+"""The replication quotas of this broker, from its own dynamic settings and those of its topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLLOWER: Final = "follower.replication.throttled."
 
 
 class ReplicationThrottles:
-    """What leaders serve and what followers fetch, each for itself."""
+    """The two quotas: for the traffic of leaders, and for that of followers."""
 
     def __init__(self, config: Config) -> None:
         self._broker_id = config.node_id
@@ -24,7 +24,7 @@ class ReplicationThrottles:
         self.follower = ReplicationQuota(count, sample_ms)
 
     def follow(self, configs: ConfigsImage, changed: Iterable[ConfigResource]) -> None:
-        """Take over the settings as they are now, of the resources that changed."""
+        """Apply the current settings of the resources that changed."""
         own = configs.of(ResourceType.BROKER, str(self._broker_id))
         default = configs.of(ResourceType.BROKER, "")
         for quota, prefix in ((self.leader, LEADER), (self.follower, FOLLOWER)):

@@ -14,17 +14,17 @@ from replication.partition import Partition
 
 
 class Coordinators(Protocol):
-    """The coordinators whose state lies in partitions: each runs where its partition is led."""
+    """The coordinators, each of which runs where its partition is led."""
 
     def gained(self, partition: Partition) -> None:
-        """This broker leads a partition that it did not lead before."""
+        """This broker began to lead a partition."""
 
     def lost(self, partition: Partition) -> None:
-        """This broker leads the partition no longer."""
+        """This broker does not lead the partition any more."""
 
 
 class ReplicaRoles:
-    """Applies roles only after `begin`."""
+    """Applies the roles of replicas, after `begin`."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class ReplicaRoles:
         """Whether `begin` was called."""
 
     def begin(self) -> None:
-        """This broker is registered, and has read the metadata up to there: replicas lead and follow from now on.
-
-        Not before: earlier metadata may name this broker as the leader of an epoch in which its previous process led.
-        That process may have given its followers what a loss of power took away here, and an epoch has one history.
+        """This broker is registered, and has read the metadata up to its registration: replicas take their roles from
+        now on. Earlier metadata may name this broker as the leader of an epoch in which its previous process led.
+        That process may have replicated records that this broker has lost with its power, and an epoch must have one
+        history.
         """
         self.are_assumed = True
 
@@ -62,7 +62,7 @@ class ReplicaRoles:
         self.assume(partition, assigned)
 
     def assume(self, partition: Partition, assigned: Assigned) -> None:
-        """Make a replica the leader or a follower, as the metadata assigns it."""
+        """Make a replica leader or follower, as the metadata assigns it."""
         partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
         if not self.are_assumed:
             return
@@ -93,10 +93,10 @@ class ReplicaRoles:
         if is_new and len(assigned.replicas) > 1:
             self._leadership_gained()
         if partition.awaits_flush:
-            self._flusher.flush(partition.log)  # what the previous process left in the page cache
+            self._flusher.flush(partition.log)  # Records that the previous process left in the page cache.
 
     def forget(self, partition: Partition) -> None:
-        """A replica was deleted, or moved to another broker: nothing follows, leads or flushes it any more."""
+        """A replica was deleted, or moved to another broker: it does not follow, lead or flush any more."""
         if partition.is_leader:
             self._coordinators.lost(partition)
         self._fetchers.unfollow(partition)
@@ -104,7 +104,9 @@ class ReplicaRoles:
         self._flusher.forget(partition.log)
 
     def take_offline(self, partition: Partition) -> None:
-        """The replica's log can no longer be served; what waits for it is answered with KAFKA_STORAGE_ERROR."""
+        """The replica's log cannot be served any more: requests that wait for it are answered with
+        KAFKA_STORAGE_ERROR.
+        """
         self._coordinators.lost(partition)
         self._fetchers.unfollow(partition)
         self._replicas.take_offline(partition)

@@ -1,1 +1,1 @@
-"""The APIs that this server speaks: one table, one handler for each."""
+"""The APIs of this server: one table, and one handler for each API."""

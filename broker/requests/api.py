@@ -18,28 +18,28 @@ from protocol.schema import response_class_of, spec_of
 
 Request = TypeVar("Request")
 Handle = Callable[[Services, RequestContext, Request], object]
-"""Answers a request with the services of the node: the response, a `Pending` that becomes it, or None."""
+"""Handles a request with the services of the node. Returns the response, a `Pending` that becomes it, or None."""
 MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Made by `api`, which checks that handlers take the request of the row."""
+    """One row of the table of APIs. Made by `api`, which checks that handlers take the request of the row."""
 
     request: type[object]
     broker: Handle[object] | None
-    """The handler behind listeners of brokers; None where these do not serve the API."""
+    """The handler at listeners of brokers; None where these do not serve the API."""
     controller: Handle[object] | None
-    """Behind listeners of controllers."""
+    """The handler at listeners of controllers; None where these do not serve the API."""
     is_advertised: bool
-    """Whether ApiVersions names it."""
+    """Whether ApiVersions lists the API."""
     is_forwardable: bool
-    """Whether it may come to a controller in an Envelope."""
+    """Whether the request may arrive in an Envelope at a controller."""
     hook: MakeHook | None
-    """Makes what may answer the frames of a connection before they are decoded."""
+    """Makes the hook that may answer frames of a connection before they are decoded."""
     refuse_version: RefuseVersion | None
-    """Answers a version that is not served; without it such a request ends its connection."""
+    """Makes the response to a version that is not served; without it such a request ends its connection."""
 
     @property
     def key(self) -> int:
@@ -53,7 +53,7 @@ class Api:
 
     @property
     def first(self) -> int:
-        """The first version that is served: the first that is declared."""
+        """The first version that is declared, and so served."""
         return spec_of(self.request).versions.first
 
     @property
@@ -62,7 +62,7 @@ class Api:
 
     @property
     def role(self) -> ListenerRole:
-        """The listeners behind which it is served."""
+        """The roles of the listeners that serve the API."""
         if self.broker is None:
             return ListenerRole.CONTROLLER
         return ListenerRole.BROKER if self.controller is None else ListenerRole.BOTH
@@ -78,7 +78,7 @@ def api(
     hook: MakeHook | None = None,
     refuse_version: RefuseVersion | None = None,
 ) -> Api:
-    """A row. A handler whose request is not that of the row is a type error."""
+    """Make a row. A handler of another request than the row's is a type error."""
     assert broker is not None or controller is not None, f"{request.__name__} has no handler"
     return Api(
         request,
@@ -92,7 +92,7 @@ def api(
 
 
 def route(row: Api, role: ListenerRole, services: Services) -> Route:
-    """A row as a listener serves it; `role` is that of the listener, one of the two."""
+    """The route of a row at a listener of this role."""
     return Route(
         row.key,
         row.name,

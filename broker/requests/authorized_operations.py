@@ -1,4 +1,4 @@
-"""The bit fields of authorized operations, as they are without an authorizer: everything the resource knows."""
+"""The bit fields of authorized operations in responses. Without an authorizer: all operations of the resource."""
 
 from __future__ import annotations
 

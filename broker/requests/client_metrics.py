@@ -1,4 +1,4 @@
-"""Which client metrics are subscribed to (KIP-714), for one client at a time and without memory of any."""
+"""The subscriptions to client metrics (KIP-714), computed for one client at a time; no state is kept for clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MATCH: Final = "match"
 
 
 class MetricsSubscription(NamedTuple):
-    """What one client is to push: metrics by the beginning of their names, `*` for all of them."""
+    """The metrics that one client has to push, by prefixes of their names; `*` for all of them."""
 
     id: int
     push_interval_ms: int

@@ -1,4 +1,6 @@
-"""CurrentLeader and NodeEndpoints of refused Produce and Fetch requests: clients need no Metadata then (KIP-951)."""
+"""CurrentLeader and NodeEndpoints of refused Produce and Fetch requests: so that clients need not request Metadata
+(KIP-951).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class LeaderServices(Protocol):
 
 
 class CurrentLeader(NamedTuple):
-    """-1 where there is no leader, or the partition is not known."""
+    """The leader and its epoch; both -1 where there is no leader, or the partition is not known."""
 
     id: int
     epoch: int

@@ -1,8 +1,7 @@
-"""The records of a planned fetch: read from the page cache at once, or by an executor thread where they are not in it.
+"""The records of a planned fetch: read at once where the page cache has them, otherwise by an executor thread.
 
-sent from its file    32 KiB and more, where the connection can: nothing is read, only looked up in the page cache
-copied                everything else
-checked before        what a client asks for twice in a row: perhaps it found damaged records there
+sent from its file 32 KiB and more, where the connection can: nothing is read, only looked up in the page cache copied
+everything else checked before records that a client requests twice in a row: it may have found them damaged
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.fetch")
 
 SERVED_MAX: Final = 10_000
-"""Most partitions for which a connection remembers the last fetch offset; beyond that it starts with an empty table."""
+"""The most partitions for which a connection remembers the last fetch offset; beyond that the table is cleared."""
 
 
 class RecordServices(Protocol):
-    """What reading takes of the broker."""
+    """The services that reading records uses."""
 
     @property
     def environment(self) -> Environment: ...
@@ -47,7 +46,7 @@ class RecordServices(Protocol):
 
 
 def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
-    """Whether a reply holds a place instead of its bytes."""
+    """Whether a reply holds a slice of a file instead of its bytes."""
     return place.size >= SLICE_SIZE_MIN and place.file.fileno() is not None and connection.sends_files()
 
 
@@ -88,7 +87,7 @@ def read_records(
 
 
 def _cached(connection: ClientConnection, place: FileSlice) -> FetchedRecords | None:
-    """What goes into the reply, None where the page cache lacks some of it. Raises OSError."""
+    """The records for the reply; None where the page cache lacks some of them. Raises OSError."""
     if sends_from_file(connection, place):
         return place if place.file.is_cached(place.size, place.position) else None
     return place.file.pread_cached(place.size, place.position)
@@ -129,8 +128,7 @@ def _read_on_executor(
 def _reading(
     connection: ClientConnection, read: PlannedRead, is_suspect: bool
 ) -> Callable[[], tuple[FetchedRecords, str | None]]:
-    """A function for an executor thread that reads the records. It returns them with the damage that was found, and
-    raises OSError."""
+    """A function for an executor thread that reads the records. It returns them with any damage, and raises OSError."""
     place = read.place
     assert place is not None
     is_sent_from_file = sends_from_file(connection, place)
@@ -148,7 +146,9 @@ def _reading(
 
 
 def _damaged(read: PlannedRead, damage: str) -> None:
-    """The client is not given what would stop it again; the log is marked, so that another replica leads."""
+    """A batch is damaged: it is not sent, so that the client does not fail on it again, and the log is marked, so that
+    another replica leads.
+    """
     assert read.partition is not None and read.place is not None
     read.partition.log.damaged(f"{damage}, at or after position {read.place.position} of a segment")
     read.data.records = b""

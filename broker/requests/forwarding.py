@@ -1,4 +1,4 @@
-"""Forwarding: what a broker hands on to the active controller, and the answer that comes back."""
+"""Forwarding: requests that a broker passes to the active controller, and their responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Response = TypeVar("Response")
 
 
 class VersionedControllerPort(Protocol):
-    """The way to the active controller; a client's request keeps its version."""
+    """The channel to the active controller; a client's request keeps its version."""
 
     def submit(
         self,
@@ -36,19 +36,19 @@ class Forwarding:
         purgatory: Purgatory,
         when_made: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`when_made(done)` calls `done` once the partitions that this broker was told to make are there."""
+        """`when_made(done)` calls `done` once the partitions that the metadata assigned to this broker are created."""
         self._controller = controller
         self._purgatory = purgatory
         self._when_made = when_made
 
     def ask(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Forward a request in its version; the controller's answer is the reply."""
+        """Forward a request in its version; the controller's response is the reply."""
         reply: Pending[Response] = Pending()
         self.submit(request, reply.complete, context)
         return reply
 
     def ask_for_partitions(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Forward a request for new partitions; the reply comes once those of this broker can be led."""
+        """Forward a request for new partitions. The reply is sent once this broker's partitions of it can be led."""
         kind = type(request).__name__.removesuffix("Request")
         operation: DelayedOperation[Response] = DelayedOperation(self._purgatory, kind, None, lambda is_last: None)
 
@@ -59,8 +59,10 @@ class Forwarding:
         return operation.reply
 
     def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
-        """Forward a request of which the answer is only a part of the reply. The controller learns of the client where
-        it is not the anonymous one of a node without an authorizer."""
+        """Forward a request whose response is only a part of the reply.
+
+        The controller is told the client's principal, unless it is the anonymous one of a node without an authorizer.
+        """
         access = context.access
         client = None
         if not access.is_unrestricted or access.principal != ANONYMOUS:
@@ -69,7 +71,7 @@ class Forwarding:
 
 
 class ForwardingServices(Protocol):
-    """What a handler takes that only forwards."""
+    """The services of a handler that only forwards."""
 
     @property
     def controller(self) -> Forwarding: ...

@@ -1,7 +1,7 @@
-"""Batches that expand too far to be examined on the event loop are examined in an executor thread, one at a time.
+"""Large batches, whose decompressed records are validated in an executor thread, one batch at a time.
 
-The connection that sent one is not read until it is appended: its requests stay in order, and so do the batches of each
-partition. One at a time bounds the memory, and leaves most of the processor to other connections.
+The connection is not read until its batch is appended, so that its requests stay in order, and so do the batches of
+each partition. One at a time bounds the memory, and leaves most of the processor to other connections.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Examined = ValidBatch | RejectedBatch
 
 
 class LargeBatch(NamedTuple):
-    """A copy of what was sent for a partition; `append` is called with it once it is examined."""
+    """A copy of the bytes of a batch for one partition. `append` is called with it once it is validated."""
 
     partition: Partition
     batch: bytearray
@@ -36,7 +36,7 @@ class LargeBatches:
         self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
-        """Bytes of the batches that are examined or wait for it."""
+        """The bytes of the batches that are being examined, or wait for it."""
 
     async def examine(self, batches: list[LargeBatch]) -> None:
         """Examine and append each batch after those before it."""
@@ -49,7 +49,7 @@ class LargeBatches:
             self.waiting_bytes -= size
 
     async def _examined(self, each: LargeBatch) -> Examined:
-        # A log's settings are read before the wait: the batch is judged by those that were in force when it arrived.
+        # The log's settings at the time of arrival apply to the batch.
         work = partial(examine_batch, each.batch, each.partition.log.config, each.now_ms, each.produce_version)
         async with self._examining:
             examined = await self._environment.offload(work)

@@ -1,7 +1,7 @@
-"""Large answers to Metadata are made and encoded in an executor thread, one at a time.
+"""Large Metadata responses: they are made and encoded in an executor thread, one at a time.
 
 All topics of a cluster of 100,000 partitions are 4 MB and most of a second, for which no other client should wait. The
-last answer that named all topics is kept until the metadata changes, because clients restart in large numbers at once.
+last response with all topics is cached until the metadata changes, because many clients may restart at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class KeptAnswer(NamedTuple):
     response: EncodedResponse
 
     def answers(self, question: Question, version: int) -> bool:
-        """Whether the question and the metadata that answers it are the same."""
+        """Whether this response answers the question by the current metadata."""
         kept = self.question
         is_same_cluster = kept.image.topics is question.image.topics and kept.image.cluster is question.image.cluster
         same = kept._replace(image=question.image, nodes=question.nodes, controller_id=question.controller_id)
@@ -53,7 +53,7 @@ class LargeMetadata:
     async def _answer(
         self, question: Question, version: int, reply: Pending[EncodedResponse], waits: list[bool]
     ) -> None:
-        """`waits`: empty once the client has gone."""
+        """Make a response. `waits` is empty once the client has gone."""
         async with self._turn:
             if not waits:
                 return
@@ -75,7 +75,7 @@ class LargeMetadata:
 
 
 def made(question: Question, version: int) -> tuple[EncodedResponse, list[str]]:
-    """The answer, and the topics to be created."""
+    """Make the response. Returns it with the topics to be created."""
     from broker.requests.handlers.metadata import answer
     from protocol.compiler import encoder_of
     from protocol.messages.metadata import MetadataResponse

@@ -1,4 +1,6 @@
-"""What a node decides itself when settings are altered: its own loggers, and refusals for other brokers' settings."""
+"""Changes of settings that a node decides itself: those of its own loggers, and refusals of changes for other
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ BROKER_LOGGER: Final = 8
 
 
 class Verdict(NamedTuple):
-    """The answer for one resource; error NONE where it is done."""
+    """The result for one resource; the error is NONE for a change that was made."""
 
     error: ErrorCode
     message: str | None = None
@@ -28,7 +30,7 @@ class ConfigChange(NamedTuple):
 
 
 def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
-    """What Apache Kafka looks at before it asks whose settings these are."""
+    """The error that Apache Kafka finds before it checks whose settings these are."""
     if len({each.name for each in changes}) < len(changes):
         return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
@@ -38,7 +40,9 @@ def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
 
 
 def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
-    """A broker takes settings for itself and for all brokers, not for another one."""
+    """The error for a broker's resource: a broker accepts settings for itself and for all brokers, not for
+    another one.
+    """
     if resource_type != ResourceType.BROKER or not name:
         return None
     problem = _not_a_number(name)
@@ -48,14 +52,14 @@ def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | 
 
 
 def refusal_of_node(known: Container[int], resource_type: int, name: str) -> Verdict | None:
-    """A controller takes settings for every node that is registered."""
+    """The error for a node's resource: a controller accepts settings for every registered node."""
     if resource_type != ResourceType.BROKER or not name or _not_a_number(name) or int(name) in known:
         return None
     return Verdict(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> Verdict:
-    """Set or reset levels of this process's loggers: all of the request, or nothing."""
+    """Set or reset levels of this process's loggers: all changes of the request, or none."""
     problem = _not_a_number(name)
     if problem is None and int(name) != node_id:
         problem = f"Unexpected node id. Expected {node_id}, but received {name}"

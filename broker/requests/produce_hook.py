@@ -1,9 +1,9 @@
 """The hook of Produce: a small produce that repeats the previous one is appended and answered without being decoded.
 
-The hook learns from the second of two successive produces to the same single partition, and keeps what their frames
-have in common (`RepeatedProduce`). From then on it appends a frame that has the same parts, with the result that
-`handle` would have, and answers it. A frame that differs, or whose records are to be examined in an executor thread, is
-decoded and handled like any other.
+The hook learns from the second of two successive produces to the same single partition, and keeps the common parts of
+their frames (`RepeatedProduce`). Later it appends a frame with the same parts, with the result that `handle` would
+have, and answers it. A frame that differs, or whose records are to be examined in an executor thread, is decoded and
+handled like any other.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from protocol.messages.produce import ProduceRequest, TopicProduceResponse
 from storage.log.append_result import AppendResult
 
 NONE: Final = ErrorCode.NONE
-"""Looked up once: an enum's member costs as much as a call."""
+"""A local name for the enum member, because its lookup takes as long as a call."""
 _CORRELATION_ID: Final = struct.Struct(">i").unpack_from
 
 
 class ProduceHook(FrameHook):
-    """The hook of one connection: producers keep to a connection, and most of them to one partition for a while."""
+    """The hook of one connection. Most producers send to one partition several times in a row."""
 
     def __init__(self, services: ProduceServices, route: Route) -> None:
         super().__init__(route)
@@ -40,9 +40,9 @@ class ProduceHook(FrameHook):
         self._flusher = services.flusher
         self._wall_ms = services.environment.wall_ms
         self._repeated: RepeatedProduce | None = None
-        """What the last produces had in common."""
+        """The common parts of the last produces."""
         self._last_place: Place | None = None
-        """The partition of the last produce that was decoded; None where that produce had several."""
+        """The partition of the last decoded produce; None where it had several."""
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
         repeated = self._repeated
@@ -51,14 +51,15 @@ class ProduceHook(FrameHook):
         records = repeated.records_in(frame)
         if records is None:
             return None
-        # A generation is a set of replicas: within it, the name still stands for the partition that was looked up.
+        # The generation identifies the set of replicas: while it is the same, the name refers to the partition that was
+        # looked up.
         if self._replicas.generation != repeated.generation:
             self._repeated = None
             return None
         partition = repeated.partition
         acks = repeated.request.acks
         result = partition.append(records, acks, self._wall_ms(), repeated.version)
-        if result.is_postponed:  # nothing was appended: `handle` has the batch examined in a thread
+        if result.is_postponed:  # Nothing was appended: `handle` has the batch examined in a thread.
             self._repeated = None
             return None
         if partition.awaits_write_back:
@@ -69,7 +70,7 @@ class ProduceHook(FrameHook):
         return context, self._response(context, repeated, result)
 
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
-        """The second produce in a row to the same partition is worth remembering: there will be more."""
+        """Learn from the second produce in a row to the same partition."""
         assert isinstance(request, ProduceRequest)
         place = place_of(request)
         is_second = place is not None and place == self._last_place
@@ -86,7 +87,7 @@ class ProduceHook(FrameHook):
         return learned(frame, context.version, request, partition, self._replicas.generation)
 
     def _response(self, context: RequestContext, repeated: RepeatedProduce, result: AppendResult) -> object:
-        """The response as `handle` makes it: a refusal at once, and what was appended when it may be acknowledged."""
+        """The response that `handle` would make: a refusal at once; for an append, when it may be acknowledged."""
         request, partition = repeated.request, repeated.partition
         asked = request.topic_data[0]
         answer = answer_of(partition.index, result)

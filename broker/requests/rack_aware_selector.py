@@ -1,4 +1,4 @@
-"""Sends consumers to a replica in their own rack, where an in-sync follower is there (KIP-392)."""
+"""The selector that sends consumers to an in-sync follower in their own rack, where there is one (KIP-392)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class RackAwareReplicaSelector:
     def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
         """The follower that a consumer in this rack should read from, `NO_REPLICA` for this leader itself.
 
-        A follower must be in sync and have the offset. Of several the one that has most, then the one that was caught
-        up last, then the one with the largest id.
+        A follower must be in sync and have the offset. Of several followers it takes the one with the highest end
+        offset, then the one that was caught up last, then the one with the largest id.
         """
         leadership = partition.leadership
         if leadership is None or not leadership.followers or self._rack == rack:

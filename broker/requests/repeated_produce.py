@@ -1,11 +1,12 @@
-"""A producer repeats itself: from one produce to the next to the same partition only the correlation id, the sizes and
-the records differ. What they have in common is compared as bytes instead of decoded again, and the reply is put
-together from what the replies have in common.
+"""Successive produces of a producer to the same partition differ only in the correlation id, the sizes and the records.
+The common parts are compared as bytes instead of decoded again, and the reply is assembled from the common parts of
+the replies.
 
     request   size · key, version · correlation id · PREFIX (client id to partition index) · size · records · TAGS
     reply     size · correlation id · MIDDLE (topic, index, no error) · base offset, append time, start offset · TAIL
 
-Nothing is decided here. What is not exactly as before, or does not simply succeed, goes the way of every request.
+This module takes no decision. A request that differs elsewhere, or that does not simply succeed, is decoded and handled
+like any other.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from storage.log.append_result import AppendResult
 CORRELATION_ID: Final = slice(4, 8)
 PREFIX_POSITION: Final = 8
 FIRST_VERSION: Final = 5
-"""From this version on the response has the three numbers side by side."""
+"""The first version in which the response has the three numbers side by side."""
 FIRST_FLEXIBLE_VERSION: Final = 9
 TAGS: Final = b"\0\0\0"
 """The empty tagged fields of the partition, the topic and the request, in flexible versions."""
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 PLACES: Final = struct.Struct(">qqq").pack
 MARKS: Final = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
-"""Stand for base offset, append time and start offset until it is known where these lie."""
+"""Placeholders for base offset, append time and start offset, by which their positions are found."""
 SIZE: Final = struct.Struct(">i").unpack_from
 REPLY_HEAD: Final = struct.Struct(">i").pack
 RECORDS_SIZE_MAX: Final = 1 << 21
-"""A compact size of up to three bytes; larger requests have other costs."""
+"""The most bytes of records: larger sizes take more than three bytes, and the shortcut gains nothing there."""
 
 
 class RepeatedProduce:
-    """What the requests of one producer to one partition have in common, in one version."""
+    """The common parts of one producer's requests to one partition, in one version."""
 
     __slots__ = (
         "_end",
@@ -63,7 +64,7 @@ class RepeatedProduce:
     def __init__(
         self, head: bytes, prefix: bytes, version: int, request: ProduceRequest, partition: Partition, generation: int
     ) -> None:
-        """`request`: the last that was decoded; `generation`: of the replicas when its partition was looked up."""
+        """`request`: the last decoded one; `generation`: that of the replicas when its partition was looked up."""
         self._head = head
         self._prefix = prefix
         self._end = PREFIX_POSITION + len(prefix)
@@ -79,7 +80,10 @@ class RepeatedProduce:
         self._reply_size = REPLY_HEAD(4 + len(self._middle) + 24 + len(self._tail))
 
     def records_in(self, frame: memoryview) -> memoryview | None:
-        """The records of a frame that is one of these; None for any other, and for what may not simply be appended."""
+        """The records in a frame with the common parts.
+
+        None for any other frame, and for records that may not simply be appended.
+        """
         position = self._end
         if bytes(frame[:4]) != self._head or bytes(frame[PREFIX_POSITION:position]) != self._prefix:
             return None
@@ -99,13 +103,13 @@ class RepeatedProduce:
         return frame[position:end] if not frame[position + TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT else None
 
     def reply(self, frame: memoryview, result: AppendResult) -> bytes:
-        """The whole frame that answers `frame`, whose records were appended."""
+        """The whole reply frame to `frame`, whose records were appended."""
         places = PLACES(result.base_offset, result.log_append_time_ms, result.log_start_offset)
         return b"".join((self._reply_size, frame[CORRELATION_ID], self._middle, places, self._tail))
 
 
 def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
-    """The answer to a request to one partition, as it is where everything is well."""
+    """The response to a request to one partition that succeeds."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     base_offset, log_append_time_ms, log_start_offset = places
@@ -122,8 +126,7 @@ def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProd
 def learned(
     frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
 ) -> RepeatedProduce | None:
-    """What further requests like this one have in common; None where such requests could not be recognised without
-    decoding."""
+    """The common parts of further requests like this one; None where they could not be recognised without decoding."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     records = data.records
@@ -137,7 +140,7 @@ def learned(
     field = uvarint(size + 1) if version >= FIRST_FLEXIBLE_VERSION else REPLY_HEAD(size)
     end = len(frame) - size - len(field) - (3 if version >= FIRST_FLEXIBLE_VERSION else 0)
     if end < PREFIX_POSITION or bytes(frame[end : end + len(field)]) != field:
-        return None  # tags of a later release, say
+        return None  # Such as the tags of a later release.
     data.records = None
     prefix = bytes(frame[PREFIX_POSITION:end])
     repeated = RepeatedProduce(bytes(frame[:4]), prefix, version, request, partition, generation)
@@ -146,7 +149,7 @@ def learned(
 
 
 def compact_size(frame: memoryview, position: int) -> tuple[int, int]:
-    """A size of at most three bytes as compact arrays write it, and where it ends; -1 for a longer one."""
+    """A size of at most three bytes in compact form, and the position after it; -1 for a longer one."""
     first = frame[position]
     if first < 0x80:
         return first - 1, position + 1
@@ -164,7 +167,7 @@ Place = tuple[str, bytes, int]
 
 
 def place_of(request: ProduceRequest) -> Place | None:
-    """Where a request goes that is answered and goes to one partition alone."""
+    """The partition of a request that is acknowledged and has a single partition; None for others."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks not in (-1, 1):
         return None

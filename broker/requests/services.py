@@ -1,4 +1,4 @@
-"""What the handlers of one node work with. Each handler declares the few of them that it takes, by a Protocol."""
+"""The services of a node for its handlers. Each handler declares the part that it uses, by a Protocol."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from replication.fetch_session import FetchSessions
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Made once, in `broker/node/`. Everything belongs to the event loop."""
+    """All services, made once, in `broker/node/`. It belongs to the event loop."""
 
     node_id: int
     config: Config
-    """What the node started with; `settings` follows what is changed at run time."""
+    """The configuration at the start; `settings` includes dynamic changes."""
     environment: Environment
     spawn: Spawn
     cluster: ClusterView
@@ -64,8 +64,8 @@ class Services:
     fetch_size_max: int
     """fetch.max.bytes, in bytes."""
     remote_offsets: RemoteOffsets | None
-    """None where tiered storage is off."""
+    """Lookups in remote storage; None where tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
     has_authorizer: bool = False
-    """Whether ACLs decide what clients may do."""
+    """Whether an authorizer decides what clients may do."""

@@ -1,4 +1,4 @@
-"""The table of APIs: what this server speaks. ApiVersions and `docs/protocol-support.md` are computed from it.
+"""The table of the APIs that this server serves. ApiVersions and `docs/protocol-support.md` are computed from it.
 
 A new API is one declaration in `protocol/messages/`, one handler in `broker/requests/handlers/`, one row here. An API
 that the controller decides is one declaration, one handler in `kraft/controller/` and one row in
@@ -215,7 +215,9 @@ ROWS: Final = (
 
 
 def decided(row: ControllerApi) -> Api:
-    """An API of the controller: behind a controller's listener it decides, a broker forwards what clients ask."""
+    """The row of an API of the controller: a controller's listener passes it to the controller; a broker forwards the
+    requests of clients.
+    """
     return api(
         row.request,
         broker=forwarded.handle if row.is_for_clients else None,
@@ -225,7 +227,7 @@ def decided(row: ControllerApi) -> Api:
 
 
 def table_of(rows: Iterable[Api], decided_rows: Iterable[ControllerApi]) -> tuple[Api, ...]:
-    """The rows in the order of their keys; a row of its own stands before that of the controller."""
+    """The rows in the order of their keys; an explicit row takes precedence over that of the controller."""
     table = {row.request: decided(row) for row in decided_rows}
     table.update((row.request, row) for row in rows)
     return tuple(sorted(table.values(), key=lambda row: row.key))
@@ -235,5 +237,5 @@ APIS: Final = table_of(ROWS, CONTROLLER_APIS.values())
 
 
 def routes(role: ListenerRole, services: Services, apis: Iterable[Api] = APIS) -> dict[int, Route]:
-    """The routes that a listener of this role serves, by API key; their handlers work on `services`."""
+    """The routes of a listener of this role, by API key; their handlers use `services`."""
     return {row.key: route(row, role, services) for row in apis if row.role & role}

@@ -1,9 +1,10 @@
-"""The first records of a transaction in a partition wait until the transaction coordinator knows of the partition.
+"""The first records of a transaction in a partition, which wait until the transaction coordinator has confirmed the
+partition.
 
 KIP-890: a request that arrives late, after its transaction has ended, must not begin one that no coordinator ends. The
-log hands out a guard (`Partition.verification_needed`), the coordinator is asked, and the log takes the records with
-the guard: it refuses them where a marker came meanwhile. The connection is not read until then, so that a producer's
-batches stay in order. Later records of the same transaction need no question.
+log provides a guard (`Partition.verification_needed`), the coordinator is asked, and the records are appended with the
+guard: the log refuses them where a marker was appended meanwhile. The connection is not read until then, so that a
+producer's batches stay in order. Later records of the same transaction need no verification.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
-"""The byte of a batch that says whether it is part of a transaction."""
+"""The position in a batch of the byte that says whether it is transactional."""
 NEW_PROTOCOL_VERSION: Final = 12
 """From this version on a produce adds its partition to the transaction."""
 ABORTABLE_VERSION: Final = 11
@@ -32,11 +33,11 @@ RETRIABLE: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Answers of the transaction coordinator after which a producer should send the same batch again."""
+"""Errors of the transaction coordinator after which a producer should send the same batch again."""
 
 
 class UnverifiedBatch:
-    """A copy of what was sent for a partition, and the answer that waits for the coordinator."""
+    """A copy of the bytes of a batch for one partition, with the answer that waits for the coordinator."""
 
     __slots__ = ("answer", "guard", "partition", "producer_epoch", "producer_id", "records")
 
@@ -46,7 +47,7 @@ class UnverifiedBatch:
         self.partition = partition
         self.records = bytearray(records)
         self.guard = guard
-        """None where the batch is refused already."""
+        """The guard; None where the batch is refused already."""
         self.answer = PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
         self.producer_id = self.producer_epoch = -1
         if guard is not None:
@@ -61,7 +62,10 @@ def is_transactional(records: BytesLike) -> bool:
 def unverified_batch(
     request: ProduceRequest, partition: Partition, records: BytesLike, now_ms: int, version: int
 ) -> UnverifiedBatch | None:
-    """A transactional batch that cannot be appended now; None where it can, or is refused by the log itself."""
+    """The batch, if it cannot be appended before a verification.
+
+    None where it can, or where the log itself refuses it.
+    """
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     guard = partition.verification_needed(records, now_ms, version)
@@ -71,7 +75,7 @@ def unverified_batch(
 async def verified(
     asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
 ) -> list[UnverifiedBatch]:
-    """The batches that may be appended now; the others are answered."""
+    """The batches that may be appended now; the others are refused."""
     open_batches = [each for each in batches if each.guard is not None]
     if not open_batches:
         return []
@@ -109,7 +113,7 @@ async def answer_of(
 
 
 def refuse(answer: PartitionProduceResponse, version: int, error: ErrorCode) -> None:
-    """The coordinator's error, as a producer of this version knows it."""
+    """The coordinator's error in the form that a producer of this version knows."""
     told = error
     if error is ErrorCode.PRODUCER_FENCED:
         told = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,1 +1,1 @@
-"""The process and its event loop behind ports: clocks, executor threads, sockets, tasks, group commit."""
+"""Interfaces to the process and its event loop: clocks, executor threads, sockets, tasks, group commit."""

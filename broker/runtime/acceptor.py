@@ -1,8 +1,8 @@
 """Accepting connections: a server's sockets, open or held back, and what happens where descriptors run out.
 
-asyncio's own server cannot be held back and, where the process has no descriptor left, tries again at once or hangs up
-without a word. Here it waits a moment, and some descriptors are left to the files of the logs: a log that cannot open
-its next segment hurts more than a client that waits.
+asyncio's own server cannot be paused and, where the process has no descriptor left, tries again at once or closes
+connections. This one waits for a while, and leaves some descriptors for the files of logs: a log that cannot open its
+next segment is worse than a client that waits.
 """
 
 from __future__ import annotations
@@ -18,57 +18,58 @@ log = logging.getLogger("moldau.listener")
 
 BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
-"""Most connections that one event loop iteration accepts: each takes 50 us and may send a request at once."""
+"""The most connections that one event loop iteration accepts: each takes 50 us and may send a request at once."""
 QUICK_ITERATION_S: Final = 0.001
-"""Seconds. Where the last iteration was this recent, one accept an iteration is enough, and a second accept would only
-find no connection."""
+"""The time (seconds) since the last iteration below which one accept is tried: a second accept would find no
+connection.
+"""
 RETRY_S: Final = 1.0
-"""How long no connection is accepted where there are no descriptors, or no memory."""
+"""The time (seconds) without accepts after a lack of descriptors or of memory."""
 FILES_SHARE: Final = 8
-"""One descriptor in so many is kept for files."""
+"""The divisor of the share of descriptors that is reserved for files."""
 PROBED_BEFORE: Final = 64
-"""With fewer descriptors than this left for clients, the number is looked up before each accept."""
+"""The number of descriptors left for clients below which it is checked before each accept."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class AcceptPolicy(Protocol):
-    """What an acceptor asks before and after it accepts a connection; a listener is one."""
+    """The decisions before and after an accept; a listener implements it."""
 
     @property
     def send_buffer_size(self) -> int:
         """SO_SNDBUF of accepted sockets, in bytes; negative for the kernel's own."""
 
     def may_accept(self) -> bool:
-        """Whether one more connection may be accepted now; else `release` will be called."""
+        """Whether one more connection may be accepted now. If not, `release` is called later."""
 
     def accepted(self, address: str) -> bool:
-        """One was accepted; whether it may stay."""
+        """A connection was accepted. Returns whether it may stay."""
 
     def gone(self, address: str) -> None:
-        """It may stay, and was gone before its protocol knew of it."""
+        """A connection that was to stay was lost before it reached its protocol."""
 
     def accept_failed(self) -> None:
-        """None was accepted, for want of a descriptor or of memory."""
+        """An accept failed for want of a descriptor or of memory."""
 
     def protocol_for(self, address: str) -> asyncio.BaseProtocol:
         """The protocol for a connection that stays."""
 
 
 class Acceptor(Protocol):
-    """Bound; no connection is accepted before `open`."""
+    """Accepts connections on a bound address, after `open`."""
 
     def open(self) -> None:
-        """Begin."""
+        """Begin to accept."""
 
     def release(self) -> None:
-        """Go on: the policy may accept again."""
+        """Continue to accept: the policy may allow it again."""
 
     def close(self) -> None:
-        """Give the address back."""
+        """Release the address."""
 
 
 class SocketAcceptor:
-    """The kernel's sockets. `descriptors_max` is the process's limit."""
+    """An acceptor over the kernel's sockets. `descriptors_max` is the process's limit."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, policy: AcceptPolicy, descriptors_max: int) -> None:
         self._loop = loop
@@ -81,10 +82,10 @@ class SocketAcceptor:
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
         self._beginnings: dict[asyncio.Task[None], socket.socket] = {}
-        """Accepted, and not yet known to their protocols. In order of arrival."""
+        """The accepted connections that have no protocol yet, in order of arrival."""
 
     async def bind(self, host: str | None, port: int) -> None:
-        """Take the address, of every family that it has. Raises OSError."""
+        """Bind the address, in every address family that it has. Raises OSError."""
         try:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as error:
@@ -93,10 +94,10 @@ class SocketAcceptor:
             try:
                 bound = socket.socket(family, kind, number)
             except OSError:
-                continue  # the kernel lacks this family
+                continue  # The kernel does not support this address family.
             self._sockets.append(bound)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._policy.send_buffer_size >= 0:  # accepted sockets inherit it
+            if self._policy.send_buffer_size >= 0:  # Accepted sockets inherit this option.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._policy.send_buffer_size)
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -160,8 +161,11 @@ class SocketAcceptor:
             self._enter(accepted, address[0])
 
     def _leave_some_for_files(self) -> None:
-        """A new descriptor is the lowest that is free: it tells about how many are in use. So does that of the latest
-        connection; where files took many since, the next one tells."""
+        """Stop accepting while few descriptors are left for files.
+
+        A new descriptor has the lowest free number, so it shows about how many are in use. The number of the latest
+        connection is such a descriptor; after files took many, the next one shows it.
+        """
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.fileno() >= self._last_descriptor:
                 raise OSError(errno.EMFILE, "the rest of the descriptors is for files")
@@ -177,7 +181,7 @@ class SocketAcceptor:
 
     def _begun(self, task: asyncio.Task[None]) -> None:
         accepted = self._beginnings.pop(task)
-        if task.cancelled():  # perhaps before its first step: then no protocol closes the socket
+        if task.cancelled():  # If the task was cancelled before its first step, no protocol closes the socket.
             accepted.close()
 
     async def _begin(self, accepted: socket.socket, host: str) -> None:

@@ -1,4 +1,4 @@
-"""The environment port: all that the shell asks of the world besides the event loop."""
+"""The environment: the interface to everything outside of the process, besides the event loop."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Where Linux tells the id of the boot."""
+"""The file with the id of the boot, on Linux."""
 EXIT_HALTED = 1
 """Exit status of a process that stopped itself."""
 
 
 class Environment(Protocol):
-    """Two implementations: `LocalEnvironment` and the simulated one of the tests."""
+    """The interface. Implementations: `LocalEnvironment`, and the simulated environment of the tests."""
 
     @property
     def fs(self) -> FileSystem:
@@ -48,41 +48,44 @@ class Environment(Protocol):
         """Milliseconds since the epoch. May jump, also backwards."""
 
     def monotonic_ms(self) -> int:
-        """The loop's clock: never jumps, means nothing outside this process."""
+        """The loop's clock (ms): it never jumps, and has no meaning outside of this process."""
 
     def precise_ns(self) -> int:
-        """A clock for measuring how long something took, finer than the loop's."""
+        """A clock (ns) for measuring durations, finer than the loop's."""
 
     def boot_id(self) -> str:
         """An id that changes each time the machine starts; empty where the system has none."""
 
     def process(self) -> Process | None:
-        """The process, for its metrics; None in the simulation, where nodes share a process."""
+        """The process, for its metrics; None in the simulation, where several nodes share a process."""
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
-        """A server's sockets, bound and not yet open. Raises OSError."""
+        """A bound acceptor, which is not open yet. Raises OSError."""
 
     def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
-        """The client of a remote storage, which makes no call yet. Raises `RemoteStorageError`."""
+        """The client of a remote storage. This makes no call to the storage. Raises `RemoteStorageError`."""
 
     def descriptors_max(self) -> int:
-        """How many file descriptors the process may have."""
+        """The most file descriptors that the process may have."""
 
     def entropy(self, size: int) -> bytes:
-        """Unguessable bytes; an id is `entropy(16)`."""
+        """Random bytes for secrets and ids; an id is `entropy(16)`."""
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Run blocking work in an executor thread: a sync, a cold read, a checkpoint.
 
-        It cannot be interrupted: cancelling the caller leaves the work running to its end. The world has changed when
-        it returns.
+        It cannot be interrupted: cancelling the caller leaves the work running to its end. Other callbacks run
+        meanwhile, so the caller reads state again afterwards.
         """
 
     def in_process(self, work: Work[E]) -> RunningWork[E]:
-        """Long work in a process of its own, which begins when its first event is asked for. The caller closes it."""
+        """Run long work in a process of its own, which starts when the first event is requested.
+
+        The caller closes it.
+        """
 
     def keep_allocated(self) -> None:
-        """What is in memory now stays there for long: spare the collector of cyclic garbage from walking it again."""
+        """Exclude the objects that exist now from garbage collection, because they live long."""
 
     def halt(self, reason: str) -> None:
         """Stop the process at once, without cleaning up: an invariant is broken. Does not return."""
@@ -135,7 +138,8 @@ class LocalEnvironment:
     def raise_descriptors_max(self) -> int:
         """Take as many descriptors as the machine allows without asking; how many that is."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):  # some kernels call a number unlimited that they do not take
+        # Some kernels report a limit as unlimited and then refuse that number.
+        with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             return hard
         return soft

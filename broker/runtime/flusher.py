@@ -16,7 +16,7 @@ from storage.files.open_file import OpenFile
 from storage.log.log import Log
 
 POSTPONED_MS: Final = 100
-"""How long a flush waits that found no file descriptor."""
+"""The time (ms) until a flush is tried again that found no file descriptor."""
 
 
 class Flusher:
@@ -37,10 +37,10 @@ class Flusher:
         self.write_back_count = 0
         self.sync_count = 0
         self.sync_ms = 0
-        """How long all syncs took together."""
+        """The total duration of all syncs (ms)."""
 
     def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
-        """Call `done` when each of these logs has failed (`Log.failure`), or all that it holds now is durable."""
+        """Call `done` when each of these logs has failed (`Log.failure`), or all its current records are durable."""
         left = len(logs)
 
         def one_done() -> None:
@@ -76,9 +76,8 @@ class Flusher:
             callback()
 
     def write_back(self, log: Log) -> None:
-        """Bring what was written to the active segment to the disk, in turn with other logs that ask for it.
-
-        An error is that of a failed flush: the kernel has dropped the pages.
+        """Write the dirty pages of the active segment to the disk, in turn with other logs. After an error the log has
+        failed, as after a failed flush: the kernel has dropped the pages.
         """
         self._to_write_back[log] = log.active.begin_write_back()
         if not self._writes_back:
@@ -94,7 +93,7 @@ class Flusher:
         self._spawn(self._sync(log))
 
     async def _write_back(self) -> None:
-        """One file at a time, so that syncs and cold reads find a thread."""
+        """Write back one file at a time, so that threads stay free for syncs and cold reads."""
         while self._to_write_back:
             log = next(iter(self._to_write_back))
             open_file = self._to_write_back.pop(log)

@@ -1,4 +1,4 @@
-"""The node's own log on standard error: lines for people, coloured on a terminal, or one JSON object a line."""
+"""The node's own log on standard error: text lines, coloured on a terminal, or one JSON object for each line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final, Protocol, TextIO
 from broker.runtime.progress import PROGRESS_LOGGER
 
 LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
-"""Log4j's words, in which levels are also set and described."""
+"""Log4j's names of levels, which are also used to set and describe them."""
 MESSAGE_LENGTH_MAX: Final = 4096
 STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red", 50: "red"}
 
 
 class LogTerminal(Protocol):
-    """Where the log is written."""
+    """The stream of the log."""
 
     @property
     def stream(self) -> TextIO: ...
@@ -26,9 +26,9 @@ class LogTerminal(Protocol):
 
 
 def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Callable[[], None]:
-    """Send what every logger of this process says to the terminal; `form` is `text` or `json`.
+    """Send the lines of every logger of this process to the terminal; `form` is `text` or `json`.
 
-    Where it is to be quiet, only warnings, errors and progress are shown until the function that it returns is called.
+    With `is_quiet` only warnings, errors and progress are shown, until the returned function is called.
     """
     handler = logging.StreamHandler(terminal.stream)
     handler.setFormatter(JsonLines() if form == "json" else Lines(terminal))
@@ -41,19 +41,19 @@ def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Ca
 
 
 def is_shown_when_quiet(record: logging.LogRecord) -> bool:
-    """Whether a line is for a person waiting for the node to serve."""
+    """Whether a line is shown while a start is quiet."""
     return record.levelno > logging.INFO or record.name == PROGRESS_LOGGER
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The message, cut where a client put a long text into it."""
+    """The message, truncated where it contains a long text of a client."""
     text = record.getMessage()
     left_out = len(text) - MESSAGE_LENGTH_MAX
     return text if left_out <= 0 else f"{text[:MESSAGE_LENGTH_MAX]}... and {left_out} characters more"
 
 
 def moment_of(record: logging.LogRecord) -> str:
-    """When, in UTC, to the millisecond, as ISO 8601."""
+    """The time of a record in UTC, to the millisecond, as ISO 8601."""
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
 
@@ -79,7 +79,7 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, logger, message; exception and stack where there are any."""
+    """Formats a line as a JSON object: time, level, logger, message; exception and stack where there are any."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -98,7 +98,9 @@ class JsonLines(logging.Formatter):
 
 
 def printable(text: str) -> str:
-    """A text in which nothing moves the cursor, ends the line or changes the terminal."""
+    """The text with control characters escaped, so that it cannot move the cursor, end the line or change the
+    terminal.
+    """
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

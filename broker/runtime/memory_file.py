@@ -1,4 +1,4 @@
-"""A file that lives in memory: for libraries that take secrets by path alone."""
+"""A file in memory, for libraries that read secrets only from a path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def memory_file(contents: bytes) -> Iterator[str]:
-    """The path of a file with these contents, gone afterwards.
+    """The path of a file with these contents, removed afterwards.
 
     On Linux the file is on no disk and has no name. Elsewhere it is a temporary file that its owner alone can read.
     """

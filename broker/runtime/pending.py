@@ -12,8 +12,8 @@ class Pending(Generic[T]):
     """Returned by a handler whose answer waits: for data, for other members, for a commit.
 
     `complete` is called once, from the event loop, with the response. The connection keeps replies in the order of
-    their requests, whatever the order of completion; completing after the connection is gone does nothing.
-    `on_abandon` is called when the connection goes away first: whatever would complete the reply need not.
+    their requests, whatever the order of completion; completing after the connection is gone does nothing. `on_abandon`
+    is called when the connection is lost first: then the reply need not be completed.
     """
 
     __slots__ = ("_listener", "_response", "on_abandon")
@@ -37,7 +37,7 @@ class Pending(Generic[T]):
             listener(response)
 
     def listen(self, listener: Callable[[T], None]) -> None:
-        """Call the listener with the response, at once where it is already there."""
+        """Call the listener with the response; at once where it is complete."""
         if self._response is not None:
             listener(self._response)
         else:

@@ -13,7 +13,7 @@ GC_GENERATIONS: Final = 3
 
 
 class ProcessFacts(NamedTuple):
-    """What the kernel says of the process at one moment."""
+    """The kernel's figures about the process at one time."""
 
     cpu_s: float
     """User and system time of all threads since the start."""
@@ -23,7 +23,7 @@ class ProcessFacts(NamedTuple):
 
 
 class Process:
-    """What only one node of a process can watch. `clock_ns` is a clock for measuring."""
+    """Metrics of the process, which only one node of a process can collect. `clock_ns` is a precise clock."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
@@ -36,7 +36,7 @@ class Process:
         gc.callbacks.append(self._collecting)
 
     def stop(self) -> None:
-        """Watch collections no more. A second call does nothing."""
+        """Stop watching collections. A second call has no effect."""
         if self._collecting in gc.callbacks:
             gc.callbacks.remove(self._collecting)
 

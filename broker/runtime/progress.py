@@ -1,4 +1,4 @@
-"""How far long work at a start has come: a line of the log every few seconds, with counts and an estimate."""
+"""The progress of long work at a start: a log line every few seconds, with counts and an estimate."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ PROGRESS_LOGGER: Final = "moldau.progress"
 log = logging.getLogger(PROGRESS_LOGGER)
 
 FIRST_MS: Final = 2_000
-"""Work that is done sooner says nothing."""
+"""The time (ms) before the first line: shorter work logs nothing."""
 EVERY_MS: Final = 5_000
 TOLD_FRACTION_MIN: Final = 0.01
-"""Below this fraction of the work no remaining time is estimated: it would be a guess."""
+"""The fraction of the work below which no remaining time is estimated."""
 
 
 class Progress:
-    """`reached` may be called from any thread and as often as is convenient: it says something only when it is time."""
+    """The progress of one work.
+
+    `reached` may be called from any thread, as often as is convenient: it logs only when a line is due.
+    """
 
     def __init__(self, precise_ns: Callable[[], int]) -> None:
         self._precise_ns = precise_ns
@@ -38,12 +41,12 @@ class Progress:
         log.info("%s%s", counts(), rest(fraction, now_ms - self._began_ms))
 
     def _now_ms(self) -> int:
-        # The loop's clock stands still for other threads while the loop waits.
+        # The loop's clock does not advance for other threads while the loop waits.
         return self._precise_ns() // 1_000_000
 
 
 def rest(fraction: float, elapsed_ms: int) -> str:
-    """The estimate as words, empty where there is none yet."""
+    """The estimated remaining time in words; empty where there is none yet."""
     if fraction < TOLD_FRACTION_MIN:
         return ""
     left_s = elapsed_ms / 1000 * (1 - min(fraction, 1.0)) / fraction

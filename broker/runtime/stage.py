@@ -1,4 +1,4 @@
-"""What a broker is doing with its life, in Kafka's numbers."""
+"""The stages in the life of a broker, with Kafka's numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """The value is that of Kafka's metric BrokerState."""
+    """A stage. The value is that of Kafka's metric BrokerState."""
 
     STARTING = 1
     RUNNING = 3

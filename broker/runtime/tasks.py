@@ -1,4 +1,6 @@
-"""Periodic work of a broker: each job runs by itself, a failing one is logged and runs again at its next time."""
+"""Periodic work of a broker: each job runs independently; a failure is logged, and the job runs again at its
+next time.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Tasks:
         return self.spawn(_repeat(job), job.name)
 
     async def stop(self) -> None:
-        """Cancel what runs, and what is begun meanwhile, and wait for the end of all of it."""
+        """Cancel all tasks, including those that start meanwhile, and wait for their end."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The frames that the process of a piece of work answers with: length in 4 bytes, big-endian, and a pickled `Reply`.
+"""The frames in which a worker process answers: length in 4 bytes, big-endian, and a pickled `Reply`.
 
 The process imports this without asyncio, which takes as long to import as everything else that cleaning a log needs.
 """

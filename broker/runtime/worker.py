@@ -31,14 +31,14 @@ Work: TypeAlias = Callable[[FileSystem], Iterator[E]]
 
 
 class RunningWork(Protocol[E_co]):
-    """Work that waits at each event until it is asked to go on."""
+    """Work that waits at each event until the caller requests the next one."""
 
     async def next_event(self) -> E_co | None:
         """Let the work go on to its next event; None at its end. Raises what the work raises, and `WorkerDied`, an
         OSError, where the process cannot be started or ends before the work does."""
 
     def close(self) -> None:
-        """End the work wherever it is."""
+        """End the work, whatever its state."""
 
 
 NEXT: Final = b"\x01"
@@ -87,7 +87,7 @@ class WorkInProcess(Generic[E]):
                 stdout=asyncio.subprocess.PIPE,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
             )
-        except OSError as error:  # its errno does not come from a file of the work
+        except OSError as error:  # The errno of this error does not come from a file of the work.
             raise WorkerDied(f"the process of the work cannot be started: {error}") from error
         assert process.stdin is not None
         sent = pickle.dumps(self._work)
@@ -95,7 +95,7 @@ class WorkInProcess(Generic[E]):
         return process
 
     def close(self) -> None:
-        """End the work wherever it is, and its process."""
+        """End the work and its process, whatever its state."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()

@@ -22,15 +22,16 @@ NICENESS: Final = 10
 
 def main() -> None:
     """Read the work from standard input, and answer on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the broker, which ends this process
+    # Ctrl-C in a terminal reaches the broker too, which ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     commands = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a print must not get between the replies
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # A print must not get between the replies.
     with contextlib.suppress(BrokenPipeError, EOFError):
         serve(commands, replies)
-    os._exit(0)  # the broker is gone or has what it asked for: nothing is left to close in order
+    os._exit(0)  # The broker has ended, or needs no more events: nothing has to be closed.
 
 
 def serve(commands: BinaryIO, replies: BinaryIO) -> None:
@@ -55,7 +56,7 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
 
 
 def encode(reply: Reply) -> bytes:
-    """The reply, pickled. A RuntimeError with the text takes the place of what the pickle cannot restore."""
+    """Pickle the reply. An error that the pickle cannot restore is replaced by a RuntimeError with its text."""
     try:
         encoded = pickle.dumps(reply)
         pickle.loads(encoded)

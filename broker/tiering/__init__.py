@@ -1,1 +1,1 @@
-"""Tiered storage in the broker: what copies segments away, reads them, and keeps their metadata."""
+"""Tiered storage in the broker: copying segments, reading them, and keeping their metadata."""

@@ -1,4 +1,4 @@
-"""A request to another broker, awaited."""
+"""A request to another broker, as an awaitable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def channel_to(
 
 
 async def ask(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
-    """The response; None where none came. Records in it are copied: the channel uses their memory again."""
+    """Send a request and await its response; None where none came.
+
+    Records in the response are copied, because the channel reuses their memory.
+    """
     answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def take(response: object) -> None:

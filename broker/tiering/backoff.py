@@ -1,4 +1,4 @@
-"""When a job of a partition may be tried again after it failed: exponential backoff with jitter."""
+"""The backoff of failed jobs by partition: exponential, with jitter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from replication.partition import Partition
 
 
 class PartitionBackoff:
-    """By partition: failures in a row, and when the next attempt may begin. The settings are
-    `remote.log.manager.task.retry.*`."""
+    """By partition: the number of consecutive failures, and the time (ms) of the next attempt.
+
+    The settings are `remote.log.manager.task.retry.*`.
+    """
 
     def __init__(self, settings: DynamicConfig, environment: Environment) -> None:
         self._settings = settings

@@ -4,8 +4,8 @@
 
 Blocks begin at fixed positions, so that several of them are read at once, before it is known where batches begin, and
 all readers of a segment share them. A block that a reader waits for is read at once; blocks ahead of readers wait for
-one of `READS_AHEAD_MAX` reads. At the limit the blocks used longest ago go first, and nothing is read ahead for which
-there would be no room. What is under way counts as well.
+one of `READS_AHEAD_MAX` reads. At the limit the least recently used blocks are evicted first, and no block is read
+ahead without room for it. Reads in progress count as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READS_AHEAD_MAX: Final = 4
 
 
 class BlockKey(NamedTuple):
-    """A block of an object. Objects are never changed."""
+    """The key of a block of an object. Objects are never changed."""
 
     object_key: str
     number: int
@@ -38,24 +38,24 @@ class BlockCache:
     """Belongs to the event loop; every read of the storage is in a task of its own."""
 
     def __init__(self, opened: OpenStorage, spawn: Spawn, size_max: int, on_read: Callable[[str, int], None]) -> None:
-        """`on_read` is told the topic and the bytes of each block that was read."""
+        """`on_read` is called with the topic and the size (bytes) of each block that was read."""
         self._opened = opened
         self._spawn = spawn
         self._size_max = size_max
         self._on_read = on_read
         self._blocks: OrderedDict[BlockKey, memoryview] = OrderedDict()
-        """The latest used last."""
+        """The blocks, the most recently used last."""
         self._under_way: dict[BlockKey, asyncio.Future[memoryview]] = {}
         self._waiting: OrderedDict[BlockKey, tuple[str, int]] = OrderedDict()
-        """To be read ahead when another such read has ended; the topic and the size of each."""
+        """The blocks to read ahead when another such read has ended, with the topic and the size of each."""
         self._ahead_count = 0
         self.size = 0
-        """Bytes of all blocks, and of those under way."""
+        """Size (bytes) of all blocks, including those being read."""
         self.hit_count = 0
         self.miss_count = 0
 
     async def read(self, topic: str, object_key: str, object_size: int, position: int, size: int) -> BytesLike:
-        """A range of an object; shorter at its end. Raises `RemoteStorageError`."""
+        """Read a range of an object; the result is shorter at the object's end. Raises `RemoteStorageError`."""
         end = min(position + size, object_size)
         first, last = position // BLOCK_SIZE, (max(end, position + 1) - 1) // BLOCK_SIZE
         keys = [BlockKey(object_key, number) for number in range(first, last + 1)]
@@ -68,7 +68,7 @@ class BlockCache:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_ahead(self, topic: str, object_key: str, object_size: int, position: int, size: int) -> None:
-        """Begin to read the blocks of a range, as far as there is room; do not wait for them."""
+        """Begin to read the blocks of a range, as far as there is room, without waiting for them."""
         end = min(position + size, object_size)
         for number in range(position // BLOCK_SIZE, -(-end // BLOCK_SIZE)):
             key = BlockKey(object_key, number)
@@ -97,7 +97,7 @@ class BlockCache:
             key, (topic, size) = self._waiting.popitem(last=False)
             in_flight = len(self._under_way) * BLOCK_SIZE
             if in_flight + size > self._size_max:
-                self._waiting.clear()  # what is read ahead would push out what was
+                self._waiting.clear()  # A block that is read ahead would evict blocks that were.
                 return
             self._ahead_count += 1
             self._begin(key, topic, size, is_ahead=True)
@@ -118,7 +118,8 @@ class BlockCache:
         except RemoteStorageError as error:
             self.size -= size
             future.set_exception(error)
-            future.exception()  # a block that was read ahead may have no reader: the next one meets the error itself
+            # A block that was read ahead may have no reader; the next reader meets the error itself.
+            future.exception()
         else:
             self.size += len(data) - size
             self._blocks[key] = data

@@ -50,11 +50,11 @@ from storage.tiered.segment_download import download_segment
 log = logging.getLogger("moldau.cleaner")
 
 PLAN_AGAIN_MS: Final = 60_000
-"""A partition in which nothing has changed is looked at again after this time: max.compaction.lag.ms passes."""
+"""The time (ms) after which an unchanged partition is examined again, because max.compaction.lag.ms may have passed."""
 
 
 class NotPlanned(NamedTuple):
-    """A look at a partition that found nothing to clean."""
+    """The result of an examination that found nothing to clean."""
 
     first_dirty_offset: int | None
     metadata_offset: int
@@ -84,16 +84,15 @@ class RemoteCleaner:
         self._backoff = PartitionBackoff(settings, environment)
         self._not_planned: dict[Partition, NotPlanned] = {}
         self.passes = 0
-        """Passes that ended without an error, since the start."""
+        """The number of passes that ended without an error, since the start."""
         self.segments_replaced = 0
         self.failures = 0
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The offset from which on no tombstone and no marker of a log may be dropped (exclusive; `INT64_MAX` where the
-        partition is not tiered): a remote segment may have an older value of the key, or a later copy may bring one.
-
-        Once an offset is below it, it stays so, whatever leader copies or cleans: a broker that reads the metadata
-        late is on the safe side.
+        """The offset from which on no tombstone and no marker of a log may be removed (`INT64_MAX` where the partition
+        is not tiered): a remote segment may have an older value of the key, or a later copy may add one. The result
+        never decreases, whichever broker leads, copies or cleans: a broker that reads the metadata late only removes
+        less.
         """
         if not is_tiered(partition):
             return INT64_MAX
@@ -110,7 +109,7 @@ class RemoteCleaner:
         self._not_planned = {each: known for each, known in self._not_planned.items() if each in self._replicas}
 
     def wants(self, partition: Partition) -> bool:
-        """Whether a pass over the partition is worth it now."""
+        """Whether the partition needs a pass now."""
         return not self._backoff.is_waiting(partition) and self._plan(partition) is not None
 
     def _plan(self, partition: Partition) -> tuple[FollowedRemoteLog, CleaningPlan] | None:
@@ -153,7 +152,7 @@ class RemoteCleaner:
         return True
 
     def _check(self, partition: Partition, epoch: int) -> None:
-        """Raises `LogChanged` where this broker does not lead any more, or the log has failed."""
+        """Check that this broker leads and that the log has not failed. Raises `LogChanged` otherwise."""
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
         if not leads or not is_tiered(partition) or partition.log.failure is not None:
             raise LogChanged(partition.log.directory)
@@ -200,7 +199,7 @@ class RemoteCleaner:
     async def _aborted(
         self, its_log: Log, followed: FollowedRemoteLog, plan: CleaningPlan
     ) -> tuple[AbortedTransaction, ...]:
-        """All aborted transactions that may have data or the marker in what the pass reads."""
+        """All aborted transactions that may have data or the marker in the sources of the pass."""
         first_offset = min([plan.map_start_offset, *(each.start_offset for each in plan.groups)])
         end_offset = max([plan.map_end_offset, *(each.last_offset + 1 for each in plan.groups)])
         found = dict.fromkeys(its_log.aborted_transactions(first_offset, end_offset))

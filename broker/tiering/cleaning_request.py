@@ -1,4 +1,4 @@
-"""A pass over remote segments as the values that the cleaner's process gets, made of the plan."""
+"""The request for a pass over remote segments, made from its plan for the cleaner's process."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ def remote_rules(
     salt: bytes,
     now_ms: int,
 ) -> CleaningRequest:
-    """What is kept of remote segments. `directory`: where the results are written."""
+    """The cleaning rules for remote segments. `directory`: where the results are written."""
     config = log.config
     return CleaningRequest(
         directory=directory,
         truncation_count=log.truncation_count,
         segments=(),
         first_dirty_offset=plan.map_start_offset,
-        first_uncleanable_offset=-1,  # no batch stays for its offset alone: the metadata says where a segment ends
+        # No batch is kept for its offset alone, because the metadata has the end offset of a segment.
+        first_uncleanable_offset=-1,
         aborted_behind=(),
-        last_records={},  # nor for its producer: a follower begins with the snapshot
+        last_records={},  # No batch is kept for its producer, because a follower begins with the producer snapshot.
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
@@ -48,7 +49,7 @@ def remote_rules(
 def remote_request(
     log: LogState, plan: CleaningPlan, rules: CleaningRequest, aborted: tuple[AbortedTransaction, ...]
 ) -> tuple[RemoteCleaningRequest, dict[str, RemoteSegment]]:
-    """The request, and the remote segment for each path that the process may want."""
+    """The request, and the remote segment for each path that the process may ask for."""
     downloads: dict[str, RemoteSegment] = {}
 
     def ranges(parts: tuple[PlannedPart, ...]) -> tuple[SourceRange, ...]:

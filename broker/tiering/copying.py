@@ -1,17 +1,17 @@
 """Copies the rolled segments of the partitions that this broker leads to remote storage.
 
-    a turn of copying     remains of unfinished copies are removed first
-                          then one segment, below the last stable offset, past what is copied:
+    a turn of copying     leftovers of unfinished copies are removed first
+                          then one segment, below the last stable offset, after the copied ones:
         COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader? ──▶ COPY_SEGMENT_FINISHED
-    a turn of deletion    what retention of both tiers gives up (`expiration.py`): log start offset, then the segments;
+    a turn of deletion    segments that retention of both tiers gives up (`expiration.py`), after the log start offset;
                           and unfinished deletions
 
 Partitions take turns (`partition_turns.py`), for copies and for deletions apart: copies that wait for their quota hold
 up no deletion.
 
-One partition has at most one copy under way, so an unfinished copy in its remote log is a remain: of a former leader,
-or of this broker before an error. A leader that is deposed in the midst of a copy takes its objects back and leaves the
-record to the next one, which deletes it. Each step looks again whether this broker leads in the same leader epoch.
+One partition has at most one copy in progress, so any other unfinished copy in its remote log is a leftover of a former
+leader, or of this broker before an error. A leader that loses leadership during a copy removes its objects; the next
+leader deletes the segment by further records. Each step checks again that this broker leads in the same leader epoch.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ ID_SIZE: Final = 16
 COPY_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETIONS_OF_A_TURN: Final = 20
-"""Segments that are deleted before it is the turn of another partition."""
+"""The most segments that are deleted in one turn of a partition."""
 
 
 class NoLongerLeader(Exception):
-    """Another broker leads, or the topic is not tiered any more: what was begun is left as it is."""
+    """Another broker leads, or the topic is not tiered any more. The interrupted work is left as it is."""
 
 
 class SegmentCopier:
@@ -88,11 +88,12 @@ class SegmentCopier:
         self.bytes_copied = 0
         self.segments_deleted = 0
         self.failures = 0
-        """Rounds that ended with an error, since the start."""
+        """The number of rounds that ended with an error, since the start."""
 
     def begin_round(self, partition: Partition, followed: FollowedRemoteLog) -> None:
-        """Copy what is to be copied of a partition, and delete what is to be deleted, when it is their turn; not where
-        that is under way or has just failed."""
+        """Schedule a turn of copying and one of deletion for a partition, unless one is in progress or has
+        just failed.
+        """
         if not followed.is_complete or not self._opened.is_checked:
             return
         if not self._backoff.is_waiting(partition):
@@ -104,12 +105,12 @@ class SegmentCopier:
         return lambda: self._settings.config.integer(name)
 
     def is_copying(self, key: RemotePartition) -> bool:
-        """Whether a copy of the partition is under way."""
+        """Whether a copy of the partition is in progress."""
         return any(remote_partition(each) == key for each in self._copies)
 
     @property
     def idle_share(self) -> float:
-        """The part of the copies that may run at once, which do not."""
+        """The unused share of the allowed parallel copies, 0 to 1."""
         return 1 - len(self._copies) / self._settings.config.integer("remote.log.manager.copier.thread.pool.size")
 
     def forget_gone(self) -> None:
@@ -118,11 +119,11 @@ class SegmentCopier:
             backoff.keep(self._replicas.__contains__)
 
     async def _copy_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
-        """Copy one segment; whether more are to be copied."""
+        """Copy one segment. Returns whether more are to be copied."""
         return await self._guarded(partition, self._backoff, "copied", self._copy_next(partition, followed))
 
     async def _deletion_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
-        """Delete some segments; whether more are to be deleted."""
+        """Delete some segments. Returns whether more are to be deleted."""
         return await self._guarded(partition, self._deletion_backoff, "deleted", self._delete_some(partition, followed))
 
     async def _guarded(self, partition: Partition, backoff: PartitionBackoff, done: str, work: Awaitable[bool]) -> bool:
@@ -159,7 +160,7 @@ class SegmentCopier:
         return self._next(partition, followed) is not None
 
     def _next(self, partition: Partition, followed: FollowedRemoteLog) -> Copyable | None:
-        """The oldest segment that is to be copied."""
+        """The oldest segment that has to be copied."""
         its_log = partition.log
         if its_log.config.remote_log_copy_disable:
             return None
@@ -182,7 +183,7 @@ class SegmentCopier:
         segment = described(its_log, found, environment.entropy(ID_SIZE), self._node_id, now_ms)
         contents = await contents_of(its_log, found, environment)
         if found.segment not in its_log.segments:
-            return  # the log cleaner has replaced it, and the contents may be of both
+            return  # The log cleaner has replaced the segment, and the contents may be of both versions.
         self._check(partition, epoch)
         await self._writer.write(followed, segment)
         self._check(partition, epoch)
@@ -207,16 +208,21 @@ class SegmentCopier:
         its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
 
     async def _take_back(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> None:
-        """Remove the objects of an own copy that will never be finished: the next leader may have deleted the remains
-        before the last of them was there. What cannot be removed now is left to the next leader, or to a sweep."""
+        """Remove the objects of a copy of this broker that will never be finished.
+
+        The next leader may have deleted the leftovers before the last of these objects was written. Objects that cannot
+        be removed now are left to the next leader, or to a sweep.
+        """
         place = (followed.key, segment.start_offset, segment.segment_id)
         with contextlib.suppress(RemoteStorageError):
             await remove_manifest(self._opened.storage, *place)
             await remove_data(self._opened.storage, *place)
 
     async def _delete_some(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
-        """Delete what the retention of both tiers gives up, and go on with deletions that were begun. The log start
-        offset moves first."""
+        """Delete the segments that the retention of both tiers gives up, and continue deletions that have begun.
+
+        The log start offset moves first.
+        """
         epoch = partition.leader_epoch
         self._check(partition, epoch)
         began_ns = self._environment.precise_ns()
@@ -249,9 +255,12 @@ class SegmentCopier:
         is_remain: bool = False,
         honours_pins: bool = True,
     ) -> bool:
-        """Delete a segment that may not be read any more, or never was. Returns whether it is gone: a pin may hold it,
-        it is being deleted already, or it was to be deleted as an unfinished copy (`is_remain`) and is finished after
-        all. Raises `RemoteStorageError` and `MetadataNotWritten`; a later call goes on."""
+        """Delete a segment that must not be read any more, or never was read.
+
+        Returns whether it is deleted. It is not where a pin holds it, where it is being deleted already, or where an
+        unfinished copy (`is_remain`) has been finished in the meantime. Raises `RemoteStorageError` and
+        `MetadataNotWritten`; a later call goes on.
+        """
         if segment.segment_id in followed.being_removed:
             return False
         followed.being_removed.add(segment.segment_id)
@@ -275,7 +284,8 @@ class SegmentCopier:
             if followed.remote_log.state_of(segment.segment_id) is COPY_FINISHED:
                 return False
         await remove_manifest(storage, *place)
-        # Again: a reader that wrote its pin since then may have listed the manifest (`storage/tiered/pins.py`).
+        # List the pins again: a reader that wrote its pin in between may have listed the manifest
+        # (`storage/tiered/pins.py`).
         if honours_pins and await self._is_pinned(followed, segment):
             return False
         await remove_data(storage, *place)

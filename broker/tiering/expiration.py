@@ -1,8 +1,8 @@
-"""Remote retention: which remote segments the leader deletes, and where the log begins then.
+"""Remote retention: the remote segments that the leader deletes, and the resulting log start offset.
 
-`retention.ms` and `retention.bytes` count both tiers: what is remote, and what is only local. Where `cleanup.policy`
-has no "delete", remote segments are deleted only before the log start offset. The log start offset moves first, so that
-no reader is sent to a segment that is being deleted.
+`retention.ms` and `retention.bytes` count both tiers: remote segments, and those that are only local. Where
+`cleanup.policy` has no "delete", remote segments are deleted only before the log start offset. The log start offset
+moves first, so that no reader is sent to a segment that is being deleted.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 class Expired(NamedTuple):
-    """What is to be deleted."""
+    """The segments to delete, with the new log start offset."""
 
     segments: Sequence[RemoteSegment]
     log_start_offset: int
-    """Where the log begins afterwards; never before its present start."""
+    """The log start offset after the deletion; never below its current value."""
 
 
 def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_ms: int) -> Expired:
     """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up
-    (where `cleanup.policy` has "delete"), those whose leader epochs the log knows no more, and those that were
-    superseded long ago: fetches may still read them for a while (decision 14). Raises OSError."""
+    (where `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more, and those that
+    were superseded long enough ago that no fetch reads them (decision 14). Raises OSError."""
     entries = log.epochs.entries
     strays = remote_log.strays(log.end_offset, entries)
     stray_ids = {each.segment_id for each in strays}
@@ -51,8 +51,8 @@ def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_m
         start_offset = max(start_offset, segment.last_offset + 1)
         gone.append(segment)
     if gone or first_left is not None:
-        # Also where a crash took the log start offset of an earlier round: nothing is before the first segment, or
-        # before its first known leader epoch.
+        # This also applies where a crash lost the log start offset of an earlier round: no record is before the first
+        # segment, or before its first known leader epoch.
         first_read = first_left.epochs[0].start_offset if first_left else start_offset
         start_offset = max(start_offset, min(log.local_start_offset, first_read))
     first_epoch = entries[0].epoch if entries else -1

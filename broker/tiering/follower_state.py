@@ -1,4 +1,4 @@
-"""Finds the state from which a follower below its leader's local log goes on.
+"""Finds the state from which a follower starts whose log ends before its leader's local log begins.
 
     leader: ListOffsets, earliest local        ──▶ offset and epoch where its files begin
     leader: OffsetForLeaderEpoch, epoch before ──▶ the epoch of the offset before that (`replication/remote_history.py`)
@@ -46,7 +46,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class FollowerState:
-    """Belongs to the event loop; the `RemoteState` of the replica fetchers."""
+    """The `RemoteState` of the replica fetchers. It belongs to the event loop."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class FollowerState:
         self.built = 0
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
-        """`RemoteState.before_local_log`."""
+        """See `RemoteState.before_local_log`."""
         self._traffic.count(partition.topic, RemoteCount.BUILD_REQUESTS)
         try:
             start = await self._before_local_log(partition, leader_epoch, log_start_offset)

@@ -1,6 +1,6 @@
 """Reads `__remote_log_metadata` for the tiered partitions of this broker, and replays its records.
 
-    partition of the metadata topic that this broker leads   ──▶ its committed part, from the local log
+    partition of the metadata topic that this broker leads   ──▶ its committed records, from the local log
     led by another broker                                    ──▶ Fetch over a peer channel, all of one leader together
 
 Only partitions that hold records of a followed partition are read, and those that this broker leads. A partition that
@@ -45,7 +45,7 @@ FETCH_WAIT_MS: Final = 500
 FETCH_TIMEOUT_MS: Final = 10_000
 RETRY_S: Final = 0.5
 LOCAL_WAIT_S: Final = 0.5
-"""The local reader looks again after this time also where no high watermark moved: leaders change."""
+"""The interval (seconds) at which the local reader checks even if no high watermark moved, because leaders change."""
 
 
 class ReadChange(NamedTuple):
@@ -58,7 +58,7 @@ class ReadChange(NamedTuple):
 
 
 class MetadataPorts(NamedTuple):
-    """What reading and writing the metadata topic use of the broker."""
+    """The parts of the broker that reading and writing the metadata topic use."""
 
     node_id: int
     environment: Environment
@@ -76,24 +76,24 @@ class MetadataReader:
         self._ports = ports
         self._followed: dict[RemotePartition, FollowedRemoteLog] = {}
         self._positions: dict[int, int] = {}
-        """By partition of the metadata topic: the offset of the next record to read."""
+        """The offset of the next record to read, by partition of the metadata topic."""
         self._sources: dict[int, None] = {}
-        """The leaders from which a task reads."""
+        """The leaders from which a task reads now."""
         self._expected: dict[bytes, asyncio.Future[None]] = {}
-        """By the value of a record: what waits for it to be read."""
+        """The futures that wait until a record with this value is read."""
         self._moved = asyncio.Event()
         self._listened: dict[int, Partition] = {}
         self.marked: dict[RemotePartition, PartitionDelete] = {}
-        """Partitions whose removal was begun, and not finished, as far as this broker reads their metadata."""
+        """The partitions whose removal has begun and is not finished, as far as this broker reads their metadata."""
         self.unreadable_count = 0
-        """Records that this version cannot read, and passed over."""
+        """The number of records that this version cannot decode, and skipped."""
 
     def __iter__(self) -> Iterator[FollowedRemoteLog]:
         return iter(tuple(self._followed.values()))
 
     @property
     def partition_count(self) -> int | None:
-        """Of the metadata topic; None while it does not exist."""
+        """The number of partitions of the metadata topic; None while it does not exist."""
         return self._ports.cluster.partitions_count(REMOTE_LOG_METADATA_TOPIC)
 
     def get(self, key: RemotePartition) -> FollowedRemoteLog | None:
@@ -120,7 +120,7 @@ class MetadataReader:
             self._positions.pop(index, None)
 
     def expect(self, value: bytes) -> asyncio.Future[None]:
-        """Done when a record of this value is replayed, which is after it was committed."""
+        """A future that completes when a record with this value is replayed, which is after its commit."""
         return self._expected.setdefault(value, asyncio.get_running_loop().create_future())
 
     def expect_no_more(self, value: bytes) -> None:
@@ -134,8 +134,10 @@ class MetadataReader:
     # Reading
 
     def look_for_leaders(self) -> None:
-        """Read from each leader of a partition that is read: leaders may have changed. Those that this broker leads are
-        read in any case: it goes on with removals that others have left."""
+        """Read from each leader of a followed metadata partition, because leaders may have changed.
+
+        The partitions that this broker leads are always read: it continues removals that other brokers have left.
+        """
         for index in range(self.partition_count or 0):
             if self.leader_of(index) == self._ports.node_id:
                 self._positions.setdefault(index, 0)
@@ -168,12 +170,13 @@ class MetadataReader:
             partition.add_listener(HighWatermarkListener(self._moved.set))
 
     async def _read_partition(self, index: int, partition: Partition) -> None:
-        """Everything that is committed."""
+        """Read all committed records of a partition that this broker leads."""
         while (position := self._positions.get(index)) is not None and partition.is_leader:
             leadership, end_offset = partition.leadership, partition.high_watermark
             position = self._positions[index] = max(position, partition.log.log_start_offset)
             if position >= end_offset:
-                # A new leader's high watermark may lie behind what is committed until it has passed its epoch's start.
+                # A new leader's high watermark may be below records that are committed, until it has passed the start
+                # of its epoch.
                 if leadership is not None and end_offset >= leadership.epoch_start_offset:
                     self._reached(index)
                 return
@@ -201,7 +204,7 @@ class MetadataReader:
         self._sources.pop(leader_id)
 
     async def _fetched(self, data: PartitionData, position: int) -> bool:
-        """Take what was fetched from a position; whether the leader served it."""
+        """Handle the records that were fetched from a position. Returns whether the leader served the partition."""
         index = data.partition_index
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._positions.get(index) == position:
             log.error("%s-%d does not hold offset %d any more", REMOTE_LOG_METADATA_TOPIC, index, position)
@@ -209,7 +212,7 @@ class MetadataReader:
         if data.error_code != ErrorCode.NONE:
             return False
         if self._positions.get(index) != position:
-            return True  # another partition was followed meanwhile, and the reader begins anew
+            return True  # Another partition was followed in the meantime, and the reader begins anew.
         records = data.records
         assert records is None or isinstance(records, bytes | memoryview)
         if records and not await self._take(index, position, records):
@@ -241,14 +244,14 @@ class MetadataReader:
     # Replaying
 
     async def _take(self, index: int, position: int, data: BytesLike) -> bool:
-        """Decode and replay what was read at a position; whether the reader has moved on."""
+        """Decode and replay the bytes that were read at a position. Returns whether the reader has advanced."""
         try:
             read, next_offset, unreadable = await self._ports.environment.offload(lambda: decode(data, position))
         except MalformedMessage as malformed:
             log.error("%s-%d is damaged at offset %d: %s", REMOTE_LOG_METADATA_TOPIC, index, position, malformed)
             return False
         if self._positions.get(index) != position:
-            return True  # another partition was followed meanwhile, and the reader begins anew
+            return True  # Another partition was followed in the meantime, and the reader begins anew.
         for offset, reason in unreadable:
             self.unreadable_count += 1
             log.error("%s-%d: the record at offset %d: %s", REMOTE_LOG_METADATA_TOPIC, index, offset, reason)
@@ -274,15 +277,18 @@ class MetadataReader:
             waiting.set_result(None)
 
     def _reached(self, index: int) -> None:
-        """All that is committed in a partition of the metadata topic was replayed."""
+        """All committed records of a metadata partition were replayed."""
         for followed in self._followed.values():
             if followed.metadata_index == index and followed.next_offset >= self._positions[index]:
                 followed.is_complete = True
 
 
 def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[tuple[int, str]]]:
-    """The changes in whole batches from an offset on, the offset after them, and the records that cannot be read with
-    the reason. Raises `MalformedMessage` where a batch is damaged."""
+    """Decode whole batches from an offset on. Returns the changes, the next offset, and the records that cannot be
+    decoded with the reason.
+
+    Raises `MalformedMessage` where a batch is damaged.
+    """
     changes: list[ReadChange] = []
     unreadable: list[tuple[int, str]] = []
     next_offset = position

@@ -1,7 +1,7 @@
 """Appends records to `__remote_log_metadata`, through the leader of the partition, until they are committed.
 
 A record is written when this broker has read it back: then it is committed, and its effect is in the remote log here.
-The answer to the append decides nothing but whether to try again; a record that is written twice has its effect once.
+The response to the append only decides whether to try again; a record that is written twice takes effect once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from storage.tiered.metadata.records import RemoteChange, encode_change
 
 PURPOSE: Final = "remote log metadata, write"
 ATTEMPT_S: Final = 5.0
-"""How long an append may take until it is read back; then it is tried again."""
+"""The time (seconds) in which an append must be read back; then it is tried again."""
 RETRY_S: Final = 0.5
 ATTEMPT_COUNT_MAX: Final = 6
 
 
 class MetadataNotWritten(Exception):
-    """A record was not seen to be committed. It may be, later."""
+    """The record was not read back as committed. It may be committed later."""
 
 
 class MetadataWriter:

@@ -26,7 +26,7 @@ class RemoteStorageRefused(OSError):
 
 
 class OpenStorage:
-    """The remote storage of the broker. Nothing is read from it or written to it before it was checked."""
+    """The remote storage of the broker. It is neither read nor written before it was checked."""
 
     def __init__(self, config: Config, environment: Environment, cluster_id: str) -> None:
         """Raises `RemoteStorageRefused` where `moldau.tiered.storage` names no storage that can be opened."""
@@ -38,12 +38,15 @@ class OpenStorage:
         except RemoteStorageError as error:
             raise RemoteStorageRefused(f"moldau.tiered.storage={self.url}: {error}") from error
         self.is_checked = False
-        """Whether the storage is known to be that of this cluster, and to work."""
+        """Whether the storage works and belongs to this cluster."""
 
     async def check(self, spawn: Spawn) -> None:
-        """Check the storage. Where it is not available now, the broker starts all the same, because it can serve what
-        is local, and goes on trying; until then no segment is copied or read. Raises `RemoteStorageRefused` for
-        whatever else is wrong: another cluster's storage, a missing bucket, refused credentials."""
+        """Check the storage.
+
+        Where it is not available now, the broker starts nevertheless, serves local segments, and tries again; until
+        then no segment is copied or read. Raises `RemoteStorageRefused` for any other problem: another cluster's
+        storage, a missing bucket, refused credentials.
+        """
         try:
             await self._check()
         except StorageUnavailable as error:

@@ -1,8 +1,8 @@
 """Work on many partitions, a limited number of them at once, in turn.
 
-A partition that is offered waits behind those offered before it. Its turn ends when its work returns; where that says
-that more is left, the partition waits again, behind the others. So one partition with much to do does not keep the
-others waiting for longer than one piece of work.
+An offered partition waits after those offered before it. Its turn ends when its piece of work returns. If that returns
+that more is left, the partition waits again, after the others. So a partition with much work delays the others by one
+piece of work at most.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from broker.runtime.tasks import Spawn
 from replication.partition import Partition
 
 Turn = Callable[[], Coroutine[object, object, bool]]
-"""A piece of work on a partition; whether more is left. It raises nothing."""
+"""A piece of work on a partition. Returns whether more is left; it raises nothing."""
 
 
 class PartitionTurns:
     """Belongs to the event loop."""
 
     def __init__(self, spawn: Spawn, name: str, limit: Callable[[], int]) -> None:
-        """`limit`: how many partitions are worked on at once."""
+        """`limit`: the number of partitions with work in progress at once."""
         self._spawn = spawn
         self._name = name
         self._limit = limit
@@ -29,14 +29,14 @@ class PartitionTurns:
         self._under_way: set[Partition] = set()
 
     def __iter__(self) -> Iterator[Partition]:
-        """The partitions whose turn it is."""
+        """The partitions with work in progress."""
         return iter(tuple(self._under_way))
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     def offer(self, partition: Partition, turn: Turn) -> None:
-        """Work on a partition when its turn comes, unless it has one, or waits for one, already."""
+        """Work on a partition when its turn comes. No effect where it waits or has its turn already."""
         if partition not in self._under_way and partition not in self._waiting:
             self._waiting[partition] = turn
             self._go_on()

@@ -1,4 +1,4 @@
-"""The tiered partitions of this broker, each with its remote log as far as the metadata was read."""
+"""The tiered partitions of this broker, each with its remote log, as the metadata read so far describes it."""
 
 from __future__ import annotations
 
@@ -38,29 +38,31 @@ class FollowedRemoteLog:
     def __init__(self, key: RemotePartition, metadata_index: int) -> None:
         self.key = key
         self.metadata_index = metadata_index
-        """The partition of the metadata topic that holds its records."""
+        """The partition of the metadata topic with its records."""
         self.remote_log = RemoteLog()
         self.under_way: set[bytes] = set()
-        """The ids of the segments that this broker writes to remote storage: they are unfinished, and no remains."""
+        """The ids of the segments that this broker is copying; they are unfinished, but not leftovers."""
         self.next_offset = 0
         """The records of the metadata partition before this offset are replayed."""
         self.is_led_here = False
-        """Whether this broker led the partition when it was last looked at: the last leader deletes what is remote."""
+        """Whether this broker led the partition at the last check: the last leader deletes the remote segments."""
         self.is_complete = False
-        """Whether everything that was committed when this broker began to follow is replayed: before, a lookup that
-        finds nothing means nothing."""
+        """Whether everything that was committed when this broker began to follow is replayed: before that, a lookup may
+        miss segments.
+        """
 
         self.being_removed: set[bytes] = set()
         """The ids of the segments that this broker is deleting."""
         self.delete_lag_segments = 0
-        """What retention gave up, and the leader has not deleted yet."""
+        """The number of segments that retention gave up and the leader has not deleted yet."""
         self.delete_lag_bytes = 0
         self.retention_ms = 0.0
-        """How long the last round of retention took to find what is to be deleted."""
+        """The duration (ms) of the last search for segments to delete."""
 
     def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
-        """The offset (exclusive) up to which segments are in remote storage, in the history of a log with these leader
-        epochs; 0 where none is."""
+        """The end (exclusive) of the offsets in remote storage, in the history of a log with these leader epochs; 0
+        where there is none.
+        """
         entries = epochs.entries
         for slot in range(len(entries) - 1, -1, -1):
             highest = self.remote_log.highest_offset(entries[slot].epoch)

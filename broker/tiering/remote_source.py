@@ -7,9 +7,9 @@ At most `remote.log.reader.threads` reads are under way, and `remote.log.reader.
 same records share one read. A read that outlives its fetch is kept for the next one, so that a slow storage still makes
 progress. What is kept takes at most half of `moldau.tiered.read.cache.bytes`; the reads used longest ago go first.
 
-A fetch that goes on where an earlier one ended is of a sequential reader (`sequential_readers.py`). Its segment is read
-in blocks (`block_cache.py`), `moldau.tiered.read.ahead.bytes` ahead of it and over the end of the segment; and when it
-is answered, its next read is begun already. A reader that jumps reads what it asked for, and no more.
+A fetch that begins where an earlier one ended belongs to a sequential reader (`sequential_readers.py`). Its segment is
+read in blocks (`block_cache.py`), `moldau.tiered.read.ahead.bytes` ahead of it and into the next segment. When its
+fetch is answered, its next read begins at once. For any other reader only the requested bytes are read.
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ from storage.tiered.remote_lookup import RemoteRead, aborted_transactions, read_
 log = logging.getLogger("moldau.tiering")
 
 SEQUENTIAL_MIN: Final = 2
-"""Fetches in a row after which a reader is a sequential one."""
+"""The number of consecutive fetches from which on a reader counts as sequential."""
 READ_SIZE_MAX: Final = 8 << 20
-"""Bytes of one read, whatever the fetch allows."""
+"""The most bytes of one read, whatever the fetch allows."""
 FAILED_MAX: Final = 1_000
-"""Errors that wait for the fetches that asked; the oldest are forgotten first."""
+"""The most errors that are kept for fetches; the oldest are dropped first."""
 FAILED_MS_MAX: Final = 10_000
-"""A later fetch tries again: the error may be over."""
+"""The time (ms) for which an error is kept; a later fetch tries again."""
 LOOK_AGAIN_COUNT: Final = 3
-"""How often an offset is looked up again whose object is gone: its segment was replaced or deleted meanwhile."""
+"""The number of repeated lookups of an offset whose object is missing, because its segment was replaced or deleted."""
 
 
 class ReadKey(NamedTuple):
-    """The same key always means the same records."""
+    """The key of a read. The same key always gives the same records."""
 
     topic_id: bytes
     partition: int
     leader_epoch: int
-    """Of the record at the offset."""
+    """The leader epoch of the record at the offset."""
     offset: int
     segment_id: bytes
-    """The segment that is read at the offset: a cleaned one takes the place of others."""
+    """The segment that is read at the offset, because a cleaned segment may replace others."""
     is_committed: bool
-    """Whether the aborted transactions are told (TXN_COMMITTED)."""
+    """Whether the aborted transactions are included (TXN_COMMITTED)."""
 
     @property
     def place(self) -> ReaderPlace:
@@ -84,14 +84,14 @@ class ReadKey(NamedTuple):
 
 
 class KeptRead(NamedTuple):
-    """Whole batches from an offset on."""
+    """The result of a read: whole batches from an offset on."""
 
     data: memoryview
     aborted: list[AbortedTransaction] | None
     next_offset: int
     """The offset after the last batch."""
     end_position: int
-    """Where they end in the .log object."""
+    """The position of their end in the .log object."""
 
 
 class RemoteSource:
@@ -133,13 +133,13 @@ class RemoteSource:
         self._readers = SequentialReaders()
         self._blocks = BlockCache(opened, spawn, self._kept_size_max, self._note_read)
         self._failed: dict[ReadKey, tuple[int, ErrorCode]] = {}
-        """By read: when it failed, and the error that the fetch is told."""
+        """The failed reads: the time (ms) of each failure, and the error for the fetch."""
         self.reads = 0
         self.bytes_read = 0
         self.failures = 0
         self.reads_ended = 0
         self.read_ms = 0.0
-        """How long the reads that have ended took, together."""
+        """The total duration (ms) of the reads that have ended."""
 
     def read(
         self,
@@ -175,7 +175,7 @@ class RemoteSource:
         under_way = self._under_way.get(key)
         if under_way is None:
             if self._quota.is_exceeded():
-                return NOTHING  # as a fetch past the end: other partitions of the request are answered
+                return NOTHING  # A fetch past the end: other partitions of the request are answered.
             if len(self._waiting) >= self._pending_max:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             under_way = self._start(key, partition.log, followed, min(max(size_max, HEADER_SIZE), READ_SIZE_MAX))
@@ -195,10 +195,10 @@ class RemoteSource:
         partition: Partition,
         followed: FollowedRemoteLog,
     ) -> None:
-        """Note where the reader goes on; where it is a sequential one, begin its next read."""
+        """Note where the reader continues; begin the next read of a sequential reader."""
         next_offset, end_position = _end_of(kept, size)
         if next_offset <= key.offset:
-            return  # not even a whole batch
+            return  # The read has less than a whole batch.
         streak = self._readers.served(key.place, next_offset, key.segment_id, end_position)
         if streak < SEQUENTIAL_MIN or not self._ahead_size or next_offset >= partition.log.local_start_offset:
             return
@@ -213,12 +213,12 @@ class RemoteSource:
 
     @property
     def waiting_count(self) -> int:
-        """Reads that wait for others to end."""
+        """The number of reads that wait for others to end."""
         return len(self._waiting)
 
     @property
     def idle_share(self) -> float:
-        """The part of the reads that may run at once, which do not."""
+        """The unused share of the allowed parallel reads, 0 to 1."""
         return max(0.0, 1 - self._running / self._settings.config.integer("remote.log.reader.threads"))
 
     def _begin(self, start: Callable[[], object]) -> None:
@@ -281,7 +281,7 @@ class RemoteSource:
         if came is not None and came.segment_id == segment.segment_id:
             position = came.position
         else:
-            # Also at the start of a segment: its manifest is compared with the metadata before anything is served.
+            # The manifest is compared with the metadata even at the start of a segment, before anything is served.
             position = await self._position(followed, segment, key.offset)
         if came is None or not self._ahead_size:
             found = await read_from(self._opened.storage, followed.key, segment, position, key.offset, size_max)
@@ -291,11 +291,13 @@ class RemoteSource:
         self._read_ahead(its_log, followed, segment, position)
         blocks = SegmentBlocks(self._blocks, followed.key, segment)
         found = await read_from(blocks, followed.key, segment, position, key.offset, size_max)
-        # A copy: a few records must not keep the memory of a whole block.
-        return None if found is None else found._replace(data=memoryview(bytes(found.data)))
+        if found is None or 2 * found.data.nbytes > memoryview(found.data.obj).nbytes:
+            return found
+        # A copy, because a few records should not keep the memory of a whole block.
+        return found._replace(data=memoryview(bytes(found.data)))
 
     def _read_ahead(self, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, position: int) -> None:
-        """Read the blocks ahead of a position, over the end of the segment where that is near."""
+        """Read the blocks ahead of a position, into the next segment where the end is near."""
         ahead = self._ahead_size
         while True:
             SegmentBlocks(self._blocks, followed.key, segment).read_ahead(position, ahead)
@@ -331,10 +333,13 @@ class RemoteSource:
         end_offset: int,
         read: RemoteSegment,
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into [first, end): their markers may be in later segments, of later
-        epochs, or in the local log. A transaction that ended inside the segment that is read counts only where the
-        index of that segment has it: of a compacted topic the other tier may still have a marker that was removed here,
-        and without a marker a client would skip what the producer wrote later."""
+        """The aborted transactions that overlap [first, end).
+
+        Their markers may be in later segments, of later epochs, or in the local log. A transaction that ended inside
+        the segment that is read counts only if the index of that segment has it. For a compacted topic the other tier
+        may still have a marker that was removed here; with it a client would skip records that the producer wrote
+        later.
+        """
         opened = self._opened
 
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
@@ -373,7 +378,7 @@ class RemoteSource:
 
 
 def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
-    """Where the whole batches in the first `size` bytes end: the offset after them, the position in the object."""
+    """The end of the whole batches in the first `size` bytes: the offset after them, and the position in the object."""
     if size >= len(kept.data):
         return kept.next_offset, kept.end_position
     start_position, place, next_offset = kept.end_position - len(kept.data), 0, 0
@@ -386,8 +391,10 @@ def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
 
 
 def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
-    """A batch without records, from an offset to the end of a segment, where cleaning has removed all. It takes
-    a consumer to the next segment, as the empty batches do that cleaning leaves in a local log."""
+    """A batch without records, from an offset to the end of a segment whose records cleaning has removed.
+
+    It takes a consumer to the next segment, like the empty batches that cleaning leaves in a local log.
+    """
     return assemble(
         b"",
         offset,

@@ -1,14 +1,14 @@
-"""Deletes all remote segments of a partition whose topic was deleted, or is tiered no more.
+"""Deletes all remote segments of a partition whose topic was deleted, or is not tiered any more.
 
     DELETE_PARTITION_MARKED ──▶ DELETE_PARTITION_STARTED ──▶ each segment ──▶ DELETE_PARTITION_FINISHED
 
 The broker that led the partition last does it, and reads the metadata of the partition until it is done. Partitions
 take turns, remote.log.manager.expiration.thread.pool.size segments at once.
 
-Where that broker ends meanwhile, the mark in the metadata is left without DELETE_PARTITION_FINISHED. The leader of the
-metadata partition then does the rest: at once where the broker of the mark is itself, or is not active; otherwise after
-`ADOPT_MS`, because that broker may be at work still. A broker that ends before it has written the mark leaves objects
-of no topic: a sweep of the storage finds them.
+If that broker ends before it is done, the metadata has DELETE_PARTITION_MARKED without DELETE_PARTITION_FINISHED. The
+leader of the metadata partition then continues the removal: at once where the mark is its own, or its broker is not
+active; otherwise after `ADOPT_MS`, because that broker may still be working. A broker that ends before it has written
+the mark leaves objects that belong to no topic: a sweep of the storage finds them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("moldau.tiering")
 RETRY_S: Final = 5.0
 ADOPT_MS: Final = 600_000
 SEGMENTS_AT_ONCE: Final = 100
-"""Segments that are taken from the metadata at once."""
+"""The segments that are taken from the metadata at a time."""
 
 
 class RemoteRemoval:
@@ -49,7 +49,7 @@ class RemoteRemoval:
         copier: SegmentCopier,
         count_max: int,
     ) -> None:
-        """`count_max`: how many segments are deleted at once."""
+        """`count_max`: the number of segments that are deleted in parallel."""
         self._node_id = node_id
         self._environment = environment
         self._spawn = spawn
@@ -60,7 +60,7 @@ class RemoteRemoval:
         self._under_way: set[RemotePartition] = set()
 
     def begin(self, followed: FollowedRemoteLog) -> None:
-        """Delete all of a remote log, until it is done; then its metadata is followed no more."""
+        """Delete all segments of a remote log; afterwards its metadata is not followed any more."""
         if followed.key not in self._under_way:
             self._under_way.add(followed.key)
             self._spawn(self._run(followed), f"remove-{followed.key.topic}-{followed.key.partition}")
@@ -85,7 +85,7 @@ class RemoteRemoval:
 
     async def _remove(self, followed: FollowedRemoteLog) -> None:
         while not followed.is_complete or followed.under_way or self._copier.is_copying(followed.key):
-            await asyncio.sleep(RETRY_S / 10)  # objects that are put after the deletion would be orphans
+            await asyncio.sleep(RETRY_S / 10)  # Objects that are put after the deletion would be orphans.
         if not len(followed.remote_log) and followed.remote_log.delete_state is None:
             return
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_MARKED)
@@ -95,7 +95,7 @@ class RemoteRemoval:
                 async with self._places:
                     is_gone = await self._copier.remove(followed, segment, honours_pins=False)
                 if not is_gone:
-                    await asyncio.sleep(RETRY_S / 10)  # retention is deleting it
+                    await asyncio.sleep(RETRY_S / 10)  # Retention is deleting the segment.
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_FINISHED)
 
     async def _write(self, followed: FollowedRemoteLog, state: PartitionDeleteState) -> None:

@@ -2,7 +2,7 @@
 
     COPY_SEGMENT_STARTED with the lineage ──▶ objects, the manifest last ──▶ COPY_SEGMENT_FINISHED
 
-The replay of the last record replaces the ancestors, or does not where one of them was replaced or deleted meanwhile
+The replay of the last record replaces the ancestors, unless one of them was replaced or deleted in the meantime
 (decision 14). A segment of which cleaning removes nothing gets one record with its new lineage, and no new objects.
 """
 
@@ -48,9 +48,10 @@ class ReplacementWriter:
         cleaned: GroupCleaned,
         check: Callable[[], None],
     ) -> int:
-        """Replace the ancestors; how many were replaced. `check` raises where this broker does not lead any more.
+        """Replace the ancestors. Returns the number of replaced segments.
 
-        Raises `RemoteStorageError`, `MetadataNotWritten` and OSError; then an unfinished copy may be left.
+        `check` raises where this broker does not lead any more. Raises `RemoteStorageError`, `MetadataNotWritten` and
+        OSError; then an unfinished copy may be left.
         """
         if cleaned.is_unchanged and len(ancestors) == 1:
             known = read_lineage(ancestors[0].custom_metadata) or NO_LINEAGE
@@ -106,7 +107,7 @@ class ReplacementWriter:
         has_aborted: bool,
         file: File,
     ) -> dict[ObjectKind, Content]:
-        """The objects. Producers and leader epochs at the end are those of the last ancestor."""
+        """The contents of the objects. Producer snapshot and leader epochs are those of the last ancestor."""
         environment, opened = self._environment, self._opened
 
         async def read(size: int, position: int) -> bytes:
@@ -127,7 +128,7 @@ class ReplacementWriter:
 def replacement(
     ancestors: Sequence[RemoteSegment], cleaned: GroupCleaned, segment_id: bytes, lineage: Lineage
 ) -> RemoteSegment:
-    """The segment that takes the place of its ancestors: exactly their range, in exactly their leader epochs."""
+    """The segment that replaces its ancestors: with exactly their range of offsets and leader epochs."""
     latest = max(each.max_timestamp_ms for each in ancestors)
     return RemoteSegment(
         segment_id,

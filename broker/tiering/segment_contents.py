@@ -1,4 +1,4 @@
-"""What is copied of a local segment: its description for the metadata, and the contents of its objects."""
+"""The contents of a copied segment: its description for the metadata, and its objects."""
 
 from __future__ import annotations
 
@@ -22,26 +22,32 @@ from storage.tiered.segment_copy import FileContent
 
 
 class CannotCopy(Exception):
-    """Something that belongs to the copy of a segment is not there."""
+    """A part of the copy of a segment is missing."""
 
 
 class Copyable(NamedTuple):
-    """A rolled segment, and where the next one begins."""
+    """A rolled segment, and the base offset of the next one."""
 
     segment: Segment
     end_offset: int
 
 
 def copy_limit(log: Log, last_stable_offset: int) -> int:
-    """The offset (exclusive) up to which segments are copied: of a compacted log, what is cleaned already. So garbage
-    that the first cleaning removes is never uploaded, and the keys of what is dirty are in the local log."""
+    """The offset (exclusive) up to which segments are copied.
+
+    For a compacted log it is the end of the clean part: records that the first cleaning removes are then never
+    uploaded, and the keys of the dirty part are in the local log.
+    """
     return min(last_stable_offset, log.first_dirty_offset or 0) if log.config.is_compacted else last_stable_offset
 
 
 def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyable]:
     """The segments to copy, oldest first: rolled, wholly below the last stable offset, with an offset at or past
-    `from_offset`. A segment that is copied in part is copied again, whole. One that cleaning left empty is copied as
-    well: a hole between remote segments would hold up a consumer."""
+    `from_offset`.
+
+    A segment that is copied in part is copied again, whole. A segment that cleaning left empty is copied as well,
+    because a gap between remote segments would stop a consumer.
+    """
     pairs = zip(log.segments, log.segments[1:], strict=False)
     return [
         Copyable(segment, later.base_offset)

@@ -1,4 +1,4 @@
-"""Which readers of remote storage are sequential: a fetch goes on where an earlier one has ended."""
+"""Detection of sequential readers of remote storage: a fetch begins where an earlier one has ended."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 PLACES_MAX: Final = 10_000
-"""Places at which a reader may go on; those noted longest ago are forgotten first."""
+"""The most places that are remembered; the oldest are dropped first."""
 
 
 class ReaderPlace(NamedTuple):
-    """Where a reader may go on."""
+    """A place at which a reader may continue."""
 
     topic_id: bytes
     partition: int
@@ -18,24 +18,30 @@ class ReaderPlace(NamedTuple):
 
 
 class Served(NamedTuple):
-    """How a reader came to a place."""
+    """The reads that ended at a place."""
 
     streak: int
-    """The number of reads in a row that led here."""
+    """The number of consecutive reads that led here."""
     segment_id: bytes
     """The segment of the last read."""
     position: int
-    """Where the last read ended in that segment."""
+    """The position of the end of the last read in that segment."""
 
 
 class SequentialReaders:
-    """Readers are not told apart: whichever goes on at a place is the one that came there."""
+    """The remembered places.
+
+    Readers are not distinguished: any fetch from a place continues the reads that ended there.
+    """
 
     def __init__(self) -> None:
         self._places: OrderedDict[ReaderPlace, Served] = OrderedDict()
 
     def served(self, at: ReaderPlace, next_offset: int, segment_id: bytes, end_position: int) -> int:
-        """A fetch at a place was answered up to an offset; how many fetches in a row it was, itself included."""
+        """A fetch at a place was answered up to an offset.
+
+        Returns the number of consecutive fetches, including this one.
+        """
         before = self._places.get(at)
         streak = before.streak + 1 if before is not None else 1
         place = at._replace(offset=next_offset)
@@ -46,5 +52,5 @@ class SequentialReaders:
         return streak
 
     def at(self, place: ReaderPlace) -> Served | None:
-        """How a reader came here; None for one that begins here."""
+        """The reads that ended here; None for a reader that begins here."""
         return self._places.get(place)

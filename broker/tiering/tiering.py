@@ -1,4 +1,4 @@
-"""Tiered storage of a broker: its parts, and the job that leads them."""
+"""Tiered storage of a broker: its parts, and the job that starts their work."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from storage.tiered.metadata.topic_partitioner import metadata_partition
 log = logging.getLogger("moldau.tiering")
 
 LOOK_MS: Final = 1_000
-"""How often partitions that are new, gone, or tiered since are looked for."""
+"""The interval (ms) of the search for partitions that are new, removed, or newly tiered."""
 CREATION_RETRY_MS: Final = 5_000
 PARTITIONS_AT_ONCE: Final = 200
-"""Partitions that are looked at before other callbacks of the event loop run."""
+"""The partitions that are examined before other callbacks of the event loop run."""
 
 
 class TieringPorts(NamedTuple):
@@ -46,7 +46,7 @@ class TieringPorts(NamedTuple):
 
 
 class Tiering:
-    """Belongs to the event loop. Only a broker with remote.log.storage.system.enable has one."""
+    """Tiered storage of a broker with remote.log.storage.system.enable. It belongs to the event loop."""
 
     def __init__(self, ports: TieringPorts) -> None:
         """Raises `RemoteStorageRefused`."""
@@ -106,23 +106,23 @@ class Tiering:
         self._next_copy_ms = 0
 
     async def check_storage(self) -> None:
-        """Before the broker serves: whether the storage can be used. Raises `RemoteStorageRefused`."""
+        """Check the storage, before the broker serves. Raises `RemoteStorageRefused`."""
         await self.opened.check(self._ports.metadata.spawn)
         await self._environment.offload(self.source.indexes.clear)
 
     def begin(self) -> None:
-        """Follow, and copy. The broker is registered, and knows the metadata of the cluster."""
+        """Begin to follow partitions and to copy. The broker is registered, and has the metadata of the cluster."""
         self._ports.metadata.spawn(self._run(), "tiering")
 
     def followed_logs(self) -> Iterator[tuple[FollowedRemoteLog, Log | None]]:
-        """Each remote log, with the log of the replica here; None where there is none any more."""
+        """Each remote log, with the log of the local replica; None where there is none any more."""
         for followed in self.reader:
             partition = self._replicas.get(followed.key.topic, followed.key.partition)
             is_same = partition is not None and partition.topic_id == followed.key.topic_id
             yield followed, partition.log if partition is not None and is_same else None
 
     async def close(self) -> None:
-        """After the tasks of the broker have ended: give connections and files back."""
+        """Close connections and files, after the tasks of the broker have ended."""
         self.source.indexes.close()
         await self.opened.storage.close()
 
@@ -170,7 +170,7 @@ class Tiering:
         self._adopt()
 
     def _adopt(self) -> None:
-        """Go on with removals that another broker, or the process before this one, has begun and does not finish."""
+        """Continue removals that another broker, or the previous process, has begun and will not finish."""
         metadata = self._ports.metadata
         image, now_ms = metadata.cluster.image, self._environment.wall_ms()
         for key, mark in tuple(self.reader.marked.items()):
@@ -188,8 +188,10 @@ class Tiering:
                     self.removal.begin(followed)
 
     def _leave(self, followed: FollowedRemoteLog) -> None:
-        """The partition is not a tiered one of this broker any more. Where its topic is gone, or tiered no more, the
-        last leader deletes what is remote."""
+        """The partition is not a tiered one of this broker any more.
+
+        If its topic was deleted, or is not tiered any more, the last leader deletes the remote segments.
+        """
         if self.removal.is_under_way(followed.key):
             return
         topic = self._ports.metadata.cluster.image.topics.by_name(followed.key.topic)

@@ -1,4 +1,4 @@
-"""Counts what passes between the broker and remote storage, for the metrics: in all, and by topic."""
+"""Counts of the traffic between the broker and remote storage for the metrics, in total and by topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class RemoteCount(Enum):
-    """What is counted, by the names of Kafka's BrokerTopicMetrics without "PerSec"."""
+    """The counts, with the names of Kafka's BrokerTopicMetrics without "PerSec"."""
 
     FETCH_BYTES = "RemoteFetchBytes"
     FETCH_REQUESTS = "RemoteFetchRequests"
@@ -34,5 +34,5 @@ class RemoteTraffic:
         self.topics.setdefault(topic, Counter())[what] += count
 
     def keep(self, is_here: Callable[[str], bool]) -> None:
-        """Forget the topics that are not here any more; the totals stay."""
+        """Drop the topics that this broker does not have any more; the totals stay."""
         self.topics = {topic: counts for topic, counts in self.topics.items() if is_here(topic)}

@@ -1,10 +1,10 @@
-"""How many bytes a second may be copied to remote storage, or read from it (KIP-956).
+"""The quotas (bytes a second) of copies to remote storage, and of reads from it (KIP-956).
 
     remote.log.manager.<copy|fetch>.max.bytes.per.second   the limit, of the whole broker; may change at run time
     remote.log.manager.<copy|fetch>.quota.window.*         the samples over which the rate is measured
 
-Nothing that was begun is cut: a copy waits before it begins, a fetch is answered without the records. So the rate may
-exceed the limit for the length of a segment or a read, and what comes next waits for longer.
+A transfer that has begun is not interrupted: a copy waits before it begins, a fetch is answered without records. So the
+rate may exceed the limit for the duration of one segment or read, and the next transfer waits longer.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from broker.metadata.dynamic_config import DynamicConfig
 from replication.replication_quota import Window
 
 LOOK_AGAIN_S: Final = 1.0
-"""How often a copy that waits looks at the rate again."""
+"""The interval (seconds) at which a waiting copy checks the rate again."""
 TIMES_MS: Final = 30_000
-"""Throttle times are told of this time and that before."""
+"""The period (ms) of the throttle times: the current one and the one before it."""
 
 
 class QuotaNames(NamedTuple):
@@ -48,7 +48,7 @@ class ThrottleTimes:
     def __init__(self) -> None:
         self._began_ms = 0
         self._now = self._before = (0, 0, 0)
-        """Count, sum and maximum, of the present half minute and of that before it."""
+        """Count, sum and maximum of the current half minute and of the one before it."""
 
     def record(self, throttle_ms: int, now_ms: int) -> None:
         self._forget_old(now_ms)
@@ -56,7 +56,7 @@ class ThrottleTimes:
         self._now = (count + 1, total + throttle_ms, max(longest, throttle_ms))
 
     def mean(self, now_ms: int) -> float:
-        """0 where nothing was throttled."""
+        """The mean throttle time (ms); 0 where nothing was throttled."""
         self._forget_old(now_ms)
         return (self._now[1] + self._before[1]) / max(1, self._now[0] + self._before[0])
 
@@ -84,26 +84,26 @@ class TransferQuota:
         self.throttle_times = ThrottleTimes()
 
     def record(self, size: int) -> None:
-        """Bytes were transferred, or are about to be."""
+        """Count bytes that were transferred, or are about to be."""
         self._window.record(size, self._monotonic_ms())
 
     def throttle_ms(self) -> int:
-        """How long nothing should be transferred now; 0 where the rate is within the limit."""
+        """The time (ms) for which nothing should be transferred; 0 where the rate is within the limit."""
         return self._window.delay_ms(self._settings.config.integer(self._names.rate), self._monotonic_ms())
 
     def is_exceeded(self) -> bool:
-        """Whether a transfer has to wait; that is noted as a throttle time."""
+        """Whether a transfer has to wait. The time is recorded as a throttle time."""
         throttle_ms = self.throttle_ms()
         if throttle_ms:
             self.throttle_times.record(throttle_ms, self._monotonic_ms())
         return throttle_ms > 0
 
     def rate(self) -> float:
-        """Bytes a second."""
+        """The rate in bytes a second."""
         return self._window.rate(self._monotonic_ms())
 
     async def admit(self, size: int) -> None:
-        """Wait, in the order of the calls, until a transfer of `size` bytes may begin, which counts from then on."""
+        """Wait, in the order of the calls, until a transfer of `size` bytes may begin. The bytes count from then on."""
         async with self._turn:
             while self.is_exceeded():
                 await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,1 +1,1 @@
-"""Classic groups: members, generations, and one file for each request."""
+"""Classic groups: members, generations, and one module for each request."""

@@ -25,7 +25,7 @@ def commit_offsets(step: GroupStep, group: ClassicGroup | None, event: CommitOff
         step.reply(event.waiter, same_for_all(request, error))
         return
     if group is None:
-        # A consumer without a group: an empty group keeps its offsets.
+        # A consumer without a group may commit: an empty group stores its offsets.
         group = ClassicGroup(request.group_id, step.wall_ms)
         step.groups[request.group_id] = group
     if group.state in (STABLE, PREPARING):

@@ -1,4 +1,4 @@
-"""DescribeGroups: what operators see of a classic group."""
+"""DescribeGroups: the description of a classic group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ NOT_FOUND_VERSION: Final = 6
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """The protocol and the members' subscriptions are shown while the group is stable; assignments always."""
+    """Describe a group.
+
+    The protocol and the members' subscriptions are included only while it is stable; assignments always.
+    """
     is_stable = group.state is STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -38,7 +41,7 @@ def describe_member(group: ClassicGroup, member: Member, *, with_metadata: bool)
 
 
 def describe_absent(group_id: str, version: int) -> DescribedGroup:
-    """A group that does not exist, or is not a classic one."""
+    """The description of a group that does not exist, or is not a classic group."""
     described = DescribedGroup(group_id=group_id, group_state=DEAD.value, protocol_type="", protocol_data="")
     if version >= NOT_FOUND_VERSION:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -26,8 +26,8 @@ from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResp
 class ClassicGroup:
     """A group of the classic protocol; it implements `coordinator.group.group.Group`.
 
-    The log stores each generation with its assignments. Everything else (parked requests, sessions, members on their
-    way in) is volatile: the next coordinator starts without it.
+    The log stores each generation with its assignments. Everything else (parked requests, sessions, members that are
+    joining) is volatile: the next coordinator starts without it.
     """
 
     group_type = GroupType.CLASSIC
@@ -37,7 +37,9 @@ class ClassicGroup:
         self.state = EMPTY
         self.former_state = EMPTY
         self.changed_ms = changed_ms
-        """Wall clock of the last transition, None where it is not known: records before version 2 do not hold it."""
+        """Wall-clock time (ms) of the last transition; None where it is not known: records before version 2 do not hold
+        it.
+        """
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -52,9 +54,9 @@ class ClassicGroup:
         self.joining_count = 0
         """The number of members whose join is parked."""
         self.grew = False
-        """Whether a member has joined since the initial delay was last prolonged."""
+        """Whether a member has joined since the initial rebalance delay was last extended."""
         self.delay_ms = self.remaining_delay_ms = 0
-        """The delay of the initial rebalance, and by how much it may still be prolonged in all (ms)."""
+        """The delay of the initial rebalance, and the most by which it may still be extended in total (ms)."""
         self.subscribed_topics: frozenset[str] | None = None
         """Topics to which this generation's members are subscribed; None where they cannot be known."""
         self.visible_from: int | None = None
@@ -62,7 +64,7 @@ class ClassicGroup:
         self._supporters: Counter[str] = Counter()
         """The number of members that support a protocol, by its name."""
 
-    # As a group of any kind
+    # Members of the `Group` protocol
 
     @property
     def state_name(self) -> str:
@@ -96,7 +98,7 @@ class ClassicGroup:
 
     def retention_begins_ms(self, commit_ms: int) -> int | None:
         """
-        | group | the retention of an offset begins |
+        When the retention of an offset begins. // | group | the retention of an offset begins |
         |---|---|
         | no protocol type (a consumer without a group) | at its commit |
         | empty | when the group became empty; at its commit where that time is not known |
@@ -118,8 +120,9 @@ class ClassicGroup:
 
     @property
     def has_all_joins(self) -> bool:
-        """Whether every member has joined the rebalance, and no client that was given a member id has still to join
-        with it."""
+        """Whether every member has joined the rebalance, and every client that was given a member id has joined with
+        it.
+        """
         return self.joining_count == len(self.members) and not self.pending_members
 
     @property
@@ -132,7 +135,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a client with these protocols can be a member."""
+        """Whether a client with these protocols may become a member: at least one is supported by all members."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
@@ -140,7 +143,7 @@ class ClassicGroup:
         return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)
 
     def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Why this is not the id of a member, NONE where it is."""
+        """The error for an id that is not a member's; NONE for the id of a member."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
@@ -150,16 +153,17 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support.
+        """Choose the protocol of the generation.
 
-        DIVERGES: of protocols with equal votes Apache takes one by hash order; here it is the one first voted for.
+        Each member votes for the first of its protocols that all members support. DIVERGES: Apache Kafka resolves equal
+        votes by hash order; here the protocol that got its first vote earlier wins.
         """
         candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """The members as the leader gets them for its assignment."""
+        """The members as the JoinGroup response describes them to the leader for its assignment."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -169,7 +173,7 @@ class ClassicGroup:
             for member in self.members.values()
         ]
 
-    # Members come and go
+    # Members join and leave
 
     def add(self, member: Member) -> None:
         """Add a member, with its join parked or, while loading, without a join."""
@@ -186,7 +190,10 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or an id that was given to one. If it was the leader, the oldest member leads."""
+        """Remove a member, or an id that was given to a client.
+
+        If it was the leader's, the oldest member becomes leader.
+        """
         self.pending_members.discard(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -223,13 +230,13 @@ class ClassicGroup:
         self.joining_count += 1
 
     def take_join(self, member: Member) -> Waiter | None:
-        """The waiter of the member's join, which is no longer parked: the caller answers it."""
+        """Take the waiter of the member's parked join. The join is no longer parked, and the caller responds to it."""
         waiter, member.joining = member.joining, None
         self.joining_count -= waiter is not None
         return waiter
 
     def elect_joined_leader(self) -> bool:
-        """Where the leader did not join, the first member that did leads; False where no member joined."""
+        """If the leader did not join, make the first member that joined the leader. False where no member joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -240,7 +247,7 @@ class ClassicGroup:
         return True
 
     def _withdraw(self, member: Member) -> None:
-        """Take the member's protocols out of the count."""
+        """Remove the member's protocols from the counts of supporters."""
         for protocol in member.protocols:
             self._supporters[protocol.name] -= 1
             if not self._supporters[protocol.name]:
@@ -249,14 +256,14 @@ class ClassicGroup:
     # States
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Enter a state that may follow the present one (`FORMER_STATES`; asserted), at a time of the wall clock."""
+        """Enter a state that may follow the current state (`FORMER_STATES`; asserted). `wall_ms` is the wall clock."""
         assert self.state in FORMER_STATES[state], f"{self.group_id}: {self.state} → {state} is not a transition"
         self.former_state = self.state
         self.state = state
         self.changed_ms = wall_ms
 
     def begin_generation(self, wall_ms: int) -> None:
-        """The join phase is over: the present members are the next generation."""
+        """The join phase is complete: begin a generation with the current members."""
         assert self.state is PREPARING, "a generation follows a join phase"
         self.generation += 1
         self.pending_syncs.clear()
@@ -265,7 +272,7 @@ class ClassicGroup:
         self.move_to(COMPLETING if self.members else EMPTY, wall_ms)
 
     def learn_subscription(self) -> None:
-        """Read the topics out of the members' subscriptions, where these are consumers'."""
+        """Read the subscribed topics from the members' metadata, if the group is one of consumers."""
         if not self.is_consumer_group:
             self.subscribed_topics = None
         else:
@@ -275,6 +282,6 @@ class ClassicGroup:
 
 
 def classic_group(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | None:
-    """The group if it is there and still a classic one."""
+    """The group if it exists and is still a classic group."""
     group = groups.get(group_id)
     return group if isinstance(group, ClassicGroup) else None

@@ -1,8 +1,8 @@
 """The states of a classic group, the transitions between them and what each state answers.
 
-A group is a set of members that divide the partitions of some topics among themselves. It lives in generations: in
-each, one member (the leader) assigns partitions to all members. A change of the members or of a subscription ends the
-generation and starts a rebalance, which has two phases:
+A group is a set of members that divide the partitions of some topics among themselves. Its life is divided into
+generations: in each, one member (the leader) assigns partitions to all members. A change of the members or of a
+subscription ends the generation and starts a rebalance, which has two phases:
 
     Empty ──join──▶ PreparingRebalance ──joined, or time out──▶ CompletingRebalance ──assignment stored──▶ Stable
       ▲               │  ▲         ▲                                     │                                  │
@@ -28,7 +28,7 @@ from protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
-    """The value is Kafka's name on the wire."""
+    """The states of a classic group. The values are Kafka's names in the protocol."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -55,7 +55,7 @@ HEARTBEAT_ANSWERS: Final = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
-"""What a heartbeat with the right member id and generation is told."""
+"""The error of a heartbeat with the right member id and generation, by state."""
 
 COMMIT_ANSWERS: Final = {
     EMPTY: ErrorCode.NONE,
@@ -64,8 +64,10 @@ COMMIT_ANSWERS: Final = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.ILLEGAL_GENERATION,
 }
-"""Whether a member with the right id and generation may commit offsets: until the join phase of a rebalance ends, the
-owners of the generation before may still commit."""
+"""The error of an OffsetCommit of a member with the right id and generation, by state.
+
+Until the join phase of a rebalance ends, the owners of the generation before may still commit.
+"""
 
 DELETE_ANSWERS: Final = {
     EMPTY: ErrorCode.NONE,
@@ -74,4 +76,4 @@ DELETE_ANSWERS: Final = {
     STABLE: ErrorCode.NON_EMPTY_GROUP,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
-"""Whether the group may be deleted."""
+"""The error of DeleteGroups, by state."""

@@ -1,4 +1,4 @@
-"""JoinGroup: which client may enter a group, under which id, and whether that starts a rebalance."""
+"""JoinGroup: whether a client may enter a group, with which member id, and whether that starts a rebalance."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from protocol.records.record_frames import is_storable
 
 
 class Joiner(Enum):
-    """Which of the cases of a join this client is; `SAME` and `CHANGED` compare its protocols with those of its last
-    join."""
+    """The relation of a joining client to the group.
+
+    `SAME` and `CHANGED` compare its protocols with those of its last join.
+    """
 
     UNNAMED = auto()
-    """A dynamic member without an id, which has to learn one first (KIP-394)."""
+    """A dynamic member without an id. The coordinator gives it one first (KIP-394)."""
     NEW = auto()
-    """A member that may enter: with the id that it was given, static, or of a version before KIP-394."""
+    """A client that may become a member: it has an id that it was given, is static, or uses a version before KIP-394.
+    """
     RESTARTED = auto()
-    """A static member (KIP-345) without its id."""
+    """A static member (KIP-345) that restarted and sends no member id."""
     FOLLOWER_SAME = auto()
     FOLLOWER_CHANGED = auto()
     LEADER_SAME = auto()
@@ -40,15 +43,16 @@ class Joiner(Enum):
 
 class JoinAction(Enum):
     GIVE_ID = auto()
-    """Answered with MEMBER_ID_REQUIRED and an id."""
+    """Respond with MEMBER_ID_REQUIRED and a new id."""
     ENTER = auto()
-    """Added, with the join parked; a rebalance begins."""
+    """Add the member, park its join, and begin a rebalance."""
     REPLACE = auto()
-    """Takes the place of the former id (`static_join.py`)."""
+    """Give the static member a new id in place of its former one (`static_join.py`)."""
     REJOIN = auto()
-    """The join is parked; a rebalance begins."""
+    """Park the join and begin a rebalance."""
     REPEAT = auto()
-    """Answered with the generation: the client did not receive the answer, or has nothing new to say."""
+    """Respond with the current generation: the client did not receive the earlier response, or joined without changes.
+    """
 
 
 UNNAMED, NEW, RESTARTED, FOLLOWER_SAME, FOLLOWER_CHANGED, LEADER_SAME, LEADER_CHANGED = Joiner
@@ -60,22 +64,28 @@ JOIN_ACTIONS: Final[Mapping[Joiner, Mapping[GroupState, JoinAction]]] = {
     RESTARTED: {PREPARING: REPLACE, COMPLETING: REPLACE, STABLE: REPLACE},
     FOLLOWER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REPEAT},
     FOLLOWER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
-    # The leader of a stable group may want a new assignment with the same protocols: the topics may have changed.
+    # The leader of a stable group may want a new assignment with the same protocols, because the topics may have
+    # changed.
     LEADER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REJOIN},
     LEADER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
 }
-"""The action for a join that is not refused, by state and case. A group that does not exist is created first, and is
-then empty."""
+"""The action for a join that is not refused, by state and case.
+
+A group that does not exist is created first; it is Empty.
+"""
 
 KNOWN_MEMBER_VERSION: Final = 4
-"""From this version of JoinGroup on, a dynamic member is first given an id and joins again with it."""
+"""From this version of JoinGroup on, a dynamic member is first given an id, and then joins with it."""
 REASON_SIZE_MAX: Final = 255
 REBALANCE_TIMEOUT_VERSION: Final = 1
 """Before this version a member's session timeout is its rebalance timeout too."""
 
 
 class GroupStored(NamedTuple):
-    """The first record of a group: where the log refuses it, the join that created the group is refused."""
+    """The outcome of a group's first record.
+
+    Where the log refuses the record, the join that created the group is refused.
+    """
 
     group_id: str
     waiter: Waiter
@@ -91,7 +101,10 @@ class GroupStored(NamedTuple):
 
 
 def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
-    """The client is answered at once where it has nothing to wait for, else when the rebalance is over."""
+    """Handle a JoinGroup.
+
+    The response is sent at once if the client has nothing to wait for, otherwise when the rebalance ends.
+    """
     normalise(event)
     request = event.request
     error = refusal_of(step, group, event)
@@ -129,7 +142,7 @@ def act(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> No
 
 
 def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
-    """The client's place in the group, or the error where its id is not that of a member."""
+    """The client's case (`Joiner`), or the error where its id is not a member's."""
     request = event.request
     if not request.member_id:
         if request.group_instance_id is not None:
@@ -147,7 +160,7 @@ def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
 
 
 def normalise(event: Join) -> None:
-    """Fill in what old versions lack. Of two protocols of the same name the first counts."""
+    """Fill in the fields that old versions lack. Of two protocols with the same name, the first one counts."""
     request = event.request
     if event.waiter.version < REBALANCE_TIMEOUT_VERSION:
         request.rebalance_timeout_ms = request.session_timeout_ms
@@ -158,15 +171,15 @@ def normalise(event: Join) -> None:
 
 
 def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
-    """Why no group admits this join, NONE where that depends on the group."""
+    """The error of a join that every group refuses; NONE where the decision depends on the group."""
     request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not all(map(is_storable, names_of(event))):
-        # DIVERGES: Apache says UNKNOWN_SERVER_ERROR, after an exception on the way to the log.
+        # DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it builds the record.
         return ErrorCode.INVALID_REQUEST
     if sum(len(protocol.metadata) for protocol in request.protocols) > config.member_metadata_bytes_max:
-        # DIVERGES: Apache keeps it in memory, and fails with this error when the group is to be stored.
+        # DIVERGES: Apache Kafka keeps the group in memory, and fails with this error when it stores the group.
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -176,7 +189,7 @@ def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> Erro
 
 
 def new_group(step: GroupStep, event: Join) -> ClassicGroup:
-    """An empty group, which stays whether the join succeeds or not."""
+    """Create an empty group. It remains whether the join succeeds or not."""
     group = ClassicGroup(event.request.group_id, step.wall_ms)
     step.groups[group.group_id] = group
     step.write(new_group_change(group))
@@ -185,14 +198,14 @@ def new_group(step: GroupStep, event: Join) -> ClassicGroup:
 
 
 def names_of(event: Join) -> list[str]:
-    """The texts of a join that go to the log."""
+    """The texts of a join that the group's records contain."""
     request = event.request
     names = [protocol.name for protocol in request.protocols]
     return [request.group_id, request.protocol_type, id_for(event), *names]
 
 
 def id_for(event: Join) -> str:
-    """The id of a member that needs one."""
+    """A new id for a member that has none."""
     return f"{event.request.group_instance_id or event.client_id}-{event.fresh_id}"
 
 
@@ -201,8 +214,10 @@ def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
 
 
 def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
-    """group.max.size. In a join phase the members that join first have the places, whether they were members before or
-    not."""
+    """Whether group.max.size admits the member.
+
+    In a join phase the members that join first are admitted, whether they were members before or not.
+    """
     member = group.members.get(member_id)
     if group.state is EMPTY:
         return True
@@ -212,14 +227,14 @@ def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
 
 
 def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> None:
-    """The group is full: a member that joins too late is removed."""
+    """Refuse a join because the group is full. If the client was a member, it is removed."""
     step.cancel(TimerKind.SESSION, group, event.request.member_id)
     group.remove(event.request.member_id)
     step.reply(event.waiter, join_refusal(event.waiter, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
 
 
 def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
-    """The id is valid for one session timeout."""
+    """Give the client a member id, which is valid for one session timeout."""
     member_id = id_for(event)
     group.pending_members.add(member_id)
     step.schedule(TimerKind.SESSION, group, event.request.session_timeout_ms, member_id)
@@ -239,7 +254,7 @@ def enter(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> 
 
 
 def reason_of(request: JoinGroupRequest) -> str:
-    """The client's reason for a note, if it gives one (KIP-800)."""
+    """The client's reason to join, for the operator's log; empty where it gives none (KIP-800)."""
     return f" ({request.reason[:REASON_SIZE_MAX]!r})" if request.reason else ""
 
 
@@ -259,7 +274,7 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
 
 
 def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
-    """A member has changed its protocols, or joins because of a rebalance."""
+    """Park the join of a member that changed its protocols, or that joins because of a rebalance."""
     update(step, group, member, event)
     rebalance(step, group, f"member {member.member_id!r} joins again{reason_of(event.request)}")
 

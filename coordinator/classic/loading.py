@@ -1,4 +1,4 @@
-"""A classic group as its last record describes it, and what happens to it when its partition is loaded or lost."""
+"""How a classic group is restored from its last record, and what happens to it when its partition is loaded or lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
 
 def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """A stable generation in which every member has its assignment, or an empty group."""
+    """Restore a group from its record: stable if every member has its assignment, or empty."""
     timestamp = value.current_state_timestamp
     group = ClassicGroup(group_id, None if timestamp == -1 else timestamp)
     group.generation = value.generation
@@ -31,7 +31,7 @@ def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
-    """Restore a member from a record, which holds only the one of its protocols that the group chose."""
+    """Restore a member. Of its protocols the record holds only the one that the group chose."""
     timeout_ms = stored.rebalance_timeout
     return Member(
         member_id=stored.member_id,
@@ -47,8 +47,10 @@ def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
 
 
 def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
-    """Sessions begin anew, so that the members have time to find this coordinator. A group above `group.max.size`
-    rebalances: the members that join first stay."""
+    """The partition is loaded: begin the sessions anew, so that the members have time to find this coordinator.
+
+    A group above `group.max.size` rebalances; the members that join first are admitted.
+    """
     for member in group.members.values():
         expect_heartbeat(step, group, member)
     if len(group.members) > step.config.max_size:
@@ -56,7 +58,9 @@ def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
 
 
 def unloaded(step: GroupStep, group: ClassicGroup, _event: Unloaded) -> None:
-    """Parked requests are answered with NOT_COORDINATOR, so that the clients look for the new coordinator."""
+    """This broker lost the partition: answer parked requests with NOT_COORDINATOR, so that clients look up the new
+    coordinator.
+    """
     for member in group.members.values():
         refuse_join(step, group, member, ErrorCode.NOT_COORDINATOR, "")
         refuse_sync(step, member, ErrorCode.NOT_COORDINATOR)

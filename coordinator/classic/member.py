@@ -12,9 +12,8 @@ NO_ASSIGNMENT = b""
 
 @dataclass(slots=True)
 class Member:
-    """What a member joined with, what it is assigned, and its parked requests.
-
-    Protocols are in the order of the member's preference; their metadata and the assignment are the clients' own bytes.
+    """A member of a classic group, with its assignment and its parked requests. Protocols are in the order of the
+    member's preference; their metadata and the assignment are the clients' own bytes.
     """
 
     member_id: str
@@ -27,12 +26,14 @@ class Member:
     protocols: list[JoinGroupRequestProtocol]
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False
-    """The member has not been told its id yet. It cannot send heartbeats, so its session runs while its join is
-    parked."""
+    """Whether the member has not received its id yet.
+
+    It cannot send heartbeats, so its session runs while its join is parked.
+    """
     joining: Waiter | None = None
-    """The parked join."""
+    """The waiter of the parked join."""
     syncing: Waiter | None = None
-    """The parked sync."""
+    """The waiter of the parked sync."""
 
     @property
     def is_static(self) -> bool:
@@ -44,11 +45,11 @@ class Member:
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata_of(self, protocol_name: str | None) -> bytes:
-        """The metadata that the member joined with under a protocol; empty where it does not support it."""
+        """The metadata of the member for a protocol; empty where it does not support the protocol."""
         return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that is a candidate."""
+        """The first of the member's protocols that is among the candidates."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def has_same_protocols(self, protocols: list[JoinGroupRequestProtocol]) -> bool:

@@ -25,7 +25,7 @@ def join_refusal(waiter: Waiter, error: ErrorCode, member_id: str) -> JoinGroupR
 
 
 def join_response(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinGroupResponse:
-    """The generation as a member is told of it; the leader of a new one is told all members."""
+    """The response to a join: the generation; for the leader of a new generation also all members."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -44,7 +44,7 @@ def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: Err
 
 
 def rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
-    """Something changed: start a rebalance, or complete the join phase under way if no join is missing now."""
+    """The group changed: start a rebalance, or complete the current join phase if no join is missing any more."""
     if group.state is PREPARING:
         complete_if_all_joined(step, group)
     else:
@@ -52,7 +52,7 @@ def rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
 
 
 def prepare_rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
-    """Any state but PreparingRebalance → PreparingRebalance."""
+    """Move the group from any other state to PreparingRebalance."""
     step.note(group, f"generation {group.generation} ends in state {group.state.value}: {reason}")
     if group.state is COMPLETING:
         refuse_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -75,13 +75,19 @@ def is_first_rebalance(group: ClassicGroup) -> bool:
 
 
 def complete_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
-    """End the join phase if no join is missing. The first rebalance of an empty group lasts as long as its delay."""
+    """End the join phase if no join is missing.
+
+    The first rebalance of an empty group always lasts for its initial delay.
+    """
     if group.state is PREPARING and not is_first_rebalance(group) and group.has_all_joins:
         complete_join(step, group)
 
 
 def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
-    """The join timer fired. Members that joined during the initial delay prolong it, up to the rebalance timeout."""
+    """The join timer fired.
+
+    Members that joined during the initial delay extend it, at most up to the rebalance timeout.
+    """
     assert group.state is PREPARING, "the join timer runs in the join phase"
     if is_first_rebalance(group) and group.grew and group.remaining_delay_ms > 0:
         group.grew = False
@@ -94,14 +100,14 @@ def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def complete_join(step: GroupStep, group: ClassicGroup) -> None:
-    """PreparingRebalance → CompletingRebalance, or Empty where no member is left."""
+    """Move the group from PreparingRebalance to CompletingRebalance, or to Empty where no member is left."""
     step.cancel(TimerKind.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:
             step.cancel(TimerKind.SESSION, group, member.member_id)
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none has joined: the phase goes on until their sessions end.
+        # Only static members are left, and none has joined. The join phase lasts until their sessions end.
         step.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
         return
     group.begin_generation(step.wall_ms)
@@ -123,7 +129,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
-    """Members that joined the generation and sent no SyncGroup are removed."""
+    """The sync timer fired: remove the members that joined the generation and sent no SyncGroup."""
     if not group.pending_syncs:
         return
     silent = list(group.pending_syncs)

@@ -1,4 +1,4 @@
-"""What a classic group stores of itself: its existence, and each generation with the members' assignments."""
+"""The records of a classic group: its existence, and each generation with the members' assignments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
 
 def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupChange:
-    """The generation as it is now, with these assignments by member id."""
+    """The record of the current generation, with these assignments by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -35,7 +35,7 @@ def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> 
 
 
 def new_group_change(group: ClassicGroup) -> GroupChange:
-    """The first record of a group, which has no generation yet."""
+    """The first record of a group without a generation."""
     changed_ms = NO_TIMESTAMP if group.changed_ms is None else group.changed_ms
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms

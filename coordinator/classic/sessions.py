@@ -1,4 +1,4 @@
-"""Sessions: a member stays in the group as long as each of its requests comes within its session timeout."""
+"""Sessions of members: a member stays in the group as long as it sends requests within its session timeout."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from coordinator.group.step import GroupStep, TimerKind
 
 
 def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """A request of the member came: its session begins anew."""
+    """The member sent a request: restart its session."""
     step.schedule(TimerKind.SESSION, group, member.session_timeout_ms, member.member_id)
 
 
 def expect_new_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """A member that has no id yet cannot send heartbeats: its parked join has a session of its own."""
+    """Start the session of a parked join whose member has no id yet, and so cannot send heartbeats."""
     step.schedule(TimerKind.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): one that restarts takes its place under a new id, in most cases without a rebalance."""
+"""Static members (KIP-345): a member that restarts keeps its place under a new id, usually without a rebalance."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequestProtocol
 
 SKIP_ASSIGNMENT_VERSION: Final = 9
-"""From this version of JoinGroup on, a leader that restarted can be told that the assignment stands."""
+"""From this version of JoinGroup on, the response can tell a restarted leader that the assignment still holds."""
 
 
 class ReturnAction(Enum):
     JOIN = auto()
-    """As the join of a member in the join phase: it counts as joined."""
+    """The member counts as joined in the current join phase."""
     REBALANCE = auto()
-    """The leader may be assigning partitions to the former id at this moment."""
+    """A rebalance begins: the leader may just be assigning partitions to the former id."""
     STORE = auto()
-    """The new id is stored; a rebalance begins only if the group's protocol changes."""
+    """The new id is stored. A rebalance begins only if the group's protocol changes."""
 
 
 JOIN, REBALANCE, STORE = ReturnAction
 
 RETURN_ACTIONS: Final = {PREPARING: JOIN, COMPLETING: REBALANCE, STABLE: STORE}
-"""What a static member that restarted brings about, by the group's state. An empty group has no members."""
+"""What happens when a static member restarts, by the group's state. An empty group has no members."""
 
 
 class MemberReplaced(NamedTuple):
@@ -67,13 +67,13 @@ class MemberReplaced(NamedTuple):
             response = join_response(group, member.member_id, with_members=is_leader)
             response.skip_assignment = is_leader
         else:
-            # The response names the former id as the leader's, so that the member does not compute an assignment.
+            # The response names the former id as the leader, so that the member does not compute an assignment.
             response = join_response(group, member.member_id, with_members=False)
             response.leader = self.former_leader_id
         step.reply(waiter, response)
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """The record was refused: the former id is valid again."""
+        """The record was refused: the former id becomes valid again."""
         found = self._awaiting(step)
         if found is None:
             return
@@ -87,7 +87,7 @@ class MemberReplaced(NamedTuple):
         step.reply(self.waiter, join_refusal(self.waiter, write_error(error), ""))
 
     def _awaiting(self, step: GroupStep) -> tuple[ClassicGroup, Member] | None:
-        """The member, if its join still waits for this record."""
+        """The member, if its join still waits for this record; else None."""
         group = classic_group(step.groups, self.group_id)
         member = None if group is None else group.members.get(self.member_id)
         if group is None or member is None or member.joining is not self.waiter:
@@ -96,7 +96,7 @@ class MemberReplaced(NamedTuple):
 
 
 class Former(NamedTuple):
-    """What a static member joined with before it restarted."""
+    """The protocols and timeouts of a static member before it restarted."""
 
     protocols: list[JoinGroupRequestProtocol]
     rebalance_timeout_ms: int
@@ -130,7 +130,7 @@ def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, mem
 
 
 def fence(step: GroupStep, group: ClassicGroup, former_id: str, member_id: str) -> Member:
-    """Give the member its new id. Parked requests of the former id are answered with FENCED_INSTANCE_ID."""
+    """Give the member its new id, and answer parked requests of the former id with FENCED_INSTANCE_ID."""
     member = group.members[former_id]
     refuse_join(step, group, member, ErrorCode.FENCED_INSTANCE_ID, former_id)
     refuse_sync(step, member, ErrorCode.FENCED_INSTANCE_ID)

@@ -1,4 +1,4 @@
-"""The topics of consumers' subscriptions: the only part of the clients' own bytes that the broker reads."""
+"""The subscribed topics in consumers' metadata: the only part of the clients' own bytes that the broker reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics of these subscriptions, None where one of them is not a consumer's."""
+    """All topics of these subscriptions; None where one of them is not a consumer's subscription."""
     topics: set[str] = set()
     for subscription in subscriptions:
         try:
@@ -24,10 +24,10 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def topics_of(subscription: bytes) -> list[str]:
-    """An int16 version, then the subscription. Raises `MalformedMessage`.
+    """Decode the topics of a subscription, which follows an int16 version. Raises `MalformedMessage`.
 
-    Of any version only the fields of version 0 are read, with which all versions begin, as Apache Kafka does: there are
-    clients that write the header of version 1 over a body of version 0.
+    Of every version only the fields of version 0 are read, with which all versions begin, as Apache Kafka does: some
+    clients write the header of version 1 before a body of version 0.
     """
     if len(subscription) < 2:
         raise MalformedMessage("a subscription without a version")

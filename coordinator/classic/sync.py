@@ -1,4 +1,4 @@
-"""SyncGroup: the leader sends the assignment of a generation, every member is answered with its part of it."""
+"""SyncGroup: the leader sends the assignment of a generation, and each response has the assignment of one member."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ from protocol.messages.sync_group import SyncGroupRequest
 
 class SyncAction(Enum):
     PARK = auto()
-    """The member waits for the assignment."""
+    """Park the sync until the leader sends the assignment."""
     STORE = auto()
-    """The leader waits as well, and its assignment goes to the log."""
+    """Park the leader's sync, and append its assignment to the log."""
     ANSWER = auto()
-    """The member is told its assignment."""
+    """Respond with the member's assignment."""
 
 
 PARK, STORE, ANSWER = SyncAction
 
 SYNC_ANSWERS: Final = {
-    #           a follower                         the leader
+    # The columns: a follower, the leader.
     EMPTY: (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
     PREPARING: (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS),
     COMPLETING: (PARK, STORE),
     STABLE: (ANSWER, ANSWER),
     DEAD: (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
 }
-"""What happens to a sync with the right member id, generation and protocol."""
+"""The action for a sync with the right member id, generation and protocol, by state and kind of member."""
 
 NAMED_PROTOCOL_VERSION: Final = 5
-"""From this version of SyncGroup on, a member names the protocol that it takes the generation to run."""
+"""From this version of SyncGroup on, the request names the protocol of the generation as the member knows it."""
 
 
 class AssignmentStored(NamedTuple):
-    """The leader's assignment is committed: CompletingRebalance → Stable, unless another rebalance has begun."""
+    """The outcome of the record with the leader's assignment.
+
+    Once it is committed, the group moves from CompletingRebalance to Stable, unless another rebalance has begun.
+    """
 
     group_id: str
     generation: int
@@ -68,7 +71,7 @@ class AssignmentStored(NamedTuple):
             rebalance(step, group, f"the assignment was not stored: {error.name}")
 
     def _awaiting(self, step: GroupStep) -> ClassicGroup | None:
-        """The group, if it still waits for this assignment."""
+        """The group, if it still waits for this assignment; else None."""
         group = classic_group(step.groups, self.group_id)
         if group is None or group.state is not COMPLETING or group.generation != self.generation:
             return None
@@ -91,7 +94,8 @@ def sync(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
         expect_heartbeat(step, group, member)
         step.reply(event.waiter, sync_response(group, member))
         return
-    # DIVERGES: Apache forgets the earlier of two parked syncs; here it is told to try again.
+    # DIVERGES: Apache Kafka drops the earlier of two parked syncs without a response; here its client is told to try
+    # again.
     refuse_sync(step, member, ErrorCode.REBALANCE_IN_PROGRESS)
     member.syncing = event.waiter
     if answer is STORE:
@@ -116,7 +120,10 @@ def refusal_of(group: ClassicGroup | None, request: SyncGroupRequest, version: i
 
 
 def differs(named: str | None, actual: str | None) -> bool:
-    """Whether the client names another protocol than the group's; a missing name on either side does not differ."""
+    """Whether the request names another protocol than the group's.
+
+    A name that is missing on either side does not differ.
+    """
     return named is not None and actual is not None and named != actual
 
 
@@ -130,7 +137,7 @@ def store_assignment(step: GroupStep, group: ClassicGroup, request: SyncGroupReq
 
 
 def note_sync(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
-    """The member has sent its SyncGroup; with the last member's, the sync timer stops."""
+    """The member sent its SyncGroup. After the last member's, the sync timer is cancelled."""
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]
         if not group.pending_syncs:

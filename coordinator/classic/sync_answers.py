@@ -1,4 +1,4 @@
-"""The answers to SyncGroup: each member's assignment, or the error in its place."""
+"""The responses to SyncGroup: the assignment of each member, or an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.messages.sync_group import SyncGroupResponse
 
 
 def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """What the generation assigns to the member."""
+    """The response with the member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )

@@ -1,4 +1,4 @@
-"""The timers of a classic group, each with what happens when it fires."""
+"""The timers of a classic group, and the decision that each of them triggers."""
 
 from __future__ import annotations
 

@@ -15,8 +15,11 @@ from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 def commit_transactional_offsets(
     step: GroupStep, group: ClassicGroup | None, event: CommitTransactionalOffsets
 ) -> None:
-    """A group that does not exist becomes one with its first offset (`GroupShard.replay`). The commit does not prolong
-    a session: the producer sends it, not the member."""
+    """Handle a TxnOffsetCommit.
+
+    A group that does not exist is created by the replay of its first offset (`GroupShard.replay`). The commit does not
+    prolong a session: the producer sends it, not the member.
+    """
     request = event.request
     error = refusal_of(group, request)
     if error is not ErrorCode.NONE:
@@ -26,8 +29,11 @@ def commit_transactional_offsets(
 
 
 def refusal_of(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """A producer that names neither member nor generation (before version 3 it cannot) may commit at any time; one that
-    does commits for a member of the present generation, in any phase of a rebalance."""
+    """The error of a TxnOffsetCommit by its member id and generation; NONE where it is accepted.
+
+    A request that names neither (before version 3 it cannot) is accepted at any time. A request that names them must be
+    for a member of the current generation; the phase of the rebalance does not matter.
+    """
     generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
     if not request.group_id or not is_storable(request.group_id):
         return ErrorCode.INVALID_GROUP_ID

@@ -1,1 +1,1 @@
-"""What groups of all kinds share: the contract of a group, its requests, its records, its timers and settings."""
+"""The parts that groups of all kinds share: the contract of a group, its requests, records, timers and settings."""

@@ -1,4 +1,4 @@
-"""What an operator may decide about groups and their offsets."""
+"""The settings of groups and their offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MINUTE_MS = 60_000
 
 
 class GroupConfig(NamedTuple):
-    """Kafka's settings, each under its name there; the defaults are those of 4.3.1."""
+    """Kafka's settings of groups, with the defaults of 4.3.1."""
 
     min_session_timeout_ms: int = 6_000
     """group.min.session.timeout.ms"""
@@ -17,7 +17,7 @@ class GroupConfig(NamedTuple):
     max_size: int = 0x7FFFFFFF
     """group.max.size"""
     member_metadata_bytes_max: int = 1_048_588
-    """message.max.bytes: what is larger fits into no record"""
+    """message.max.bytes: the group's record must not be larger"""
     initial_rebalance_delay_ms: int = 3_000
     """group.initial.rebalance.delay.ms"""
     offsets_retention_minutes: int = 10_080
@@ -39,7 +39,7 @@ class GroupConfig(NamedTuple):
     offsets_load_buffer_size: int = 5_242_880
     """offsets.load.buffer.size"""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """How long a member that has no id yet may wait in a join: it cannot send heartbeats."""
+    """The time (ms) that the join of a member without an id may be parked: such a member cannot send heartbeats."""
 
     @property
     def offsets_retention_ms(self) -> int:

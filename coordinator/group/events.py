@@ -1,4 +1,4 @@
-"""The events of the shard of groups: clients' requests, and what happens in the cluster and on the clock."""
+"""The events of the group shard: requests of clients, changes of the cluster, timers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Join(NamedTuple):
     client_id: str
     client_host: str
     fresh_id: str
-    """A random uuid in its text form, in case that the member needs an id."""
+    """A random UUID as text, which the coordinator uses if the member needs an id."""
 
 
 class Sync(NamedTuple):
@@ -38,30 +38,35 @@ class Heartbeat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """A request of version 3 or later; the shell gives one of versions 0 to 2 as a list of one member."""
+    """A LeaveGroup of version 3 or later; the shell translates versions 0 to 2 into a list of one member."""
 
     waiter: Waiter
     request: LeaveGroupRequest
 
 
 class CommitOffsets(NamedTuple):
-    """The request names only topics that exist, each by its name, and by its id where that is known."""
+    """An OffsetCommit. It names only topics that exist, each by its name, and by its id where that is known."""
 
     waiter: Waiter
     request: OffsetCommitRequest
 
 
 class CommitTransactionalOffsets(NamedTuple):
-    """The request names only topics that exist. The offsets count when the transaction of the producer is committed."""
+    """A TxnOffsetCommit.
+
+    It names only topics that exist. The offsets count once the producer's transaction is committed.
+    """
 
     waiter: Waiter
     request: TxnOffsetCommitRequest
     guard: object = None
-    """The log's, where the transaction coordinator was asked before (`TransactionWrite.guard`)."""
+    """The verification guard of the log, if the transaction coordinator has confirmed the transaction
+    (`TransactionWrite.guard`).
+    """
 
 
 class EndOffsetsTransaction(NamedTuple):
-    """A transaction coordinator sends the marker that ends the transaction of a producer (WriteTxnMarkers).
+    """A WriteTxnMarkers request: a transaction coordinator ends the transaction of a producer (WriteTxnMarkers).
 
     The answer is an `ErrorCode`: NONE when the marker is committed in the log, else the error of the marker.
     """
@@ -73,21 +78,24 @@ class EndOffsetsTransaction(NamedTuple):
 
 
 class FetchStableOffsets(NamedTuple):
-    """A read that waits until every commit before it is decided. Topics are given by name; None: all topics."""
+    """An OffsetFetch that waits until every earlier commit is committed or has failed.
+
+    Topics are given by name; None: all topics.
+    """
 
     waiter: Waiter
     request: OffsetFetchRequestGroup
 
 
 class DeleteOffsets(NamedTuple):
-    """The request names only topics that exist."""
+    """An OffsetDelete. It names only topics that exist."""
 
     waiter: Waiter
     request: OffsetDeleteRequest
 
 
 class DeleteGroups(NamedTuple):
-    """The request names groups of this shard, each once."""
+    """A DeleteGroups. It names groups of this shard, each once."""
 
     waiter: Waiter
     request: DeleteGroupsRequest
@@ -106,14 +114,14 @@ class TimerFired(NamedTuple):
 
 
 GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | CommitOffsets | CommitTransactionalOffsets
-"""A request that concerns one group, which may not exist: what it does depends on the kind of group."""
+"""A request about one group, which may not exist. The decision depends on the kind of the group."""
 
 ShardRequest: TypeAlias = (
     GroupRequest | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
 )
-"""What the shell gives to the shard."""
+"""An event that the shell passes to the shard."""
 
 Event: TypeAlias = ShardRequest | RuntimeEvent
 
 GroupEvent: TypeAlias = TimerFired | Loaded | Unloaded
-"""What happens to a group that exists, beside requests."""
+"""An event of an existing group that is not a request."""

@@ -1,4 +1,4 @@
-"""What the shard and the offsets need of a group of any kind.
+"""The interface that groups of every kind implement for the shard and for the offsets.
 
 Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
 `__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, each of
@@ -16,15 +16,17 @@ from protocol.errors import ErrorCode
 
 
 class GroupType(Enum):
-    """The value is Kafka's name in ListGroups."""
+    """The types of groups. The values are Kafka's names in ListGroups."""
 
     CLASSIC = "classic"
 
 
 class Group(Protocol):
     visible_from: int | None
-    """End offset of the first record about the group, None before it is appended. Readers see the group when that
-    record is committed."""
+    """End offset of the first record about the group; None before it is appended.
+
+    Readers see the group once that record is committed.
+    """
 
     @property
     def group_id(self) -> str: ...
@@ -44,17 +46,17 @@ class Group(Protocol):
 
     @property
     def session_ids(self) -> Collection[str]:
-        """The ids whose session timers may run: members, and ids given to members that have not joined."""
+        """The ids that may have a session timer: members, and ids given to clients that have not joined."""
 
     @property
     def is_empty(self) -> bool:
         """Whether the group has no members. A group without members expires with its last offset."""
 
     def deletion_error(self) -> ErrorCode:
-        """Why DeleteGroups may not delete the group, NONE where it may."""
+        """The error of DeleteGroups; NONE where the group may be deleted."""
 
     def offset_deletion_error(self) -> ErrorCode:
-        """Why OffsetDelete may not delete any offset of the group, NONE where it may."""
+        """The error of OffsetDelete for all offsets of the group; NONE where some may be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members use offsets of the topic, which are then neither deleted nor expired."""

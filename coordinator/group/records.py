@@ -36,14 +36,16 @@ TEXT_SIZE_MAX = 0x7FFF
 
 
 class CommittedOffset(NamedTuple):
-    """The position that a group committed for a partition."""
+    """A committed offset of a group for a partition."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_ms: int = NO_TIMESTAMP
     expire_ms: int | None = None
-    """When the offset expires, as the client said (OffsetCommit 2-4); None: the broker's retention decides."""
+    """When the offset expires (wall clock, ms), as the client set it (OffsetCommit 2-4); None: after the broker's
+    retention.
+    """
     topic_id: bytes = ZERO_UUID
 
 
@@ -52,48 +54,51 @@ Offsets: TypeAlias = dict[TopicPartition, CommittedOffset]
 
 
 class OffsetChange(NamedTuple):
-    """What an offset record says; None: the offset is removed."""
+    """The change that an offset record makes. Without an offset the record removes it."""
 
     group_id: str
     topic: str
     partition: int
     value: CommittedOffset | None
     producer_id: int = NO_PRODUCER_ID
-    """The producer in whose transaction the offset is committed: it counts when that transaction is. Without one the
-    offset counts at once, and so does a removal. The batch says it, not the record."""
+    """The producer in whose transaction the offset is committed: the offset counts once that transaction is committed.
+    Without one the offset counts at once, and so does a removal. The producer id is a field of the batch, not of the
+    record."""
 
 
 class GroupChange(NamedTuple):
-    """A record about a classic group's generation; None: the group is removed."""
+    """A record about a classic group's generation. Without a generation the record removes the group."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
 class TransactionEnded(NamedTuple):
-    """A marker ends the transaction of a producer: what it committed counts from here on, or never."""
+    """A marker that ended the transaction of a producer: its pending offsets now count, or are discarded."""
 
     producer_id: int
     is_commit: bool
 
 
 Change: TypeAlias = OffsetChange | GroupChange | TransactionEnded
-"""What one record says, or a marker."""
+"""The change that one record, or one marker, makes."""
 
 
 class OffsetsLoaded(NamedTuple):
-    """Commits that follow one another in a log, all of one transaction or all of none, without a tombstone, a group's
-    record or a marker between them: of each offset the last."""
+    """Consecutive commits of a log, joined: the last offset of each partition.
+
+    All are of one transaction or of none. No tombstone, group record or marker lies between them.
+    """
 
     offsets: dict[str, Offsets]
     """The committed offsets by group id; a group without an offset is not in it. The machine may keep these
     dictionaries."""
     producer_id: int = NO_PRODUCER_ID
-    """As in `OffsetChange`."""
+    """See `OffsetChange.producer_id`."""
 
 
 LoadedChange: TypeAlias = Change | OffsetsLoaded
-"""What a reader of the log makes of its records."""
+"""A change that the reader of the log produces."""
 
 
 def record_of(change: Change, wall_ms: int) -> Record:
@@ -120,7 +125,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a record can hold the text: its size there is an int16, while a request may carry more."""
+    """Whether the text fits into a record, whose strings have an int16 size; a request may carry longer ones."""
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX
 
 

@@ -19,7 +19,7 @@ class TimerKind(Enum):
     JOIN = auto()
     """The join phase of a rebalance, or the initial delay of a group's first."""
     SYNC = auto()
-    """How long the members of a new generation have for their SyncGroup requests."""
+    """The time that the members of a new generation have for their SyncGroup requests."""
     EXPIRY = auto()
     """The next search for expired offsets."""
 
@@ -32,7 +32,7 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Rebalances:
-    """A count for the metrics, which outlives the steps."""
+    """Counts of rebalances for the metrics, which outlive the steps."""
 
     completed: int = 0
 
@@ -45,7 +45,10 @@ class GroupStep(Step[Change]):
     rebalances: Rebalances
 
     def note(self, group: Group, text: str) -> None:
-        """Tell the operator about a group. The caller quotes names and reasons, which are clients' text."""
+        """Add a note about a group for the operator's log.
+
+        The caller quotes names and reasons, which are text from clients.
+        """
         self.notes.append(f"group {group.group_id!r}: {text}")
 
     def schedule(self, kind: TimerKind, group: Group, delay_ms: int, member_id: str = "") -> None:

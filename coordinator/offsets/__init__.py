@@ -1,1 +1,1 @@
-"""The committed offsets of groups of any kind: stored, read, deleted, expired."""
+"""The committed offsets of groups of any kind: storage, reads, deletion, expiry."""

@@ -1,4 +1,4 @@
-"""The offsets of one group: those that count, and those of transactions that have not ended.
+"""The offsets of one group: those in force, and those of open transactions.
 
 An offset that a producer commits in a transaction is pending until the marker of the transaction. Of two offsets of a
 partition the one with the later record counts, as in Apache Kafka, whichever becomes visible first:
@@ -11,7 +11,8 @@ partition the one with the later record counts, as in Apache Kafka, whichever be
 | 5 in a transaction, 6 in another, the commit of the other, the commit of the first | 6 |
 | 5 in a transaction, a removal, its commit | none |
 
-A partition stays pending while one of its transactions is open, also where that transaction no longer decides.
+A partition stays pending while one of its transactions is open, even if the offset of that transaction is already
+superseded.
 """
 
 from __future__ import annotations
@@ -25,21 +26,23 @@ from protocol.record_batch import NO_PRODUCER_ID
 @dataclass(slots=True)
 class GroupOffsets:
     offsets: Offsets = field(default_factory=dict)
-    """Those that count."""
+    """The offsets in force, by partition."""
     pending: dict[TopicPartition, dict[int, CommittedOffset | None]] = field(default_factory=dict)
-    """Those of open transactions by producer id, in the order of their records; None: a later record counts
-    instead."""
+    """The offsets of open transactions by producer id, in the order of their records.
+
+    None: a later record supersedes the offset.
+    """
 
     @property
     def is_empty(self) -> bool:
         return not self.offsets and not self.pending
 
     def has(self, key: TopicPartition) -> bool:
-        """Whether the group has an offset for the partition, one that counts or one that is pending."""
+        """Whether the group has an offset for the partition, in force or pending."""
         return key in self.offsets or key in self.pending
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions for which the group has offsets that count or are pending."""
+        """The partitions with an offset in force or pending."""
         return list({**dict.fromkeys(self.offsets), **dict.fromkeys(self.pending)})
 
     def copy(self) -> GroupOffsets:
@@ -58,7 +61,7 @@ class GroupOffsets:
             self._add_pending(key, change.producer_id, change.value)
 
     def apply_loaded(self, offsets: Offsets, producer_id: int) -> None:
-        """Commits that follow one another. The dictionary may be kept."""
+        """Apply consecutive commits. This object may keep the dictionary."""
         if producer_id != NO_PRODUCER_ID:
             for key, value in offsets.items():
                 self._add_pending(key, producer_id, value)
@@ -72,7 +75,7 @@ class GroupOffsets:
             self.offsets = offsets
 
     def end(self, key: TopicPartition, producer_id: int, *, is_commit: bool) -> None:
-        """The transaction of the producer ends, as far as it is about this partition."""
+        """End the transaction of the producer for this partition."""
         values = self.pending.get(key)
         if values is None or producer_id not in values:
             return
@@ -88,7 +91,7 @@ class GroupOffsets:
             del self.pending[key]
 
     def end_all(self, producer_id: int, *, is_commit: bool) -> None:
-        """The transaction of the producer ends."""
+        """End the transaction of the producer for all partitions."""
         for key in list(self.pending):
             self.end(key, producer_id, is_commit=is_commit)
 
@@ -98,7 +101,9 @@ class GroupOffsets:
         values[producer_id] = value
 
     def _overrule(self, key: TopicPartition) -> None:
-        """A record outside of any transaction follows those that are pending."""
+        """Mark the pending offsets of the partition as superseded: a later record outside of any transaction follows
+        them.
+        """
         values = self.pending.get(key, {})
         for producer_id in values:
             values[producer_id] = None

@@ -1,5 +1,7 @@
-"""OffsetCommit, as far as it is the same for every kind of group: one record for each partition. The kind of group
-decides whether the member may commit (`coordinator/classic/commit.py`)."""
+"""OffsetCommit for every kind of group: one record for each partition.
+
+The kind of group decides whether the member may commit (`coordinator/classic/commit.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from protocol.messages.offset_commit import (
 )
 
 NO_RETENTION: Final = -1
-"""The client leaves the retention to the broker."""
+"""The retention in a request that leaves it to the broker."""
 COMMIT_ERRORS: Final = {
     **WRITE_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -31,7 +33,7 @@ COMMIT_ERRORS: Final = {
 
 
 def store_offsets(step: GroupStep, event: CommitOffsets) -> None:
-    """Write the offsets of an accepted commit. The client is answered when they are committed."""
+    """Write the offsets of an accepted commit. The response is sent once they are committed."""
     request = event.request
     response = write_offsets(step, request)
     if step.changes:
@@ -41,7 +43,7 @@ def store_offsets(step: GroupStep, event: CommitOffsets) -> None:
 
 
 def write_offsets(step: GroupStep, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """One record for each partition whose metadata is not too long."""
+    """Write one record for each partition whose metadata is short enough; the others get an error."""
     retention_ms = request.retention_time_ms
     expire_ms = None if retention_ms == NO_RETENTION else step.wall_ms + retention_ms
     response = OffsetCommitResponse()
@@ -75,7 +77,7 @@ def committed_offset(
 
 
 def same_for_all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """The same error for every partition of the request."""
+    """A response with one error for every partition of the request."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

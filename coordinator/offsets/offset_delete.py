@@ -1,7 +1,6 @@
-"""Offsets that are deleted on demand: OffsetDelete, DeleteGroups, and topics that no longer exist.
+"""Deletion of offsets: OffsetDelete, DeleteGroups, and topics that no longer exist.
 
-A deletion takes an offset that is pending in a transaction with it: when the transaction is committed, it does not come
-back.
+A deletion also removes an offset that is pending in a transaction: the commit of that transaction does not restore it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from protocol.messages.offset_delete import (
 
 
 def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) -> None:
-    """OffsetDelete: the offsets of topics to which no member of the group is subscribed."""
+    """Handle an OffsetDelete: delete the offsets of topics to which no member of the group is subscribed."""
     request = event.request
     group = step.groups.get(request.group_id)
     error = refusal_of(group, request.group_id)
@@ -43,7 +42,7 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
                 step.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
-    # A request that writes nothing waits, too: the tombstone of an offset that it does not find may be uncommitted.
+    # A request without a write waits too: the tombstone of an offset that it does not find may be uncommitted.
     step.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_refused_by_the_log))
 
 
@@ -58,7 +57,7 @@ def offsets_refused_by_the_log(error: ErrorCode) -> OffsetDeleteResponse:
 
 
 def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> None:
-    """DeleteGroups: groups without members, each with all its offsets."""
+    """Handle a DeleteGroups: delete groups without members, each with all its offsets."""
     response = DeleteGroupsResponse()
     for group_id in event.request.groups_names:
         group = step.groups.get(group_id)
@@ -70,7 +69,7 @@ def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> N
 
 
 def write_tombstones(step: GroupStep, store: OffsetStore, group: Group) -> None:
-    """Remove everything that the log says of a group."""
+    """Write the tombstones of a group and of all its offsets."""
     for topic, partition_index in store.latest(group.group_id).partitions():
         step.write(OffsetChange(group.group_id, topic, partition_index, None))
     step.write(*group.tombstones())
@@ -84,7 +83,7 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
 
 
 def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
-    """Delete what any group committed for topics that no longer exist."""
+    """Delete the offsets of all groups for topics that no longer exist."""
     for group_id in store.groups():
         for topic, partition_index in store.latest(group_id).partitions():
             if topic in event.topics:

@@ -1,8 +1,8 @@
-"""Offsets that have outlived their retention, and the groups that are left without any.
+"""The expiry of offsets, and of groups without offsets.
 
-The retention of an offset begins when its kind of group says that it is no longer needed
-(`Group.retention_begins_ms`). An offset for which the client set an expiry goes at that time instead, under the same
-condition. The offset of a partition for which an open transaction has one stays, and so does its group.
+The retention of an offset begins when its kind of group says that it is no longer needed (`Group.retention_begins_ms`).
+An offset for which the client set an expiry time expires at that time instead, under the same condition. An offset does
+not expire while an open transaction has one for the same partition; its group stays too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coordinator.offsets.offset_store import OffsetStore
 
 
 def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
-    """Write tombstones for expired offsets; False where more are left than fit into one batch."""
+    """Write tombstones for expired offsets. False where more have expired than fit into one batch."""
     for group in list(step.groups.values()):
         if len(step.changes) >= records_max:
             return False

@@ -21,11 +21,11 @@ from protocol.messages.offset_fetch import (
 from protocol.schema import ZERO_UUID
 
 NO_OFFSET: Final = -1
-"""The group has no offset for the partition."""
+"""The response for a partition without an offset."""
 
 
 class StableRead(NamedTuple):
-    """The outcome of a read that waits until the commits before it are decided."""
+    """The outcome of a read that waits for all earlier commits."""
 
     store: OffsetStore
     waiter: Waiter
@@ -41,8 +41,8 @@ class StableRead(NamedTuple):
 
 
 def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStableOffsets) -> None:
-    """OffsetFetch with `require_stable`: the read waits for the commits before it, not for transactions. A partition
-    with an offset of an open transaction has the error UNSTABLE_OFFSET_COMMIT, and the client asks again."""
+    """Handle an OffsetFetch with `require_stable`: the read waits for the commits before it, not for transactions. A
+    partition with an offset of an open transaction has the error UNSTABLE_OFFSET_COMMIT, and the client asks again."""
     step.when_committed(StableRead(store, event.waiter, event.request))
 
 

@@ -1,4 +1,4 @@
-"""The offsets of all groups of a shard, as pairs of committed and uncommitted.
+"""The offsets of all groups of a shard, each as a committed/pending pair.
 
 A change is uncommitted as soon as it is appended and becomes committed with its batch. Decisions see the latest state,
 readers the committed one. Both know which offsets are pending in a transaction (`group_offsets.py`).
@@ -21,14 +21,14 @@ class OffsetStore:
         self._committed: dict[str, GroupOffsets] = {}
         self._uncommitted: PendingChanges[StoreChange] = PendingChanges()
         self._transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
-        """What committed records of open transactions are about: group and partition, by producer id."""
+        """The groups and partitions with committed records in open transactions, by producer id."""
 
     def append(self, change: StoreChange, end_offset: int) -> None:
-        """A change is in the log; its batch ends at `end_offset`."""
+        """Apply an appended change; its batch ends at `end_offset`."""
         self._uncommitted.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> None:
-        """All batches that end at this offset or before it are committed."""
+        """Make the changes in all batches up to this offset visible to readers."""
         for change in self._uncommitted.take_committed(committed_end_offset):
             match change:
                 case OffsetChange(group_id, topic, partition, value, producer_id):
@@ -68,16 +68,18 @@ class OffsetStore:
 
     @property
     def count(self) -> int:
-        """The number of committed offsets that count, over all groups."""
+        """The number of committed offsets in force, over all groups."""
         return sum(len(group.offsets) for group in self._committed.values())
 
     def committed(self, group_id: str) -> GroupOffsets:
-        """What readers may see. The caller does not change it."""
+        """The committed offsets of a group. The caller must not change the result."""
         return self._committed.get(group_id) or GroupOffsets()
 
     def latest(self, group_id: str) -> GroupOffsets:
-        """The offsets with every appended change, also uncommitted ones: decisions read these. The caller must not
-        change the result."""
+        """The offsets of a group with every appended change, also uncommitted ones.
+
+        Decisions read these. The caller must not change the result.
+        """
         if not self._uncommitted:
             return self.committed(group_id)
         group = self.committed(group_id).copy()
@@ -93,7 +95,7 @@ class OffsetStore:
         return group
 
     def groups(self) -> list[str]:
-        """All groups that have offsets, committed or uncommitted, that count or are pending in a transaction."""
+        """All groups with an offset, committed or not, in force or pending."""
         found = dict.fromkeys(self._committed)
         for change in self._uncommitted:
             match change:

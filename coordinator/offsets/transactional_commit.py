@@ -1,4 +1,4 @@
-"""TxnOffsetCommit and the end of its transaction, as far as they are the same for every kind of group.
+"""TxnOffsetCommit and the end of its transaction, in the parts that are the same for every kind of group.
 
 The offsets of a TxnOffsetCommit are records in a batch of the producer's transaction, and pending until its marker
 (`group_offsets.py`). The log itself refuses the batch of a producer with an old epoch, and the marker of an old
@@ -25,12 +25,17 @@ from protocol.messages.txn_offset_commit import (
 )
 
 MARKER_ERRORS: Final = {ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""What a transaction coordinator is told, by the error of the write: it looks for the leader of the partition, not for
-a coordinator of groups."""
+"""The error for the transaction coordinator, by the error of the write.
+
+The transaction coordinator looks up the leader of the partition, not a group coordinator.
+"""
 
 
 def store_transactional_offsets(step: GroupStep, event: CommitTransactionalOffsets) -> None:
-    """Write the offsets of an accepted commit. The client is answered when their records are committed in the log."""
+    """Write the offsets of an accepted TxnOffsetCommit.
+
+    The response is sent once their records are committed in the log.
+    """
     request = event.request
     response = write_transactional_offsets(step, request)
     if step.changes:
@@ -41,7 +46,7 @@ def store_transactional_offsets(step: GroupStep, event: CommitTransactionalOffse
 
 
 def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """One record for each partition whose metadata is not too long."""
+    """Write one record for each partition whose metadata is short enough; the others get an error."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         results = TxnOffsetCommitResponseTopic(name=topic.name)
@@ -64,7 +69,7 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
 
 
 def same_for_all_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same error for every partition of the request."""
+    """A response with one error for every partition of the request."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -84,7 +89,7 @@ def refused_by_the_log(request: TxnOffsetCommitRequest, error: ErrorCode) -> Txn
 
 
 class MarkerWritten(NamedTuple):
-    """The outcome of a marker."""
+    """The outcome of the write of a marker."""
 
     waiter: Waiter
 
@@ -96,7 +101,7 @@ class MarkerWritten(NamedTuple):
 
 
 def end_transaction(step: GroupStep, event: EndOffsetsTransaction) -> None:
-    """Write the marker, also where no group has an offset in the transaction: the log may have its records."""
+    """Write the marker, even if no group has an offset in the transaction: the log may have its records."""
     step.transaction = TransactionWrite(event.producer_id, event.producer_epoch, event.end)
     step.write(TransactionEnded(event.producer_id, event.end.is_commit))
     step.when_committed(MarkerWritten(event.waiter))

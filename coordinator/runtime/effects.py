@@ -1,4 +1,4 @@
-"""What one step of a machine asks the shell to do."""
+"""The effects of one step of a machine, which the shell carries out."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ from protocol.record_builder import Record
 
 
 class Waiter(NamedTuple):
-    """The client's side of a request: the shell's token for the reply, and the version of the request."""
+    """A client that waits for a response: the shell's token, and the version of the request."""
 
     token: object
     version: int
 
 
 class MachineReply(NamedTuple):
-    """A response, which the shell sends to the client behind the token."""
+    """A response for the client behind the token; the shell sends it."""
 
     token: object
     response: object
 
 
 class TransactionEnd(NamedTuple):
-    """What a marker says. `coordinator_epoch` is that of the transaction coordinator which sent it."""
+    """The content of a marker. `coordinator_epoch` is that of the transaction coordinator that sent the marker."""
 
     is_commit: bool
     coordinator_epoch: int
     transaction_version: int = 0
-    """The protocol of the transaction's producer: under 2 a marker has a higher epoch than the records (KIP-1228)."""
+    """The transaction.version of the producer. From 2 on the marker has a higher epoch than the records (KIP-1228)."""
 
 
 class TransactionWrite(NamedTuple):
-    """The batch of a step is part of a producer's transaction, or ends it: with `end` it is that marker, and the step
-    has no records."""
+    """Makes the batch of a step part of a producer's transaction.
+
+    With `end` the batch is the marker that ends the transaction, and the step has no records.
+    """
 
     producer_id: int
     producer_epoch: int
     end: TransactionEnd | None = None
     guard: object = None
-    """The log's, for the first records of the transaction in it: the shell gave it to the machine with the request.
-    None: the transaction is open in the log already."""
+    """The verification guard of the log, for the first records of the transaction in it; the shell passes it to the
+    machine with the request.
+
+    None: the transaction is open in the log already.
+    """
 
 
 class Effects(NamedTuple):
@@ -53,12 +58,12 @@ class Effects(NamedTuple):
     records: list[Record]
     replies: list[MachineReply]
     notes: list[str]
-    """Sentences for the operator's log."""
+    """Messages for the operator's log."""
     commands: Sequence[object] = ()
-    """What the machine wants done outside of its log, in the terms of its row (`CoordinatorRow.perform`)."""
+    """Actions outside of the log, as the machine's row defines them (`CoordinatorRow.perform`)."""
     transaction: TransactionWrite | None = None
 
     @property
     def has_batch(self) -> bool:
-        """Whether there is something to append."""
+        """Whether the step has a batch to append."""
         return bool(self.records) or (self.transaction is not None and self.transaction.end is not None)

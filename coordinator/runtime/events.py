@@ -1,4 +1,4 @@
-"""The events that the shell reports to every machine, beside the requests that the machine defines itself."""
+"""The events that the shell reports to every machine, besides the requests that each machine defines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from protocol.errors import ErrorCode
 
 
 class Loaded(NamedTuple):
-    """The whole log is replayed and committed. Requests follow."""
+    """The whole log is replayed and committed. Requests follow after this event."""
 
 
 class Unloaded(NamedTuple):
-    """This broker no longer leads the partition. Waiting clients are told to find the new coordinator. No event
-    follows."""
+    """This broker no longer leads the partition.
+
+    The machine tells waiting clients to look up the new coordinator. No event follows.
+    """
 
 
 class Tick(NamedTuple):
@@ -21,19 +23,19 @@ class Tick(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The records of the step before are in the log, which ends at this offset."""
+    """The records of the preceding step are in the log, which now ends at this offset."""
 
     end_offset: int
 
 
 class AppendRefused(NamedTuple):
-    """The log refused the records of the step before: none of them is in it."""
+    """The log refused the records of the preceding step: none of them was appended."""
 
     error: ErrorCode
 
 
 class Committed(NamedTuple):
-    """The high watermark: everything below this offset is committed."""
+    """The high watermark moved: every record below this offset is committed."""
 
     end_offset: int
 

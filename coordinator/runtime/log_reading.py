@@ -1,7 +1,7 @@
 """Turns the bytes of a coordinator's log into the changes that its machine replays, in the order of the log.
 
-A machine whose log has transactions gets their records when they come, and then the end of the transaction: what is
-pending until then is the machine's own state (`RecordReader.end_transaction`).
+A machine whose log has transactions gets their records as they come, and later the end of the transaction. The machine
+itself keeps what is pending until then (`RecordReader.end_transaction`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ END_OF_TRANSACTION: Final = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
 class Replayable(NamedTuple, Generic[ChangeT]):
     change: ChangeT
     end_offset: int
-    """The end offset of the batch with the change, or of a later one that was read with it."""
+    """The end offset of the batch with the change. Of several batches read together: of the last one."""
 
 
 class RecordReader(Generic[ChangeT]):
     """Decodes the records of a log, batch by batch. A subclass may read many records at once, and join their changes.
 
-    `change_of` decodes one record: None where the machine has no use for it. It raises `MalformedMessage` for what is
-    no record of the machine's, or of a version that is not defined.
+    `change_of` decodes one record; None where the machine ignores it. It raises `MalformedMessage` for a record that
+    does not belong to the machine, or has an undefined version.
     """
 
     def __init__(self, change_of: Callable[[Record], ChangeT | None]) -> None:
@@ -53,20 +53,19 @@ class RecordReader(Generic[ChangeT]):
         """A marker ends the transaction of the producer. A machine that writes in transactions overrides this."""
 
     def take(self) -> list[ChangeT]:
-        """The changes of everything read since the last call, in the order of the log."""
+        """The changes in everything read since the last call, in the order of the log."""
         changes, self._changes = self._changes, []
         return changes
 
 
 class LogReader(Generic[ChangeT]):
-    """Fed with consecutive pieces of a log, whose batches may be cut off at the end of a piece.
-
-    It does no I/O, but a piece of a megabyte takes tens of milliseconds: it is meant for an executor thread.
+    """Reads a log from consecutive pieces, each of which may end within a batch. It does no I/O. A piece of a megabyte
+    takes tens of milliseconds, so it runs on an executor thread.
     """
 
     def __init__(self, next_offset: int, records: RecordReader[ChangeT]) -> None:
         self.next_offset = next_offset
-        """Where the next piece has to begin."""
+        """The offset at which the next piece has to begin."""
         self._records = records
 
     def read(self, data: BytesLike) -> list[Replayable[ChangeT]]:

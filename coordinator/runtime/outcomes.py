@@ -1,4 +1,4 @@
-"""The outcome that most requests have: a response that waits for the commit."""
+"""The most common outcome of a request: a response that waits for the commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReplyWhenCommitted(NamedTuple):
     waiter: Waiter
     response: object
     refused: Callable[[ErrorCode], object]
-    """The response for an error of the log."""
+    """Makes the response for an error of the log."""
 
     def committed(self, step: Step[Any]) -> None:
         step.reply(self.waiter, self.response)

@@ -1,7 +1,8 @@
 """The pending half of a pair: changes that are appended and not committed.
 
-A machine whose readers may run ahead of the in-sync replicas keeps two states: the committed one, which readers see,
-and the changes since, which its decisions take into account. A read then never waits, and nothing is rolled back.
+Readers must not see a record before the in-sync replicas have it. So a machine keeps two states: the committed state,
+which readers see, and the later changes, which its decisions take into account. A read then never waits, and nothing is
+rolled back.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class PendingChanges(Generic[ChangeT]):
         return (change for _, change in self._changes)
 
     def add(self, change: ChangeT, end_offset: int) -> None:
-        """A change was appended; its batch ends at `end_offset`."""
+        """Add an appended change; its batch ends at `end_offset`."""
         self._changes.append((end_offset, change))
 
     def take_committed(self, committed_end_offset: int) -> Iterator[ChangeT]:
-        """Take out the changes whose batches end at this offset or before it, in the order of the log."""
+        """Remove and return the changes whose batches end at or before this offset, in the order of the log."""
         changes = self._changes
         while changes and changes[0][0] <= committed_end_offset:
             yield changes.popleft()[1]

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a key: a group, later a transactional id."""
+"""The partition of an internal topic that stores a key: a group id or a transactional id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ INT32_MIN = -0x80000000
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
+    """Java's `String.hashCode`: 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     result = 0
     for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
@@ -17,6 +17,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions_count: int) -> int:
-    """The partition whose leader coordinates the key, as Apache Kafka's clients and brokers compute it."""
+    """The partition whose leader coordinates the key, computed as in Apache Kafka's clients and brokers."""
     code = java_hash(key)
     return 0 if code == INT32_MIN else abs(code) % partitions_count

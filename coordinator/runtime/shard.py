@@ -1,4 +1,4 @@
-"""The base of every machine: its writes wait here until the log has answered for them."""
+"""The base class of every machine. It holds writes until the log has accepted, committed or refused them."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     def __init__(self, committed_end_offset: int) -> None:
         self.is_loaded = False
-        """Whether the whole log is replayed: changes that are replayed before that are loaded."""
+        """Whether the whole log is replayed. Changes that are replayed earlier are loaded changes."""
         self.committed_end_offset = committed_end_offset
-        """The high watermark as far as the shell has reported it."""
+        """The high watermark that the shell reported last."""
         self._unappended: Write[ChangeT, StepT] | None = None
         self._uncommitted: deque[Write[ChangeT, StepT]] = deque()
 
-    # What a machine says of itself
+    # Defined by each machine
 
     @property
     @abstractmethod
     def commit_timeout_ms(self) -> int:
-        """How long a write may wait for its commit before its outcomes fail with REQUEST_TIMED_OUT."""
+        """The time (ms) that a write may wait for its commit before its outcomes fail with REQUEST_TIMED_OUT."""
 
     @abstractmethod
     def begin(self, now_ms: int, wall_ms: int) -> StepT:
-        """A step in which nothing has happened yet."""
+        """A new step, without effects so far."""
 
     @abstractmethod
     def decide(self, step: StepT, request: RequestT) -> None:
@@ -65,15 +65,16 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def replay(self, change: ChangeT, end_offset: int) -> None:
-        """Take in a change of the log, one of this machine's own or, before `Loaded`, one of a former leader's."""
+        """Apply a change of the log: one of this machine, or, before `Loaded`, one of an earlier leader."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Everything below `committed_end_offset` is committed: readers may see it."""
+        """Make everything below `committed_end_offset` visible to readers."""
 
     def follow_commit(self, step: StepT) -> None:
-        """Act on what was committed since the last call, also on writes whose outcomes have failed with
-        REQUEST_TIMED_OUT before. It may write. A machine that does nothing of that kind leaves it out."""
+        """React to the changes committed since the last call, also to writes whose outcomes failed with
+        REQUEST_TIMED_OUT. It may write. By default it does nothing.
+        """
 
     @abstractmethod
     def loaded(self, step: StepT) -> None:
@@ -81,17 +82,17 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def unloaded(self, step: StepT) -> None:
-        """Refuse all requests that wait for anything but a commit."""
+        """Refuse all waiting requests, except those that wait for a commit."""
 
     @abstractmethod
     def next_timer_ms(self) -> int | None:
-        """When the machine's next timer is due."""
+        """The time (ms) at which the machine's next timer is due."""
 
     @abstractmethod
     def fire_timer(self, step: StepT) -> None:
-        """Handle one timer that is due, where there is one."""
+        """Handle one timer that is due, if there is one."""
 
-    # The contract
+    # The `StateMachine` contract
 
     def next_deadline_ms(self) -> int | None:
         timer_ms = self.next_timer_ms()
@@ -133,7 +134,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
     # Writes that wait for their commit
 
     def _keep(self, step: StepT) -> None:
-        """Hold what a step wrote, and what it promised, until the log has answered."""
+        """Keep the changes and outcomes of a step until the log has accepted or refused the batch."""
         if step.changes:
             self._unappended = Write(-1, step.now_ms + self.commit_timeout_ms, step.changes, step.outcomes)
         elif step.outcomes and self._uncommitted:
@@ -168,7 +169,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             outcome.failed(step, error)
 
     def _advance(self, step: StepT) -> None:
-        """Show readers what is committed, call the outcomes in the order of the writes, and let the machine act."""
+        """Make committed changes visible, call their outcomes in the order of the writes, and let the machine react."""
         self.commit()
         while self._uncommitted and self._uncommitted[0].end_offset <= self.committed_end_offset:
             for outcome in self._uncommitted.popleft().outcomes:

@@ -1,4 +1,4 @@
-"""Deadlines by key, cheap to push back: most of them are moved by heartbeats and never fire."""
+"""Deadlines by key. Moving a deadline is cheap, because most deadlines are moved by heartbeats and never fire."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class Timers(Generic[KeyT]):
-    """A heap of deadlines. Moving one back costs a dictionary write: the heap is corrected when the old time comes.
-
-    Of equal deadlines the one that was queued first fires first.
+    """A heap of deadlines. Moving a deadline to a later time costs a dictionary write: the heap is corrected when the
+    old time comes. Equal deadlines fire in the order in which they were queued.
     """
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
@@ -25,7 +24,7 @@ class Timers(Generic[KeyT]):
         self._order = 0
 
     def schedule(self, key: KeyT, deadline_ms: int) -> None:
-        """Fire at this time, in place of the time that was set before."""
+        """Set the deadline of a key, in place of its earlier deadline."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
@@ -35,12 +34,12 @@ class Timers(Generic[KeyT]):
         self._deadlines.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next key is due, None where nothing is scheduled."""
+        """The time (ms) of the next deadline; None where no deadline is set."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> KeyT | None:
-        """Take out the key that is due first, None where none is due."""
+        """Remove and return the key with the earliest deadline; None where none is due."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -50,7 +49,7 @@ class Timers(Generic[KeyT]):
         return key
 
     def _settle(self) -> None:
-        """Bring the heap's head in line with the deadlines that were cancelled and moved."""
+        """Correct the head of the heap for deadlines that were cancelled or moved."""
         heap = self._heap
         while heap:
             queued, _, key = heap[0]

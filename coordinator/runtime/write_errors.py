@@ -1,4 +1,4 @@
-"""What a coordinator's client is told where the log has refused a write, or has not committed it in time."""
+"""The errors for a client whose write the log refused, or did not commit in time."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ WRITE_ERRORS: Final = {
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """The error for the client after a failed write; an error that is not in the table is passed on."""
+    """The client's error after a failed write; an error that is not in the table is returned unchanged."""
     return WRITE_ERRORS.get(error, error)

@@ -1,1 +1,1 @@
-"""The machine over one partition of `__consumer_offsets`: groups of all kinds and their offsets, put together."""
+"""The machine over one partition of `__consumer_offsets`: groups of all kinds and their offsets."""

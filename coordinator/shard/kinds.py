@@ -1,6 +1,6 @@
-"""Decisions of one kind of group, as the shard calls them for groups of any kind.
+"""Adapters that let the shard call the decision of one kind of group for a group of any kind.
 
-The table of the shard says which decision belongs to which event and kind; the checks here fail where it is wrong.
+The table of the shard maps each event and kind to a decision; the checks here fail where the table is wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OnEvent: TypeAlias = Callable[[GroupStep, Group, GroupEvent], None]
 def on_request(
     request: type[RequestT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT | None, RequestT], None]
 ) -> OnRequest:
-    """The decision as the shard calls it, for a group that may not exist."""
+    """Adapt a decision on a request, whose group may not exist."""
 
     def decide_any(step: GroupStep, group: Group | None, event: GroupRequest) -> None:
         assert isinstance(event, request)
@@ -33,7 +33,7 @@ def on_request(
 
 
 def on_event(event: type[EventT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT, EventT], None]) -> OnEvent:
-    """The decision as the shard calls it, for a group that exists."""
+    """Adapt a decision on an event of an existing group."""
 
     def decide_any(step: GroupStep, group: Group, happened: GroupEvent) -> None:
         assert isinstance(happened, event)

@@ -16,7 +16,7 @@ def list_entry(group: Group) -> ListedGroup:
 
 
 def is_listed(entry: ListedGroup, states: list[str], types: list[str]) -> bool:
-    """Whether the filters of a request let the group through; an empty filter lets all groups through."""
+    """Whether the group passes the filters of a request; an empty filter lets all groups pass."""
     return (not states or entry.group_state.lower() in {state.lower() for state in states}) and (
         not types or entry.group_type in {name.lower() for name in types}
     )

@@ -1,8 +1,9 @@
 """The walk over offset records in the bytes of a batch: the inner loop of a coordinator's loading.
 
 This is ordinary typed Python that mypyc can compile (`broker/compile_hot_path.py`); both forms give the same results.
-It reads what nearly all records are: a commit without record headers and with empty metadata, its value of version 3,
-or of version 4 with or without the topic's id. At any other record it stops, and the caller reads that one.
+It reads the most frequent shape of record: a commit without record headers and with empty metadata, its value of
+version 3, or of version 4 with or without the topic's id. At any other record it stops, and the caller reads that
+record.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size;
 key: int16 version 0 or 1, group, topic, int32 partition; varint value size; value; varint count of headers.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 Place: TypeAlias = tuple[Offsets, str]
-"""A group's offsets, and the name of the topic whose offsets are read."""
+"""The dictionary of a group's offsets, and the topic whose offsets go into it."""
 
 # Formats of an offset commit from the key's partition to the end of the value. One byte is skipped: the size of the
 # value. The metadata is empty: size 0 in version 3, and 1 in version 4. Version 4 ends with tagged fields, of which tag
@@ -53,7 +54,7 @@ def walk_offsets(
     walked: i64 = 0
     try:
         while walked < count:
-            size: i64 = run[at]  # one byte, or two
+            size: i64 = run[at]  # The size takes one byte or two.
             at += 1
             if size >= 0x80:
                 high: i64 = run[at]
@@ -66,18 +67,18 @@ def walk_offsets(
             record_end: i64 = at + (size >> 1)
             if record_end > end:
                 break
-            at += 1  # the attributes, none of which is defined
-            if run[at] >= 0x80:  # the timestamp: one byte, or two
+            at += 1  # Skip the attributes: no bit of them is defined.
+            if run[at] >= 0x80:  # Skip the timestamp delta of one or two bytes.
                 at += 1
             if run[at] >= 0x80:
                 break
             at += 1
-            if run[at] >= 0x80:  # the offset: one byte, or two
+            if run[at] >= 0x80:  # Skip the offset delta of one or two bytes.
                 at += 1
             if run[at] >= 0x80:
                 break
             at += 1
-            key_size: i64 = run[at]  # one byte, or two
+            key_size: i64 = run[at]  # The size takes one byte or two.
             at += 1
             if key_size >= 0x80:
                 high = run[at]
@@ -112,8 +113,9 @@ def walk_offsets(
 
 
 def read_tail(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffset] | None:
-    """Partition and offset of a record from the key's partition on; None for any value but the three that are read
-    here. The record's end lies in the buffer."""
+    """Partition and offset of a record from the key's partition on; None for a value of any other than the three
+    formats above. The record's end lies in the buffer.
+    """
     topic_id = ZERO_UUID
     if value_size == VALUE_SIZE_WITH_ID:
         partition, version, offset, epoch, metadata_size, commit_ms, tags, tag, tag_size, topic_id = (
@@ -131,5 +133,5 @@ def read_tail(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffse
         partition, version, offset, epoch, metadata_size, commit_ms = TAIL_3.unpack_from(run, at)
         if version != 3 or metadata_size != 0:
             return None
-    # The constructor of the class takes twice the time of the tuple's.
+    # The class's constructor takes twice the time of the tuple's constructor.
     return partition, tuple.__new__(CommittedOffset, (offset, epoch, "", commit_ms, None, topic_id))

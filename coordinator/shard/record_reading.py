@@ -1,4 +1,4 @@
-"""Reading the records of `__consumer_offsets` by the million, as at the start of a coordinator.
+"""Reads the records of `__consumer_offsets`, of which there may be millions, when a coordinator starts.
 
 Nearly all of them are offsets of the same groups and topics over and over, with a value of one of three shapes.
 `offset_walk.py` reads those from the bytes of a batch, and `group.records.change_of` every other record. Commits that
@@ -26,20 +26,23 @@ from protocol.record_builder import Record
 from protocol.record_reader import decode_run, runs_of
 
 RECORDS_AT_ONCE: Final = 1_000
-"""Compiled code does not release the interpreter's lock: the walk returns after so many records, in less than 1 ms."""
+"""The records that one call of the walk reads: less than 1 ms.
+
+Compiled code does not release the interpreter's lock.
+"""
 
 
 class GroupRecordReader(RecordReader[LoadedChange]):
     def __init__(self) -> None:
         super().__init__(change_of)
         self._names: dict[bytes, tuple[str, str]] = {}
-        """Group and topic by the key without its partition: equal names are then one object."""
+        """Group and topic by the key without its partition, so that equal names share one object."""
         self._offsets: dict[str, Offsets] = {}
-        """Commits since the last other change."""
+        """The commits since the last change of another type."""
         self._producer_id = NO_PRODUCER_ID
-        """In whose transaction they are."""
+        """The producer in whose transaction these commits are."""
         self._places: dict[bytes, Place] = {}
-        """Into which of those dictionaries an offset goes, by the key without its partition."""
+        """The dictionary to which an offset goes, by the key without its partition."""
 
     def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
@@ -62,7 +65,7 @@ class GroupRecordReader(RecordReader[LoadedChange]):
             raise MalformedMessage(f"{len(run) - at} bytes after the records of a batch")
 
     def _read_other(self, run: bytes, at: int, header: BatchHeader) -> int:
-        """Read one record of any shape; where the next begins."""
+        """Read one record of any shape. Returns the position of the next record."""
         try:
             size, start = read_varint(run, at)
         except IndexError:
@@ -89,14 +92,17 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         return super().take()
 
     def _end_commits(self) -> None:
-        """What follows is not an offset commit of the same kind, and must be replayed after the commits before it."""
+        """End the run of commits: the next record is of another type or transaction, and is replayed after them."""
         if self._offsets:
             self._changes.append(OffsetsLoaded(self._offsets, self._producer_id))
             self._offsets = {}
             self._places.clear()
 
     def _place(self, names: bytes) -> Place:
-        """Where the offsets of a group and a topic go, by the key without its partition. Raises `MalformedMessage`."""
+        """The place for the offsets of a group and a topic, by the key without its partition.
+
+        Raises `MalformedMessage`.
+        """
         known = self._names.get(names)
         if known is None:
             change = change_of(Record(names + bytes(4), None))

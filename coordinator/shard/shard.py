@@ -76,34 +76,34 @@ EVENTS: Final[Mapping[tuple[type[GroupEvent], type[Group]], OnEvent]] = {
     (Loaded, ClassicGroup): on_event(Loaded, ClassicGroup, loaded),
     (Unloaded, ClassicGroup): on_event(Unloaded, ClassicGroup, unloaded),
 }
-"""What each kind of group does about each event that concerns one group: (event × kind) → decision.
+"""The decision for each event about one group, by event and kind of group.
 
 A new kind of group is a folder beside `classic/`, a class in it that is a `Group`, and a row here for each event. Where
-the group of a request does not exist, the request tells the kind: each protocol of groups has requests of its own, and
-all of today's are the classic protocol's.
+the group does not exist, the request determines the kind, because each group protocol has its own requests. All
+requests so far are of the classic protocol.
 """
 
 EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
 EXPIRED_RECORDS_MAX: Final = 5_000
-"""About how many tombstones of expired offsets one batch holds; the rest follows in the next batch."""
+"""About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
 
 
 class Census(NamedTuple):
     """Counts for the metrics."""
 
     states: Mapping[str, int]
-    """Groups by Kafka's name of their state."""
+    """The number of groups by Kafka's name of their state."""
     members: int
     offsets: int
 
 
 class GroupShard(Shard[ShardRequest, Change, GroupStep]):
-    """A `StateMachine[ShardRequest, LoadedChange]`."""
+    """The machine of groups: a `StateMachine[ShardRequest, LoadedChange]`."""
 
     def __init__(self, config: GroupConfig, committed_end_offset: int = 0) -> None:
         super().__init__(committed_end_offset)
         self.config = config
-        """May be replaced at any time."""
+        """The settings; the shell may replace them at any time."""
         self.committed_offsets = 0
         """The number of offsets committed since this shard was loaded."""
         self._rebalances = Rebalances()
@@ -114,10 +114,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     # Replaying
 
     def replay(self, change: LoadedChange, end_offset: int) -> None:
-        """Take in a change of the log, whose batch ends at `end_offset`.
-
-        Offsets change here alone. Of a classic group a live shard learns here that its record is in the log, or that
-        the group is deleted: its generation is in force already (docs/decisions/0005-groups-keep-pairs.md).
+        """Apply a change of the log, whose batch ends at `end_offset`. Offsets change only here. For a classic group of
+        a live shard the change means that its record is in the log, or that the group is deleted; its generation is
+        in force already (docs/decisions/0005-groups-keep-pairs.md).
         """
         match change:
             case OffsetChange():
@@ -144,8 +143,10 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._seen(group_id, end_offset, is_created=False)
 
     def _seen(self, group_id: str, end_offset: int, *, is_created: bool) -> None:
-        """A record about this group was replayed. A group that has an offset `is_created`, even where it never had
-        members."""
+        """A record about this group was replayed.
+
+        `is_created`: the record is an offset, which creates a group even without members.
+        """
         group = self._groups.get(group_id)
         if group is None:
             if not is_created:
@@ -224,7 +225,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     @property
     def completed_rebalances(self) -> int:
-        """Since this shard was loaded."""
+        """The number of rebalances completed since this shard was loaded."""
         return self._rebalances.completed
 
     def census(self) -> Census:
@@ -232,18 +233,18 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return Census(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Committed offsets, without those of open transactions; the request gives topics by name."""
+        """The committed offsets of a group, without those of open transactions. The request names topics by name."""
         return offsets_of(self._offsets.committed(request.group_id), request)
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """A classic group, for DescribeGroups; any other kind counts as absent there."""
+        """Describe a classic group for DescribeGroups; a group of any other kind is described as absent."""
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup) and self._is_visible(group):
             return describe(group)
         return describe_absent(group_id, version)
 
     def list_groups(self, states: list[str], types: list[str]) -> list[ListedGroup]:
-        """The groups of the given states and types; an empty list does not filter."""
+        """The groups with the given states and types; an empty list does not filter."""
         entries = (list_entry(group) for group in self._groups.values() if self._is_visible(group))
         return [entry for entry in entries if is_listed(entry, states, types)]
 

@@ -1,1 +1,1 @@
-"""The coordinator of transactions: which producer owns a transactional id, and how its transactions begin and end."""
+"""The transaction coordinator: the owner of each transactional id, and the beginning and end of its transactions."""

@@ -1,4 +1,4 @@
-"""How a request names the producer of a transactional id."""
+"""The claim of a request: how its producer id and epoch compare with those of the transactional id."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from coordinator.transaction.transaction import LAST_EPOCH, Transaction
 
 
 def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
-    """Of a request within a transaction, or one that ends it."""
+    """The claim of a request within a transaction, or of one that ends it."""
     if transaction is None:
         return FOREIGN
     if producer_id == transaction.producer_id:
-        # DIVERGES: Apache takes any epoch right below the current one for that of a repeated EndTxn. After a
-        # transaction of protocol 1, whose end moves no epoch, it gives its producer's epoch to the one that is fenced.
+        # DIVERGES: Apache Kafka takes the epoch just below the current one for a repeated EndTxn. After a transaction
+        # of protocol 1, whose end does not increase the epoch, it thus returns the current epoch to the fenced
+        # producer.
         if transaction.client_version >= EPOCH_BUMP_VERSION and producer_epoch + 1 == transaction.producer_epoch:
             return PREVIOUS
         return compared(transaction, producer_epoch)
@@ -22,7 +23,7 @@ def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: 
 
 
 def init_claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
-    """Of an InitProducerId."""
+    """The claim of an InitProducerId."""
     if producer_id == NO_PRODUCER_ID:
         return UNNAMED
     if transaction is None:

@@ -1,4 +1,4 @@
-"""What an operator may decide about transactions."""
+"""The settings of the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """Kafka's settings, each under its name there; the defaults are those of 4.3.1."""
+    """Kafka's settings of transactions, with the defaults of 4.3.1."""
 
     max_timeout_ms: int = 900_000
     """transaction.max.timeout.ms"""
@@ -28,4 +28,7 @@ class TransactionConfig:
     load_buffer_size: int = 5_242_880
     """transaction.state.log.load.buffer.size"""
     commit_timeout_ms: int = 5_000
-    """How long a client waits for the commit of a record. Apache Kafka waits for the timeout of the transaction."""
+    """The time (ms) that a client waits for the commit of a record.
+
+    Apache Kafka waits for the timeout of the transaction.
+    """

@@ -1,4 +1,4 @@
-"""EndTxn: the client's outcome of its transaction is stored, and with it decided."""
+"""EndTxn: stores the outcome that the client asks for. The outcome is final once the record is committed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def end(step: TransactionStep, event: EndTransaction, before: Transaction, *, is
 
 
 def answer_to(after: Transaction) -> ProducerIdAnswer:
-    """What the client of protocol 2 goes on with, once the transaction is completed."""
+    """The producer id and epoch with which a client of protocol 2 continues after the completion."""
     if after.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdAnswer(ErrorCode.NONE, after.next_producer_id, 0)
     return ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch)

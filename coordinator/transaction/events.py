@@ -1,4 +1,4 @@
-"""What the shell asks of the machine of transactions, what it is answered, and what the machine commands."""
+"""The events, answers and commands of the transaction machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 EPOCH_BUMP_VERSION = 2
-"""From this version of the protocol of transactions on, each end of a transaction moves the epoch (KIP-890)."""
+"""From this transaction.version on, each end of a transaction increases the producer epoch (KIP-890)."""
 
 
 class ProducerIdAnswer(NamedTuple):
-    """The producer id and epoch that the client goes on with; both -1 where there are none."""
+    """The producer id and epoch with which the client continues; both -1 where there are none."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -25,20 +25,23 @@ class ProducerIdAnswer(NamedTuple):
 
 
 class InitProducerId(NamedTuple):
-    """Answered with a `ProducerIdAnswer`."""
+    """An InitProducerId. Answered with a `ProducerIdAnswer`."""
 
     waiter: Waiter
     transactional_id: str
     timeout_ms: int
     producer_id: int
-    """Of the producer that goes on after an error (KIP-360); -1 for a producer that starts."""
+    """The producer that continues after an error (KIP-360); -1 for a producer that starts."""
     producer_epoch: int
     transaction_version: int
     """The finalized level of transaction.version."""
 
 
 class AddPartitions(NamedTuple):
-    """Answered with an `ErrorCode`. AddOffsetsToTxn is this event with the partition of `__consumer_offsets`."""
+    """An AddPartitionsToTxn, answered with an `ErrorCode`.
+
+    AddOffsetsToTxn is the same event with the partition of `__consumer_offsets`.
+    """
 
     waiter: Waiter
     transactional_id: str
@@ -46,11 +49,14 @@ class AddPartitions(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     client_version: int
-    """2 where a produce adds the partition, 0 where the client of an earlier protocol does. Records have it so."""
+    """2 where a Produce adds the partition, 0 where a client of an earlier protocol adds it.
+
+    The records store this value.
+    """
 
 
 class VerifyPartitions(NamedTuple):
-    """Whether the partitions are part of the transaction. Answered with `PartitionErrors`."""
+    """Asks whether the partitions are part of the transaction. Answered with `PartitionErrors`."""
 
     waiter: Waiter
     transactional_id: str
@@ -60,7 +66,10 @@ class VerifyPartitions(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """Answered with a `ProducerIdAnswer` once the outcome is committed; before protocol 2 its id and epoch are -1."""
+    """An EndTxn.
+
+    Answered with a `ProducerIdAnswer` once the outcome is committed; before protocol 2 its id and epoch are -1.
+    """
 
     waiter: Waiter
     transactional_id: str
@@ -72,8 +81,9 @@ class EndTransaction(NamedTuple):
 
 
 class SendMarkers(NamedTuple):
-    """A command: write the marker of this outcome to each of the partitions, however long that takes, and report
-    `MarkersWritten`. The same command may come again from a new coordinator, with a higher epoch."""
+    """A command: write the marker of this outcome to each of the partitions, retry without a time limit, and report
+    `MarkersWritten`. The same command may come again from a new coordinator, with a higher epoch.
+    """
 
     transactional_id: str
     producer_id: int
@@ -82,13 +92,19 @@ class SendMarkers(NamedTuple):
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
-    """Of the client's protocol: a partition's leader requires a higher epoch than the transaction's from 2 on."""
+    """The transaction.version of the client.
+
+    From 2 on a partition's leader requires that the marker has a higher epoch than the transaction.
+    """
     number: int
-    """Of the command, among those of this coordinator: the next transaction of protocol 1 has the same epoch."""
+    """The number of the command within this coordinator.
+
+    The epoch cannot identify a command: the next transaction of protocol 1 has the same epoch.
+    """
 
 
 class MarkersWritten(NamedTuple):
-    """These partitions have the markers of a command in their logs, or do not exist any more."""
+    """The markers of a command are in the logs of these partitions, or the partitions do not exist any more."""
 
     command: SendMarkers
     partitions: frozenset[TopicPartition]

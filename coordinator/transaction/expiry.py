@@ -1,4 +1,4 @@
-"""What the coordinator ends by itself: transactions that have timed out, and transactional ids that have expired."""
+"""The periodic searches: aborts of timed-out transactions, and removal of expired transactional ids."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from coordinator.transaction.table import PENDING
 from coordinator.transaction.transaction_state import DEAD, FORMER_STATES
 
 ABORTS_MAX: Final = 1_000
-"""How many transactions are aborted in one batch; the rest follows in the next batch."""
+"""The most transactions that one batch aborts; the others follow in later batches."""
 EXAMINED_MAX: Final = 5_000
-"""How many transactional ids are examined in one step, so that other requests do not wait for the search."""
+"""The most transactional ids that one step examines, so that other requests do not wait for the search."""
 
 
 def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
-    """Abort the transactions that are older than their timeout; whether all of them are.
+    """Abort the transactions that are older than their timeout. True where all of them are aborted.
 
-    The epoch moves, so that the producer is fenced. Where the log refuses the batch, the next search finds them again.
+    The epoch increases, so that the producer is fenced. Where the log refuses the batch, the next search finds the
+    transactions again.
     """
     aborted = 0
     for transactional_id in step.transactions.ongoing:
@@ -42,8 +43,11 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
 
 
 def expire(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
-    """Remove the next transactional ids that no producer has used for `transactional.id.expiration.ms`; whether there
-    are more to examine. Where the log refuses the tombstones, the next search finds the ids again."""
+    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. True
+    where there are more to examine.
+
+    Where the log refuses the tombstones, the next search finds the ids again.
+    """
     examined = 0
     for transactional_id in islice(transactional_ids, EXAMINED_MAX):
         examined += 1

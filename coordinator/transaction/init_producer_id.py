@@ -28,7 +28,7 @@ from protocol.errors import ErrorCode
 from protocol.records.record_frames import is_storable
 
 NO_IDS: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""The client tries again; the broker has a block of producer ids by then."""
+"""The error while the broker has no block of producer ids. The client tries again later."""
 
 
 def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
@@ -50,10 +50,12 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
-    """Why no transactional id admits this request, NONE where that depends on the id."""
+    """The error of an InitProducerId that is refused whatever the state of its id; NONE where the decision depends on
+    the id.
+    """
     if not event.transactional_id or not is_storable(event.transactional_id):
-        # DIVERGES: of an id above 32,767 bytes Apache says UNKNOWN_SERVER_ERROR, after an exception on the way to the
-        # log.
+        # DIVERGES: for an id above 32,767 bytes Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it
+        # builds the record.
         return ErrorCode.INVALID_REQUEST
     if (event.producer_id == NO_PRODUCER_ID) is not (event.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -71,10 +73,10 @@ def create(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def take_over(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
-    """There is no transaction in the way."""
+    """Give the transactional id to the producer: no open transaction prevents it."""
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
     if move is REPEAT:
-        # DIVERGES: of the last epoch of a producer id Apache says UNKNOWN_SERVER_ERROR, after an exception.
+        # DIVERGES: for the last epoch of a producer id Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception.
         store_producer(step, event, emptied(before, timeout_ms, wall_ms))
         return
     goes_on = move is GO_ON
@@ -94,7 +96,10 @@ def store_producer(step: TransactionStep, event: InitProducerId, after: Transact
 
 
 def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> None:
-    """The client asks again until the transaction in its way is aborted."""
+    """Abort the open transaction of the earlier producer.
+
+    The client repeats its request until the abort is complete.
+    """
     after = aborted_by_coordinator(step, before, event.transaction_version)
     if after is None:
         step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
@@ -104,7 +109,7 @@ def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> 
 
 
 def aborted_by_coordinator(step: TransactionStep, before: Transaction, transaction_version: int) -> Transaction | None:
-    """The transaction aborted with an epoch that its producer does not have; None where producer ids are missing."""
+    """The transaction aborted under an epoch that its producer does not have; None where producer ids are missing."""
     if transaction_version < EPOCH_BUMP_VERSION or before.producer_epoch == EPOCH_MAX:
         return fenced(before, step.wall_ms)
     next_producer_id = step.next_producer_id() if before.is_exhausted else NO_PRODUCER_ID

@@ -1,4 +1,4 @@
-"""What readers are told about transactional ids: their committed states."""
+"""Descriptions and lists of transactional ids, from their committed states."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STATE_NAMES: Final = frozenset(NAMES.values())
 
 
 class TransactionDescription(NamedTuple):
-    """For DescribeTransactions."""
+    """The description of a transactional id for DescribeTransactions."""
 
     state: str
     timeout_ms: int
     start_ms: int
-    """Wall clock; -1 where there was no transaction since the producer has started."""
+    """Start of the transaction (wall clock, ms); -1 where the producer has begun none."""
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
@@ -37,7 +37,7 @@ def description_of(transaction: Transaction) -> TransactionDescription:
 
 
 def unknown_states(state_filters: Iterable[str]) -> list[str]:
-    """The filters of a ListTransactions that name no state."""
+    """The state filters of a ListTransactions that match no state name."""
     return [name for name in state_filters if name not in STATE_NAMES]
 
 
@@ -48,8 +48,11 @@ def listed(
     duration_ms: int,
     wall_ms: int,
 ) -> list[ListedTransaction]:
-    """An empty filter, and a negative duration, let everything through. A transactional id without a transaction is as
-    old as time, as it is for Apache Kafka."""
+    """Whether the transactional id passes the filters.
+
+    An empty filter and a negative duration let every id pass. The duration of an id without a transaction counts as
+    infinite, as in Apache Kafka.
+    """
     states = {state for state, name in NAMES.items() if name in state_filters}
     return [
         ListedTransaction(

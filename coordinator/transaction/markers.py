@@ -1,4 +1,7 @@
-"""The markers of a transaction: sent once its outcome is committed; its completion is stored once all are written."""
+"""The markers of a transaction.
+
+They are sent once its outcome is committed; the completion is stored once all of them are written.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from coordinator.transaction.transaction import completed
 from protocol.errors import ErrorCode
 
 COMPLETION_RETRY_MS: Final = 100
-"""The time until a completion is stored again that the log has refused."""
+"""The time (ms) after which a completion that the log refused is stored again."""
 
 
 class CompletionStored(NamedTuple):
-    """The outcome of a completion. No client waits for it."""
+    """The outcome of the record of a completion. No client waits for it."""
 
     transactional_id: str
 
@@ -23,7 +26,7 @@ class CompletionStored(NamedTuple):
         pass
 
     def failed(self, step: TransactionStep, error: ErrorCode) -> None:
-        if error is not ErrorCode.REQUEST_TIMED_OUT:  # after which the record may yet be committed
+        if error is not ErrorCode.REQUEST_TIMED_OUT:  # After this error the record may still be committed.
             key = TransactionTimerKey(TransactionTimer.COMPLETION, self.transactional_id)
             step.timers.schedule(key, step.now_ms + COMPLETION_RETRY_MS)
 
@@ -38,7 +41,7 @@ def send_markers(step: TransactionStep) -> None:
 
 
 def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
-    """A report about another command than the current one counts for nothing."""
+    """Count the reported markers. A report of another command than the current one is ignored."""
     transactional_id = event.command.transactional_id
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.command != event.command or not completion.partitions_left:
@@ -48,7 +51,7 @@ def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
 
 
 def complete(step: TransactionStep, transactional_id: str) -> None:
-    """Store that every partition has its marker, where that is so."""
+    """Store the completion of the transaction if every partition has its marker."""
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
         return

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: the partitions of a transaction are stored before a record goes to them."""
+"""AddPartitionsToTxn and AddOffsetsToTxn: partitions are stored in the transaction before records go to them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
 
 
 def verify_partitions(step: TransactionStep, event: VerifyPartitions) -> None:
-    """Whether the partitions are part of the transaction, as far as that is committed."""
+    """Report for each partition whether it is part of the transaction in the committed state."""
     step.reply(event.waiter, verified(step, event))
 
 

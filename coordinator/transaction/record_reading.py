@@ -1,7 +1,7 @@
-"""Reading the records of `__transaction_state` at the start of a coordinator.
+"""Reads the records of `__transaction_state` when a coordinator starts.
 
-A transaction leaves three records or more, one after the other, and the last of a transactional id says everything.
-Each piece of the log is read without its values first; of each id only the last value is decoded.
+A transaction leaves three records or more, one after the other, and the last record of a transactional id holds its
+whole state. Each piece of the log is read without its values first; of each id only the last value is decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class TransactionRecordReader(RecordReader[TransactionChange]):
     def __init__(self) -> None:
         super().__init__(change_of)
         self._last: dict[bytes, Record] = {}
-        """By key."""
+        """The last value by key."""
 
     def read_record(self, record: Record) -> None:
         if record.key is None:

@@ -16,13 +16,13 @@ from protocol.records.transactions import TransactionLogKey, TransactionLogValue
 
 TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1
-"""Written from transaction.version 1 on; the version before it has no place for tags."""
+"""The version of values with tagged fields, written from transaction.version 1 on."""
 STATES: Final = {state.value: state for state in TransactionState if state not in (DEAD, PREPARE_EPOCH_FENCE)}
-"""By their status in a record."""
+"""The states by their status code in a record."""
 
 
 class TransactionChange(NamedTuple):
-    """What one record says; None: the transactional id has expired."""
+    """The change that one record makes. Without a transaction the transactional id has expired."""
 
     transactional_id: str
     value: Transaction | None
@@ -56,7 +56,7 @@ def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[TransactionPartitions]:
-    """Sorted, so that equal transactions have equal records."""
+    """The partitions grouped by topic, sorted, so that equal transactions have equal records."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)

@@ -34,11 +34,13 @@ from protocol.record_builder import Record
 ABORTS_KEY: Final = TransactionTimerKey(TransactionTimer.ABORTS)
 EXPIRY_KEY: Final = TransactionTimerKey(TransactionTimer.EXPIRY)
 SEARCH_PAUSE_MS: Final = 100
-"""The pause of a search whose batch is full: other requests come first, and a log that refuses is not asked at once."""
+"""The pause (ms) of a search after a full batch, in which other requests are handled and a log that refuses writes may
+recover.
+"""
 
 
 class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionStep]):
-    """A `StateMachine[TransactionEvent, TransactionChange]`."""
+    """The machine of transactions: a `StateMachine[TransactionEvent, TransactionChange]`."""
 
     def __init__(
         self,
@@ -50,19 +52,19 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
     ) -> None:
         super().__init__(committed_end_offset)
         self.config = config
-        """May be replaced at any time."""
+        """The settings; the shell may replace them at any time."""
         self._coordinator_epoch = coordinator_epoch
         self._next_producer_id = next_producer_id
         self._transaction_version = transaction_version
         self._transactions = Transactions()
         self._timers: Timers[TransactionTimerKey] = Timers()
         self._expiring: Iterator[str] | None = None
-        """The transactional ids that the search under way has not examined; None where no search is under way."""
+        """The transactional ids that the current search has not examined yet; None while there is no search."""
 
     # Replaying
 
     def replay(self, change: TransactionChange, end_offset: int) -> None:
-        """Take in a change of the log. What is loaded is committed: `Loaded` says so."""
+        """Apply a change of the log. Loaded changes count as committed at `Loaded`."""
         if self.is_loaded:
             self._transactions.append(change, end_offset)
         else:
@@ -109,13 +111,13 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
                 init_producer_id(step, request)
 
     def loaded(self, step: TransactionStep) -> None:
-        """The markers of every transaction that a former coordinator has prepared and not completed are sent again."""
+        """Send the markers of every transaction that an earlier coordinator prepared and did not complete."""
         self._timers.schedule(ABORTS_KEY, step.now_ms + self.config.abort_interval_ms)
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.id_cleanup_interval_ms)
         send_markers(step)
 
     def unloaded(self, step: TransactionStep) -> None:
-        """All requests that wait do so for a commit."""
+        """Do nothing: all waiting requests wait for a commit."""
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -135,7 +137,7 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
                 complete(step, key.transactional_id)
 
     def _expire(self, step: TransactionStep) -> None:
-        """Begin a search, or go on with the one that is under way."""
+        """Begin a search for expired ids, or continue the current one."""
         if self._expiring is None:
             self._expiring = iter(tuple(self._transactions.committed))
         if expire(step, self._expiring):
@@ -151,7 +153,7 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
         return Counter(NAMES[transaction.state] for transaction in self._transactions.committed.values())
 
     def describe(self, transactional_id: str) -> TransactionDescription | ErrorCode:
-        """The committed state, for DescribeTransactions."""
+        """Describe the committed state of a transactional id, for DescribeTransactions."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         transaction = self._transactions.committed.get(transactional_id)

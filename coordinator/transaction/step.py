@@ -1,4 +1,4 @@
-"""One step of the machine of transactions."""
+"""One step of the transaction machine."""
 
 from __future__ import annotations
 
@@ -45,15 +45,17 @@ class TransactionStep(Step[TransactionChange]):
     """A producer id that no producer has had; None while the broker waits for a block of them."""
 
     def store(self, transactional_id: str, transaction: Transaction) -> None:
-        """Write what a transactional id becomes, once that is committed."""
+        """Write the next state of a transactional id."""
         self.write(TransactionChange(transactional_id, transaction))
 
     def answer_when_committed(self, waiter: Waiter, answer: ProducerIdAnswer) -> None:
-        """Answer with a producer id and epoch, or that the log has refused the record."""
+        """Respond with a producer id and epoch once the record is committed, or with the error where the log refused
+        it.
+        """
         self.when_committed(ReplyWhenCommitted(waiter, answer, producer_refused_by_the_log))
 
     def note(self, transactional_id: str, text: str) -> None:
-        """Tell the operator about a transactional id."""
+        """Add a note about a transactional id for the operator's log."""
         self.notes.append(f"transactional id {transactional_id!r}: {text}")
 
 

@@ -1,4 +1,4 @@
-"""What a request does to a transactional id: (request × state × how it names the producer) → answer, or next state.
+"""The decision table of transactions: (request × state × claim) → answer, or next state.
 
 The table is Apache Kafka's behaviour. `decision_of` reads it, and nothing else decides about a request that names an
 existing producer.
@@ -24,7 +24,7 @@ from protocol.errors import ErrorCode
 
 
 class Intent(Enum):
-    """What a request wants; the number is that of the protocol of transactions."""
+    """The kind of request. The numbers in the names are versions of the transaction protocol."""
 
     INIT = auto()
     ADD = auto()
@@ -42,8 +42,10 @@ class Claim(Enum):
     """The request names no producer: a producer starts."""
     CURRENT = auto()
     PREVIOUS = auto()
-    """The epoch that the last transaction of protocol 2 ended with; of an InitProducerId, the epoch that the
-    coordinator remembers."""
+    """The epoch with which the last transaction of protocol 2 ended.
+
+    In an InitProducerId: the epoch that the coordinator remembers.
+    """
     REPLACED = auto()
     """The producer id before the current one, with its last epoch, and the current epoch is 0."""
     OLDER = auto()
@@ -51,11 +53,11 @@ class Claim(Enum):
     NEWER = auto()
     """An epoch that no producer has been given."""
     FOREIGN = auto()
-    """Another producer id."""
+    """The request names a producer id that is not the transactional id's."""
 
 
 class PendingWrite(Enum):
-    """The state of a transactional id whose next record is written and not committed."""
+    """Stands in the table for the state of a transactional id whose next record is written and not committed."""
 
     PENDING = auto()
 
@@ -64,21 +66,21 @@ class Move(Enum):
     CREATE = auto()
     """A new transactional id, with a new producer id."""
     START = auto()
-    """A producer starts: it has the next epoch, or a new producer id where the epochs are used up."""
+    """Start a producer with the next epoch, or with a new producer id where the epochs are used up."""
     GO_ON = auto()
-    """The same, for a producer that goes on after an error (KIP-360)."""
+    """Like START, for a producer that continues after an error (KIP-360)."""
     REPEAT = auto()
-    """The answer to an earlier InitProducerId was lost: the producer keeps the epoch."""
+    """Repeat the answer to an earlier InitProducerId, which was lost: the producer keeps its epoch."""
     FENCE = auto()
     """Abort the transaction with a higher epoch. The client is told CONCURRENT_TRANSACTIONS, and asks again."""
     ADD = auto()
     """Add the partitions that are not part of the transaction yet."""
     CHECK = auto()
-    """Tell for each partition whether it is part of the transaction."""
+    """Report for each partition whether it is part of the transaction."""
     COMMIT = auto()
     ABORT = auto()
     ABORT_NOTHING = auto()
-    """Abort a transaction without partitions: a client of protocol 2 does not know whether any was added."""
+    """Abort a transaction without partitions: a client of protocol 2 does not know whether any partition was added."""
     TELL = auto()
     """Repeat the answer to an EndTxn: the producer id and epoch to go on with."""
 
@@ -109,7 +111,7 @@ NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
     ABORT_NOTHING: PREPARE_ABORT,
     TELL: None,
 }
-"""The state that a move leads to; None where it writes nothing."""
+"""The state after a move; None where the move writes nothing."""
 
 INIT_CLAIMS: Final = (UNNAMED, CURRENT, PREVIOUS, OLDER, NEWER, FOREIGN)
 CLAIMS: Final = (CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN)

@@ -16,35 +16,39 @@ from coordinator.transaction.transaction_state import (
 
 EPOCH_MAX: Final = 0x7FFF
 LAST_EPOCH: Final = EPOCH_MAX - 1
-"""The last epoch of a producer id that a client is given. One is left, for the producer with this epoch to be fenced
-by."""
+"""The last epoch of a producer id that a client is given.
+
+One more epoch is reserved for fencing the producer with this epoch.
+"""
 NO_TIME: Final = -1
 
 
 class Transaction(NamedTuple):
-    """What a record says about a transactional id, and `last_epoch`."""
+    """The state of a transactional id: the fields of its record, and `last_epoch`."""
 
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     state: TransactionState
     updated_ms: int
-    """Wall clock, as `start_ms`."""
+    """Time of the last update (wall clock, ms), like `start_ms`."""
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
     """The producer id before the last transition."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id from the completion on, where the epochs of this one are used up (protocol 2)."""
+    """The producer id that the completion makes current, where the epochs of this one are used up (protocol 2)."""
     last_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before the last one, of the same producer. No record has it: a new coordinator does not know it, and
-    fences a producer that repeats an InitProducerId."""
+    """The producer's epoch before the current one.
+
+    It is in no record: a new coordinator does not know it, and fences a producer that repeats an InitProducerId.
+    """
     client_version: int = 0
-    """The protocol of the transaction: of the client that added its partitions, or ended it."""
+    """The protocol version of the client that added partitions to the transaction, or ended it."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no client may be given another epoch of this producer id."""
+        """Whether the producer id has no further epoch for clients."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property
@@ -53,12 +57,15 @@ class Transaction(NamedTuple):
 
 
 def created(producer_id: int, timeout_ms: int, wall_ms: int) -> Transaction:
-    """A new transactional id."""
+    """The state of a new transactional id."""
     return Transaction(producer_id, 0, timeout_ms, EMPTY, wall_ms, previous_producer_id=producer_id)
 
 
 def bumped(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
-    """A producer has the next epoch. The one that `goes_on` after an error had the current epoch, and may ask again."""
+    """The state after the producer got the next epoch.
+
+    With `goes_on` the producer continues after an error: it had the current epoch, and may repeat its request.
+    """
     return emptied(before, timeout_ms, wall_ms)._replace(
         producer_epoch=before.producer_epoch + 1,
         last_epoch=before.producer_epoch if goes_on else NO_PRODUCER_EPOCH,
@@ -66,7 +73,7 @@ def bumped(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool)
 
 
 def rotated(before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
-    """A producer has a new id, for want of epochs."""
+    """The state with a new producer id, because the epochs of the former id are used up."""
     return emptied(before, timeout_ms, wall_ms)._replace(
         producer_id=producer_id,
         producer_epoch=0,
@@ -75,7 +82,7 @@ def rotated(before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int
 
 
 def emptied(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
-    """The same producer with the same epoch, as it has asked for it again."""
+    """The state Empty of the same producer with the same epoch, after its repeated request."""
     return before._replace(
         state=EMPTY,
         timeout_ms=timeout_ms,
@@ -89,7 +96,7 @@ def emptied(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
 def with_partitions(
     before: Transaction, partitions: frozenset[TopicPartition], client_version: int, wall_ms: int
 ) -> Transaction:
-    """The transaction goes on, or begins, with these partitions added."""
+    """The state Ongoing with these partitions added."""
     return before._replace(
         state=ONGOING,
         partitions=before.partitions | partitions,
@@ -103,7 +110,7 @@ def with_partitions(
 def prepared(
     before: Transaction, *, is_commit: bool, client_version: int, next_producer_id: int, wall_ms: int
 ) -> Transaction:
-    """The outcome is decided. From protocol 2 on the epoch moves with it."""
+    """The state after the outcome was decided. From protocol 2 on the epoch increases with it."""
     is_bumped = client_version >= EPOCH_BUMP_VERSION
     return before._replace(
         state=PREPARE_COMMIT if is_commit else PREPARE_ABORT,
@@ -118,7 +125,7 @@ def prepared(
 
 
 def fenced(before: Transaction, wall_ms: int) -> Transaction:
-    """An abort of protocol 1 that takes the epoch away from the producer."""
+    """The abort of a transaction of protocol 1 under a higher epoch, which fences its producer."""
     above = before._replace(
         producer_epoch=min(before.producer_epoch + 1, EPOCH_MAX),
         last_epoch=NO_PRODUCER_EPOCH,
@@ -127,7 +134,7 @@ def fenced(before: Transaction, wall_ms: int) -> Transaction:
 
 
 def completed(before: Transaction, wall_ms: int) -> Transaction:
-    """Every partition has its marker."""
+    """The state after every partition got its marker."""
     moves_on = before.client_version >= EPOCH_BUMP_VERSION and before.next_producer_id != NO_PRODUCER_ID
     return before._replace(
         state=COMPLETED[before.state],

@@ -9,8 +9,8 @@ A transactional id belongs to one producer at a time: a producer id and an epoch
           │        └───────EndTxn: abort, new producer, timeout─▶ PrepareAbort ───markers──▶ CompleteAbort
           └────────────────an abort without partitions─────────────────▲
 
-Both complete states are places to begin as Empty is: added partitions lead to Ongoing, an abort without partitions to
-PrepareAbort, and InitProducerId to Empty.
+From both complete states a transaction begins as from Empty: added partitions lead to Ongoing, an abort without
+partitions to PrepareAbort, and InitProducerId to Empty.
 
 * **Empty**: a producer owns the id and has not begun a transaction.
 * **Ongoing**: the transaction has partitions.
@@ -33,7 +33,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """The value is the status of a record."""
+    """The states of a transactional id. The values are the status codes of records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -59,7 +59,7 @@ NAMES: Final[Mapping[TransactionState, str]] = {
     DEAD: "Dead",
     PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""Kafka's names on the wire."""
+"""Kafka's names of the states in the protocol."""
 
 FORMER_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     EMPTY: frozenset({DEAD, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
@@ -77,4 +77,4 @@ COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {
     PREPARE_COMMIT: COMPLETE_COMMIT,
     PREPARE_ABORT: COMPLETE_ABORT,
 }
-"""Where a prepared transaction goes once every partition has its marker."""
+"""The state of a prepared transaction after every partition got its marker."""

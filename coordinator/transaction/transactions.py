@@ -1,4 +1,4 @@
-"""The transactional ids of one partition: each as committed, and as its next record has it."""
+"""The transactional ids of one partition, each with its committed state and its pending record."""
 
 from __future__ import annotations
 
@@ -19,41 +19,44 @@ class Completion:
 
     command: SendMarkers
     partitions_left: set[TopicPartition]
-    """Partitions whose marker is not reported yet."""
+    """The partitions whose markers have not been reported yet."""
 
 
 class Transactions:
-    """Of each transactional id at most one record is pending: a request that meets one waits."""
+    """All transactional ids of a partition.
+
+    Each has at most one pending record: a request that finds one is answered with CONCURRENT_TRANSACTIONS.
+    """
 
     def __init__(self) -> None:
         self.committed: dict[str, Transaction] = {}
-        """What readers see, and what a transition starts from."""
+        """The committed states: readers see them, and transitions start from them."""
         self.ongoing: dict[str, None] = {}
-        """The transactional ids whose committed state is Ongoing, in the order in which they came into it."""
+        """The transactional ids whose committed state is Ongoing, in the order in which their transactions began."""
         self.completions: dict[str, Completion] = {}
-        """By transactional id; its committed state is prepared."""
+        """The completions by transactional id. The committed state of each is a prepared state."""
         self._unsent: dict[str, None] = {}
-        """Transactional ids whose committed state is prepared, and whose markers nothing was commanded about."""
+        """The transactional ids in a prepared state for whose markers no command was given yet."""
         self._commands = 0
         self._changes: PendingChanges[TransactionChange] = PendingChanges()
         self._pending: set[str] = set()
 
     def standing(self, transactional_id: str) -> Standing:
-        """The row of the table: the state, or that a record is pending."""
+        """The row of the decision table for a transactional id: its state, or that a record is pending."""
         if transactional_id in self._pending:
             return PENDING
         return self.committed_standing(transactional_id)
 
     def committed_standing(self, transactional_id: str) -> Standing:
-        """The state that readers see."""
+        """The committed state of a transactional id."""
         transaction = self.committed.get(transactional_id)
         return DEAD if transaction is None else transaction.state
 
     def append(self, change: TransactionChange, end_offset: int) -> None:
-        """A record is in the log; its batch ends at `end_offset`."""
+        """A record was appended; its batch ends at `end_offset`."""
         assert change.transactional_id not in self._pending, "one record of a transactional id is pending"
-        # DIVERGES: Apache goes back to the former state after a timeout, and has another state than its log once the
-        # record is committed nevertheless. Here the transactional id waits until the record is committed.
+        # DIVERGES: after a timeout Apache Kafka returns to the former state, which differs from its log if the record
+        # is committed later. Here the transactional id waits until the record is committed.
         self._pending.add(change.transactional_id)
         self._changes.add(change, end_offset)
 
@@ -81,8 +84,7 @@ class Transactions:
             self._unsent[transactional_id] = None
 
     def take_unsent(self, coordinator_epoch: int) -> Iterator[SendMarkers]:
-        """The commands for the transactions that were prepared since the last call; each has a completion from now
-        on."""
+        """The commands for the transactions that were prepared since the last call. Each gets a completion."""
         unsent, self._unsent = self._unsent, {}
         for transactional_id in unsent:
             self._commands += 1

@@ -64,24 +64,27 @@ from protocol.schema import default_struct, response_class_of
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]
 Refuse = Callable[[Request, ErrorCode, "str | None"], object]
-"""The response to a request that says an error, with its message, of everything in it."""
+"""Makes the response to a request in which every part has the given error and message."""
 
 
 class ControllerApi(NamedTuple):
-    """One row. Made by `api`, which checks that its parts belong together."""
+    """One row of the table of APIs. It is made by `api`, which checks that its parts belong together."""
 
     request: type[object]
     decide: Decide[object]
     is_for_clients: bool
-    """Whether brokers take it from clients and forward it; else nodes of the cluster send it to the controller."""
+    """Whether clients send this API to brokers, which forward it.
+
+    Otherwise nodes of the cluster send it to the controller.
+    """
     is_forwardable: bool
-    """Whether it may come in an Envelope."""
+    """Whether the request may arrive inside an Envelope."""
     refuse: Refuse[object]
-    """Answers it where the controller did not decide, or could not write its decision down."""
+    """Makes the response to a request on which the controller did not decide, or whose records it could not write."""
 
 
 def refuse_whole(request: object, error: ErrorCode, message: str | None) -> object:
-    """The response of an API whose response has an error code of its own; it has no room for a message."""
+    """Refuse a request whose response has one error code for the whole and no field for a message."""
     response = default_struct(response_class_of(type(request)))
     assert hasattr(response, "error_code"), f"{type(response).__name__} has no error code of its own"
     response.error_code = error
@@ -96,8 +99,10 @@ def api(
     is_forwardable: bool | None = None,
     refuse: Refuse[Request] = refuse_whole,
 ) -> ControllerApi:
-    """One row of the table, found by the class of the request. `is_forwardable`: whether brokers forward the request;
-    where it is not given, requests of clients are forwarded."""
+    """Make the row of an API; its key is that of the request class.
+
+    `is_forwardable`: whether brokers forward the request; by default they forward the requests of clients.
+    """
     return ControllerApi(
         request,
         cast("Decide[object]", decide),

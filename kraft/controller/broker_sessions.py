@@ -9,7 +9,7 @@ from kraft.image.metadata_image import MetadataImage
 
 
 class Session(NamedTuple):
-    """What is known of a broker by its heartbeats alone; lost with this controller's term."""
+    """What the heartbeats of one broker told this controller. It is lost when this controller's term ends."""
 
     epoch: int
     contact_ms: int
@@ -22,10 +22,10 @@ class Session(NamedTuple):
 
 
 class BrokerSessions:
-    """When each broker was last heard from; one entry for each broker that is not fenced."""
+    """The sessions of brokers: one entry for each broker that is not fenced."""
 
     def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
-        """A new controller gives every unfenced broker a whole session to report."""
+        """A new controller gives every unfenced broker a whole session timeout to send its first heartbeat."""
         self.timeout_ms = timeout_ms
         self._by_broker = {
             broker.id: Session(broker.epoch, now_ms, is_heard=False)
@@ -45,7 +45,7 @@ class BrokerSessions:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
 
     def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
-        """Whether every other active broker has read which leaders replace a broker that shuts down."""
+        """Whether every other active broker has read the records that replace a broker that shuts down as leader."""
         session = self._by_broker.get(broker_id)
         needed = -1 if session is None else session.shutdown_offset
         return all(

@@ -21,7 +21,7 @@ from protocol.records.metadata import ClearElrRecord, ConfigRecord, PartitionCha
 
 Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
 NewValues = dict[str, str | None]
-"""Settings to write; None removes one."""
+"""New values of settings by name; None removes a setting."""
 
 
 class AlterConfigOperation(IntEnum):
@@ -79,7 +79,7 @@ def alter(
     resources: Iterable[Resource],
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
 ) -> tuple[list[tuple[ConfigResource, ApiError]], list[object]]:
-    """The result for each resource, and the records of the accepted changes."""
+    """Decide on all resources of a request: the result for each one, and the records of the accepted changes."""
     pairs = [(ConfigResource(resource.resource_type, resource.resource_name), resource) for resource in resources]
     counts = Counter(key for key, _ in pairs)
     outcomes: list[tuple[ConfigResource, ApiError]] = []
@@ -182,7 +182,7 @@ def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> ApiEr
 
 
 def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | ApiError:
-    """All settings of the resource are those of the request."""
+    """The settings of a resource after AlterConfigs: those of the request, and no others."""
     changes: NewValues = {config.name: config.value for config in resource.configs}
     refusal = refusal_of_nulls(changes)
     if refusal is not None:
@@ -193,7 +193,9 @@ def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[
 def changed_values(
     resource: incremental.AlterConfigsResource, existing: Mapping[str, str], rules: ConfigRules
 ) -> NewValues | ApiError:
-    """The settings of the request, each by its operation; the others stay."""
+    """The settings of a resource after IncrementalAlterConfigs: each setting of the request changed by its operation,
+    the others kept.
+    """
     key = ConfigResource(resource.resource_type, resource.resource_name)
     deleted = {config.name for config in resource.configs if config.config_operation == AlterConfigOperation.DELETE}
     refusal = refusal_of_nulls({config.name: config.value for config in resource.configs if config.name not in deleted})
@@ -217,7 +219,7 @@ def changed_values(
                 before = rules.default_of(key, config.name)
             value = edited(before, value, operation)
             if value == before:
-                continue  # a list that is not set stays so where the change adds and removes nothing
+                continue  # A list that is not set is not written where the operation adds nothing and removes nothing.
         changes[config.name] = value
     return changes
 
@@ -228,7 +230,7 @@ def refusal_of_nulls(values: NewValues) -> ApiError | None:
 
 
 def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
-    """A comma-separated list with members added, none twice, or taken away."""
+    """A comma-separated list after members were added (each at most once) or removed."""
     members = [member for member in before.split(",") if member]
     named = [member for member in value.split(",") if member]
     if operation is AlterConfigOperation.APPEND:
@@ -239,7 +241,7 @@ def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
 def refuse_alterations(
     request: replacing.AlterConfigsRequest, error: ErrorCode, message: str | None
 ) -> replacing.AlterConfigsResponse:
-    """The controller did not decide: each resource says so."""
+    """The response to an AlterConfigs on which the controller did not decide: each resource has the error."""
     return replacing.AlterConfigsResponse(
         responses=[
             replacing.AlterConfigsResourceResponse(
@@ -256,7 +258,7 @@ def refuse_alterations(
 def refuse_incremental_alterations(
     request: incremental.IncrementalAlterConfigsRequest, error: ErrorCode, message: str | None
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """The same for IncrementalAlterConfigs."""
+    """The response to an IncrementalAlterConfigs without a decision of the controller: each resource has the error."""
     return incremental.IncrementalAlterConfigsResponse(
         responses=[
             incremental.AlterConfigsResourceResponse(

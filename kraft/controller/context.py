@@ -1,4 +1,6 @@
-"""What a handler of the controller decides on: the metadata as far as it is decided, and what is known of brokers."""
+"""What the handlers of the controller decide on: the metadata at the end of the log, and the state of brokers'
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from security.principal import ANONYMOUS, Principal
 
 
 class DecisionContext(NamedTuple):
-    """The same for every handler, at the time of one request.
+    """The input of a handler, apart from the request.
 
     Handlers read the view. They may change `sessions` and `failures` alone: what the controller knows of brokers by
-    their heartbeats is not part of the metadata, and is lost with the controller's term.
+    their heartbeats is not part of the metadata, and is lost when the controller's term ends.
     """
 
     view: View
@@ -25,7 +27,10 @@ class DecisionContext(NamedTuple):
     now_ms: int
     """The time on the controller's clock, which never goes back."""
     principal: Principal = ANONYMOUS
-    """The client that asks. What it may do was decided before; delegation tokens belong to it."""
+    """The principal of the client that sent the request.
+
+    The broker has authorized it already; delegation tokens need it.
+    """
 
     @property
     def image(self) -> MetadataImage:

@@ -42,7 +42,7 @@ from security.principal import ANONYMOUS, Principal
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
-"""Preferred leaders that one decision elects."""
+"""The most preferred leaders that one decision elects."""
 
 
 class Controller:
@@ -56,7 +56,7 @@ class Controller:
         index: PartitionIndex | None = None,
         apis: ControllerApis = CONTROLLER_APIS,
     ) -> None:
-        """`index`: of the topics in `replay`, where it was made beforehand."""
+        """`index`: the partition index of the topics in `replay`, where the caller has made it beforehand."""
         self._replay = replay
         self._settings = settings
         self._index = PartitionIndex(replay.image.topics) if index is None else index
@@ -86,9 +86,12 @@ class Controller:
         return View(self.image, self._index, self._settings)
 
     def activate(self, bootstrap: Sequence[object], registration: RegisterControllerRecord) -> list[Decision]:
-        """What a new leader writes first: the abort of a metadata transaction that its predecessor left open (KIP-868),
-        the bootstrap records where there is no metadata yet, its own registration, elections that its predecessor did
-        not hold."""
+        """The records that a new leader writes first.
+
+        They are: the abort of a metadata transaction that the earlier leader left open (KIP-868), the bootstrap records
+        where there is no metadata yet, the controller's own registration, and the elections that the earlier leader did
+        not hold.
+        """
         decisions = []
         if self._replay.in_transaction:
             decisions.append(Decision([AbortTransactionRecord(reason="failover")]))
@@ -107,21 +110,21 @@ class Controller:
             yield from records_of_eligible_replicas(self.view)
 
     def step(self, request: object, now_ms: int, principal: Principal = ANONYMOUS) -> Decision:
-        """Decide on a request of a client, a message of the protocol; `AssertionError` where the controller has no such
-        API."""
+        """Decide on a request. `AssertionError` where the controller has no such API."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
         return row.decide(DecisionContext(self.view, self._sessions, self._failures, now_ms, principal), request)
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
-        """What is due: fencing of brokers that were not heard from, elections, and a NoOpRecord for an idle log
-        (KIP-835)."""
+        """Do what is due: fence brokers whose session ended, hold elections, append a NoOpRecord to an idle log
+        (KIP-835).
+        """
         for broker_id in sorted({*self._sessions.expired(now_ms), *self._failures.suspected(now_ms)}):
             broker = self.image.cluster.brokers.get(broker_id)
             if broker is None or broker.fenced:
                 self._forget(broker_id)
             else:
-                yield Decision(fence(self.view, broker), is_atomic=False)  # its replay ends the session
+                yield Decision(fence(self.view, broker), is_atomic=False)  # The replay of this record ends the session.
         yield from self._elections(now_ms)
         if now_ms >= self._tokens_ms:
             self._tokens_ms = now_ms + self._settings.security.token_check_interval_ms
@@ -133,7 +136,7 @@ class Controller:
             yield Decision([NoOpRecord()])
 
     def _elections(self, now_ms: int) -> Iterator[Decision]:
-        """The periodic elections. Where there are many, the rest is due at the next tick."""
+        """The periodic elections. Elections above the limit of one decision are due at the next tick."""
         if now_ms >= self._rebalance_ms:
             records = self._balancing()
             if len(records) < AT_ONCE_MAX:
@@ -151,12 +154,14 @@ class Controller:
         return balancing(self.view, AT_ONCE_MAX)
 
     def disconnected(self, broker_id: int, now_ms: int) -> None:
-        """A connection to the broker broke: fence it unless a heartbeat comes soon."""
+        """A connection to the broker broke: the controller fences the broker unless a heartbeat arrives soon."""
         self._failures.disconnected(broker_id, now_ms)
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker's node led the quorum before, and last responded at that time: fence it unless a heartbeat
-        comes."""
+        """The broker's node was the leader of the quorum before, and last responded at `heard_ms`.
+
+        The controller fences the broker unless a heartbeat arrives soon.
+        """
         self._failures.last_heard(broker_id, heard_ms)
 
     def _forget(self, broker_id: int) -> None:

@@ -1,4 +1,4 @@
-"""What the controller decides on a request: records to append, and the reply once they are committed."""
+"""The result of a decision of the controller: records to append, and the reply to send once they are committed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from protocol.errors import ErrorCode
 
 
 class Decision(NamedTuple):
-    """The records are one atomic batch, maybe an empty one; where they are not, any beginning of them makes sense.
+    """Records and a reply.
 
-    The reply waits until they, and all that was decided before them, are committed: it may speak of either.
+    The records are one atomic batch, which may be empty. Where `is_atomic` is False, any prefix of the records is
+    consistent too. The reply waits until these records and those of all earlier decisions are committed, because it may
+    report either.
     """
 
     records: Sequence[object]
@@ -22,7 +24,7 @@ class Decision(NamedTuple):
 
 
 class ApiError(NamedTuple):
-    """Why something was not done, as the reply says it."""
+    """The error code and message of a refused change, as the reply reports them."""
 
     error: ErrorCode
     message: str | None

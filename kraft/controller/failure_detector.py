@@ -1,4 +1,4 @@
-"""Brokers that have failed, noticed before their session ends: by the interval of heartbeats and by connections.
+"""Detection of failed brokers before their sessions end: by missing heartbeats and by broken connections.
 
     sends heartbeats, or led the quorum before ── silent for `patience_ms`, or for five intervals ──▶ suspected
           │ ▲
@@ -10,7 +10,7 @@ The controller fences a suspected broker. That is always safe: a broker that liv
 broker with a long heartbeat interval, such as Apache Kafka's default of two seconds, is suspected late; its session
 may end first.
 
-DIVERGES: Apache Kafka waits for broker.session.timeout.ms whatever else it could know.
+DIVERGES: Apache Kafka waits for broker.session.timeout.ms and takes no account of connections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DISCONNECTED_INTERVALS: Final = 2
 
 
 class Contact(NamedTuple):
-    """What is known of one broker; times are on the clock of `now_ms`."""
+    """What the controller knows of one broker's connection and heartbeats. Times are in ms on the clock of `now_ms`."""
 
     heard_ms: int
     interval_ms: int | None = None
@@ -33,7 +33,10 @@ class Contact(NamedTuple):
 
 
 class FailureDetector:
-    """A `patience_ms` of 0 switches it off: then only the end of its session fences a broker."""
+    """Suspects brokers that have sent no heartbeat for too long.
+
+    With a `patience_ms` of 0 it suspects none, and only the end of a session fences a broker.
+    """
 
     def __init__(self, patience_ms: int, grace_ms: int = GRACE_MS) -> None:
         self._patience_ms = patience_ms
@@ -41,7 +44,11 @@ class FailureDetector:
         self._by_broker: dict[int, Contact] = {}
 
     def heartbeat(self, broker_id: int, now_ms: int) -> None:
-        """A heartbeat came. Where intervals vary, the longer one counts for a while: it halves with each heartbeat."""
+        """A heartbeat arrived.
+
+        Where intervals vary, the detector keeps the longest recent one: the remembered interval halves with each
+        heartbeat that comes sooner.
+        """
         before = self._by_broker.get(broker_id)
         interval_ms = None
         if before is not None:
@@ -55,7 +62,7 @@ class FailureDetector:
             self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker gave a sign of life other than a heartbeat at that time; a heartbeat of it may never come."""
+        """The broker sent something other than a heartbeat at `heard_ms`; it may never send a heartbeat."""
         if broker_id not in self._by_broker:
             self._by_broker[broker_id] = Contact(heard_ms, interval_ms=0)
 
@@ -64,7 +71,7 @@ class FailureDetector:
         self._by_broker.pop(broker_id, None)
 
     def suspected(self, now_ms: int) -> list[int]:
-        """The brokers without a heartbeat for too long, by id."""
+        """The ids of the brokers that have sent no heartbeat for too long."""
         return sorted(
             broker_id
             for broker_id, contact in self._by_broker.items()

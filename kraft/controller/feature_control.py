@@ -1,4 +1,4 @@
-"""UpdateFeatures: raising or lowering the finalized level of features, all that are asked for or none.
+"""UpdateFeatures: raises or lowers the finalized levels of features. It changes all features of the request or none.
 
 A level must be in the range of every registered broker and controller. A lower one must be asked for as a downgrade;
 metadata.version goes down only where no record of the higher one can be in the log.
@@ -32,7 +32,7 @@ from protocol.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpReco
 
 DISABLED: Final = SupportedRange(0, 0)
 METADATA_CHANGED: Final = frozenset({30})
-"""Versions that brought records, or fields, which an earlier one does not know."""
+"""The levels of metadata.version that added records or fields which earlier levels cannot read."""
 FAILED: Final = "The update failed for all features since the following feature had an error: "
 
 
@@ -69,7 +69,7 @@ def level_of(view: View, name: str) -> int:
 
 
 def type_of(update: FeatureUpdateKey) -> UpgradeType | None:
-    """Version 0 of the request knows a flag only, whose downgrade is a safe one."""
+    """The kind of change. Version 0 of the request has one flag instead, which allows a safe downgrade."""
     if update.allow_downgrade:
         return UpgradeType.SAFE_DOWNGRADE
     return UpgradeType(update.upgrade_type) if update.upgrade_type in set(UpgradeType) else None
@@ -121,7 +121,7 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
 
 
 def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
-    """Which levels each node supports, this controller first."""
+    """The levels that each node supports, this controller first."""
     cluster, own_id = view.image.cluster, view.settings.node_id
     yield f"Local controller {own_id}", SUPPORTED_FEATURES.get(name, DISABLED)
     for broker in cluster.brokers.values():
@@ -133,7 +133,7 @@ def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
 
 def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
     if update.feature == KRAFT_VERSION:
-        yield NoOpRecord()  # the response waits for this record; the quorum writes kraft.version itself
+        yield NoOpRecord()  # The response waits until this record is committed; the quorum writes kraft.version itself.
         return
     yield FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
     if update.feature == ELIGIBLE_LEADER_REPLICAS and update.max_version_level > 0:
@@ -141,7 +141,9 @@ def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
 
 
 def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
-    """Eligible leader replicas need one min.insync.replicas for the cluster: those of single brokers are removed."""
+    """Records that remove min.insync.replicas of single brokers: eligible leader replicas need one value for the
+    cluster.
+    """
     configs = view.image.configs
     if MIN_IN_SYNC not in configs.of(ResourceType.BROKER, ""):
         value = str(view.settings.min_insync_replicas)

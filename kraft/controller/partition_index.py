@@ -1,7 +1,7 @@
-"""The partitions of each broker, so that the failure of a broker costs by its own partitions, not by all of them.
+"""The partitions of each broker, so that a failure is handled in time proportional to them.
 
-The index is made of an image when a controller begins its term, and follows each delta. Keys have the order in which
-they were entered: no result depends on Python's hashes.
+A controller builds the index from an image when its term begins, and updates it with each delta. Keys keep the order in
+which they were added, so that no result depends on Python's hashes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDelta, To
 Key = tuple[bytes, int]
 """A topic's id and the number of a partition."""
 Keys = dict[Key, None]
-"""An ordered set."""
+"""An ordered set of keys."""
 NONE: Mapping[Key, None] = {}
 
 
 class PartitionIndex:
-    """Partitions by what they say of brokers."""
+    """The partitions that each broker leads, is in sync with, or is an eligible leader of."""
 
     __slots__ = ("_eligible", "_in_sync", "_led", "imbalanced", "reassigned")
 
@@ -58,7 +58,7 @@ class PartitionIndex:
         yield from (key for key in self.led(broker_id) if key not in in_sync)
 
     def update(self, delta: TopicsDelta) -> None:
-        """Follow what records did to the topics."""
+        """Update the index with the changes that records made to the topics."""
         for topic in delta.deleted.values():
             for partition_id, partition in topic.partitions.items():
                 self._remove((topic.id, partition_id), partition)
@@ -91,14 +91,13 @@ class PartitionIndex:
 
 
 class Indexed(NamedTuple):
-    """Topics with their index."""
+    """The topics of an image together with their index."""
 
     topics: TopicsImage
     by_broker: PartitionIndex
 
     def brought_to(self, topics: TopicsImage) -> PartitionIndex:
-        """The index brought up to date with these topics. The index that this is called on must not be used any
-        more."""
+        """The index, updated to these topics. The index on which this is called must not be used any more."""
         delta = TopicsDelta(self.topics)
         compare_topics(delta, self.topics, topics)
         self.by_broker.update(delta)

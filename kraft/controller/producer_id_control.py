@@ -13,7 +13,7 @@ PRODUCER_ID_MAX = (1 << 63) - 1
 
 
 def allocate_producer_ids(context: DecisionContext, request: AllocateProducerIdsRequest) -> Decision:
-    """Give the next block to the broker. No block is given twice, whether the broker uses it or not."""
+    """Give the next block of producer ids to the broker. No block is given twice, even if the broker never uses it."""
     image = context.image
     broker = image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:

@@ -1,4 +1,4 @@
-"""What a controller is given when it is made."""
+"""The settings and collaborators that a controller is constructed with."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 class ConfigRules(Protocol):
-    """What the controller asks about settings: the catalogue of the broker answers."""
+    """What the controller needs to know about settings; the broker's catalogue of settings implements it."""
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
-        """Why the resource cannot have `settings` (all of them, as they would be) in place of `existing`."""
+        """Why the resource cannot have `settings` (its complete settings after the change) in place of `existing`; None
+        where it can.
+        """
 
     def is_list(self, resource_type: int, name: str) -> bool:
         """Whether APPEND and SUBTRACT are defined for the setting."""
@@ -32,17 +34,17 @@ class ConfigRules(Protocol):
 
 
 class QuorumVersion(Protocol):
-    """What the quorum of this controller knows of its own version, kraft.version."""
+    """The controller's view of kraft.version, which belongs to the quorum."""
 
     @property
     def kraft_version(self) -> int: ...
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become this; None where it can, or already is."""
+        """Why kraft.version cannot become `version`; None where it can, or already is."""
 
 
 class StaticQuorum:
-    """A quorum whose version and voters never change from what was configured."""
+    """A quorum whose version and voters are fixed by the configuration."""
 
     kraft_version = 0
 
@@ -51,7 +53,7 @@ class StaticQuorum:
 
 
 def never_ms() -> int:
-    """The wall clock of a controller that keeps no tokens."""
+    """The wall clock of a controller without delegation tokens, which never reads it."""
     return 0
 
 
@@ -63,9 +65,9 @@ class SecuritySettings(NamedTuple):
     """`delegation.token.secret.key`, in UTF-8; None where there are no delegation tokens."""
     token_life_ms_max: int = 604_800_000
     token_life_ms: int = 86_400_000
-    """Life of a token that is not renewed."""
+    """Time (ms) after which a token that is not renewed expires."""
     token_check_interval_ms: int = 3_600_000
-    """Interval of the search for expired tokens."""
+    """Time (ms) between two searches for expired tokens."""
     wall_clock_ms: Callable[[], int] = never_ms
 
     def __repr__(self) -> str:
@@ -73,14 +75,14 @@ class SecuritySettings(NamedTuple):
 
 
 class ControllerSettings(NamedTuple):
-    """Names and defaults are those of Kafka's configuration."""
+    """The settings of the controller, with the names and defaults of Kafka's configuration."""
 
     cluster_id: str
     config_rules: ConfigRules
     random: Random
-    """Chooses where placement begins."""
+    """Chooses the broker at which placement begins."""
     new_uuid: Callable[[], bytes]
-    """Makes topic ids."""
+    """Generates topic ids."""
     node_id: int = 0
     quorum: QuorumVersion = StaticQuorum()
     num_partitions: int = 1
@@ -93,7 +95,9 @@ class ControllerSettings(NamedTuple):
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
-    """A broker without a heartbeat for this long is fenced before its session ends; 0 for not before that."""
+    """Time (ms) without a heartbeat after which the controller fences a broker before its session ends; 0 switches this
+    off.
+    """
     metadata_max_idle_interval_ms: int = 500
-    """The controller appends a NoOpRecord to a log that has been idle for this long; 0 for never."""
+    """Idle time (ms) of the log after which the controller appends a NoOpRecord; 0 for never."""
     security: SecuritySettings = SecuritySettings()

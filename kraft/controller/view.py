@@ -1,4 +1,4 @@
-"""What decisions about partitions rest on: the image, its index, the settings."""
+"""The cluster as decisions about partitions see it: the image, its index, the settings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CLUSTER_WIDE: Final = ""
 
 
 class View(NamedTuple):
-    """The cluster as a decision sees it; `by_broker` is of the same image."""
+    """The image and its partition index; both are at the same offset."""
 
     image: MetadataImage
     by_broker: PartitionIndex
     settings: ControllerSettings
 
     def partitions(self, keys: Iterable[Key]) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
-        """What is under keys of the index."""
+        """The partitions with these keys of the index."""
         by_id = self.image.topics.by_id
         for topic_id, partition_id in keys:
             topic = by_id[topic_id]
@@ -34,35 +34,38 @@ class View(NamedTuple):
 
     @property
     def has_eligible_replicas(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Whether the cluster keeps eligible leader replicas (KIP-966)."""
         return self.image.features.levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def setting_of(self, topic_name: str, name: str) -> str | None:
-        """A dynamic setting of a topic, or that of all brokers where the topic does not override it."""
+        """A dynamic setting of a topic; the cluster-wide value where the topic does not override it."""
         configs = self.image.configs
         own = configs.of(ResourceType.TOPIC, topic_name).get(name)
         return own if own is not None else configs.of(ResourceType.BROKER, CLUSTER_WIDE).get(name)
 
     def min_in_sync(self, topic: Topic) -> int:
-        """How many replicas must be in sync, at most all that there are."""
+        """min.insync.replicas of a topic, limited to the number of replicas of its partitions."""
         text = self.setting_of(topic.name, MIN_IN_SYNC)
         wanted = self.settings.min_insync_replicas if text is None else int(text)
         return min(wanted, len(topic.partitions[0].replicas)) if 0 in topic.partitions else wanted
 
     def allows_unclean(self, topic_name: str) -> bool:
-        """Whether a replica may lead that was not in sync, where no other can."""
+        """Whether a replica that is not in sync may be elected where no in-sync replica can lead."""
         text = self.setting_of(topic_name, UNCLEAN)
         return self.settings.unclean_leader_election_enable if text is None else text == "true"
 
     def default_directory(self, broker_id: int) -> bytes:
-        """The id of the log directory that a new replica on a broker is assigned to: that of its only directory, else
-        `UNASSIGNED_DIRECTORY`, and the broker chooses."""
+        """The id of the log directory to which a new replica on a broker is assigned.
+
+        It is the broker's only directory. Where the broker has several it is `UNASSIGNED_DIRECTORY`, and the broker
+        chooses.
+        """
         broker = self.image.cluster.brokers.get(broker_id)
         directories = () if broker is None else broker.directories
         return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
 
     def may_lead(self, partition: PartitionRegistration) -> Callable[[int], bool]:
-        """Which replicas may lead a partition: those of active brokers, in directories that are online."""
+        """The replicas of a partition that may lead it: those on active brokers, in online directories."""
         cluster = self.image.cluster
 
         def may_lead(replica: int) -> bool:

@@ -22,17 +22,17 @@ UNFENCE: Final = -1
 UNCHANGED: Final = 0
 """The values of `fenced` in a BrokerRegistrationChangeRecord."""
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
-"""A controlled shutdown begins; a record never takes it back."""
+"""The value that begins a controlled shutdown; no record ends one."""
 MIGRATING_DIRECTORY: Final = bytes(16)
-"""The broker has the replica in a directory that the metadata does not name."""
+"""The replica is in a directory that the metadata does not name."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
-"""The broker chooses a directory by itself, and says which."""
+"""The broker is to choose a directory and report it."""
 LOST_DIRECTORY: Final = (2).to_bytes(16, "big")
-"""The broker has the replica, which is damaged, and does not serve it."""
+"""The broker has a damaged copy of the replica and does not serve it."""
 
 
 class AdvertisedEndpoint(NamedTuple):
-    """An advertised address of a node."""
+    """One advertised listener of a node: its name, address and security protocol."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ def features_of(features: Iterable[BrokerFeature | ControllerFeature]) -> dict[s
 
 
 class Broker(NamedTuple):
-    """A broker's registration. Its epoch is the offset of the record that registered this incarnation."""
+    """The registration of a broker. Its epoch is the offset of the record that registered this incarnation."""
 
     id: int
     epoch: int
@@ -90,11 +90,11 @@ class Broker(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead partitions and get new replicas."""
+        """Whether the broker may lead partitions and get new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory_id: bytes) -> bool:
-        """Whether a replica in this directory can serve. A replica whose directory is not assigned yet can."""
+        """Whether a replica in this directory can serve. A replica without an assigned directory can."""
         if directory_id == LOST_DIRECTORY:
             return False
         if not self.directories or directory_id in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY):
@@ -124,7 +124,7 @@ class Broker(NamedTuple):
 
 
 class ControllerNode(NamedTuple):
-    """A controller's registration."""
+    """The registration of a controller."""
 
     id: int
     incarnation_id: bytes

@@ -12,7 +12,7 @@ from protocol.records.metadata import ConfigRecord
 
 
 class ResourceType(IntEnum):
-    """What a setting belongs to, as the wire numbers it."""
+    """The type of a resource that has settings; the values are those of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """The empty name is the cluster-wide default of its type."""
+    """A resource that has settings. The empty name is the cluster-wide default of the type."""
 
     type: int
     name: str
@@ -49,7 +49,7 @@ class ConfigsImage(NamedTuple):
 
 
 class ConfigsDelta:
-    """What records did to settings; None is a setting that is gone."""
+    """The settings that records changed; None for a setting that was removed."""
 
     __slots__ = ("changed", "image")
 
@@ -62,7 +62,7 @@ class ConfigsDelta:
         self.changed.setdefault(resource, {})[record.name] = record.value
 
     def forget(self, resource: ConfigResource) -> None:
-        """The resource does not exist any more."""
+        """Remove all settings of a resource that was deleted."""
         names = [*(self.image.by_resource.get(resource) or ()), *self.changed.get(resource, ())]
         if names:
             self.changed[resource] = dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""The delta between two images, for a node that replaced its image by the one of a snapshot."""
+"""The delta between two images, for a node that replaces its image by that of a snapshot."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def compare_quotas(delta: ClientQuotasDelta, before: ClientQuotasImage, after: C
 
 
 def changed(before: Entries[K, V], after: Entries[K, V]) -> dict[K, V]:
-    """The entries of `after` that `before` lacks or has with another value."""
+    """The entries of `after` that are absent from `before` or have another value there."""
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 

@@ -11,7 +11,9 @@ from protocol.records.metadata import FeatureLevelRecord
 
 
 class FeaturesImage(NamedTuple):
-    """Levels by name; a feature at level 0 is absent. kraft.version is not among them: it belongs to the quorum."""
+    """Finalized levels by feature; a feature at level 0 is absent. kraft.version is not among them: it belongs to the
+    quorum.
+    """
 
     levels: Mapping[str, int] = MappingProxyType({})
 
@@ -28,7 +30,7 @@ class FeaturesImage(NamedTuple):
 
 
 class FeaturesDelta:
-    """What records did to the feature levels."""
+    """The feature levels that records changed."""
 
     __slots__ = ("changed", "image")
 

@@ -1,4 +1,4 @@
-"""The metadata of the cluster at one offset of the log, and what a run of records changes in it."""
+"""The metadata of the cluster at one offset of the log, and the changes that a run of records makes to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from protocol.records import metadata as records
 
 
 class Provenance(NamedTuple):
-    """How far the log has been read: its end offset, the epoch and the time of the last record."""
+    """The end of the log that an image includes: its offset, and the epoch and the time of the last record."""
 
     end_offset: int = 0
     epoch: int = 0
@@ -25,7 +25,7 @@ class Provenance(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """Everything that the metadata log says up to an offset, as an immutable value."""
+    """The metadata up to an offset of the log, as an immutable value."""
 
     provenance: Provenance = Provenance()
     features: FeaturesImage = FeaturesImage()
@@ -39,7 +39,7 @@ class MetadataImage(NamedTuple):
     tokens: TokensImage = TokensImage()
 
     def snapshot_records(self) -> Iterator[object]:
-        """Records that make this image out of an empty one."""
+        """Records that produce this image when they are replayed on an empty one."""
         yield from self.features.snapshot_records()
         yield from self.cluster.snapshot_records()
         yield from self.topics.snapshot_records()
@@ -56,7 +56,7 @@ EMPTY_IMAGE = MetadataImage()
 
 
 class MetadataDelta:
-    """Replays records upon an image; `apply` gives the image they make. Each domain's delta says what changed."""
+    """Replays records on an image; `apply` gives the new image. The delta of each part says what changed in it."""
 
     __slots__ = (
         "_replays",
@@ -119,7 +119,7 @@ class MetadataDelta:
             records.ConfigRecord: self.configs.replay,
             records.ProducerIdsRecord: self._replay_producer_ids,
             records.NoOpRecord: self._ignore,
-            # The ZooKeeper migration ended with 3.9: a 4.x node ignores its record.
+            # The migration from ZooKeeper ended with 3.9: a 4.x node ignores its record.
             records.ZkMigrationStateRecord: self._ignore,
             records.AccessControlEntryRecord: self.acls.replay,
             records.RemoveAccessControlEntryRecord: self.acls.replay_remove,
@@ -134,7 +134,7 @@ class MetadataDelta:
         self.cluster.replay_unregister(record.broker_id)
 
     def _replay_fence(self, record: records.FenceBrokerRecord) -> None:
-        """What 3.2 and earlier wrote for a registration change."""
+        """Replay a fence record, which releases up to 3.2 wrote for a change of a registration."""
         self._change_fenced(record.id, record.epoch, FENCE)
 
     def _replay_unfence(self, record: records.UnfenceBrokerRecord) -> None:
@@ -152,4 +152,4 @@ class MetadataDelta:
         self.next_producer_id = record.next_producer_id
 
     def _ignore(self, record: object) -> None:
-        """The record changes nothing in the image."""
+        """Ignore a record that changes nothing in the image."""

@@ -10,12 +10,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 BUCKET_SIZE: Final = 64
-"""Entries in a bucket, on average, when the map is just about to grow: what changing one entry copies."""
+"""The average number of entries in a bucket just before the map grows. An update of one entry copies one bucket."""
 BUCKETS_MIN: Final = 16
 
 
 def place_of_text(key: str) -> int:
-    """A hash that is the same in every process, so that iteration order is too."""
+    """A hash of a text that is the same in every process, so that the order of iteration is too."""
     return crc32(key.encode())
 
 
@@ -24,7 +24,10 @@ def place_of_uuid(key: bytes) -> int:
 
 
 class PersistentMap(Generic[K, V]):
-    """Update it with `updated`. Iteration order depends on the keys and their history, never on Python's hashes."""
+    """An immutable mapping; `updated` gives a changed copy.
+
+    The order of iteration depends on the keys and the order of updates, never on Python's hashes.
+    """
 
     __slots__ = ("_buckets", "_place", "_size")
 
@@ -63,7 +66,7 @@ class PersistentMap(Generic[K, V]):
     __hash__ = None  # type: ignore[assignment]
 
     def updated(self, changes: Mapping[K, V | None]) -> PersistentMap[K, V]:
-        """A copy with these entries set, and those with the value None removed where they exist."""
+        """A copy in which these entries are set; an entry with the value None is removed if it exists."""
         if not changes:
             return self
         copy: PersistentMap[K, V] = PersistentMap(self._place)

@@ -1,4 +1,5 @@
-"""Reading the metadata log into an image: records of a metadata transaction count when it ends, or never.
+"""Replay of the metadata log into an image. Records of a metadata transaction take effect when it ends; an abort
+discards them.
 
 | record   | outside a transaction | inside one              |
 |----------|-----------------------|-------------------------|
@@ -18,14 +19,14 @@ from protocol.records.metadata import AbortTransactionRecord, BeginTransactionRe
 
 
 class Replay:
-    """The image at the end of what was replayed so far."""
+    """The state of a replay: the image, and the records of the open metadata transaction."""
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
         self._held: list[object] | None = None
 
     def fork(self) -> Replay:
-        """The same state, to go its own way from here on."""
+        """A copy of the state, on which another replay can continue."""
         copy = Replay(self.image)
         copy._held = None if self._held is None else list(self._held)
         return copy

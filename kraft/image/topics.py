@@ -18,7 +18,7 @@ from protocol.records.metadata import (
 
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2
-"""What a PartitionChangeRecord says when it leaves the leader, and so its epoch, as they are."""
+"""The leader in a PartitionChangeRecord that leaves the leader, and so its epoch, unchanged."""
 RECOVERY_STATE_UNCHANGED: Final = -1
 
 
@@ -33,7 +33,10 @@ class SharedTuples:
 
 
 class PartitionRegistration(NamedTuple):
-    """The replicas of a partition, its leader and its in-sync replicas. `directories` has the order of `replicas`."""
+    """The metadata of one partition: its replicas, leader, in-sync replicas and epochs.
+
+    `directories` has the order of `replicas`.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -66,14 +69,14 @@ class PartitionRegistration(NamedTuple):
         )
 
     def directory_of(self, broker_id: int) -> bytes:
-        """The log directory of a broker's replica, as far as the metadata has it."""
+        """The log directory of a broker's replica; UNASSIGNED_DIRECTORY where the metadata names none."""
         if broker_id not in self.replicas:
             return MIGRATING_DIRECTORY
         place = self.replicas.index(broker_id)
         return self.directories[place] if place < len(self.directories) else MIGRATING_DIRECTORY
 
     def offline_replicas(self, cluster: ClusterImage) -> list[int]:
-        """The replicas on brokers that do not serve, and those in log directories that failed."""
+        """The replicas on brokers that are not active, and those in failed log directories."""
         brokers, directories = cluster.brokers, self.directories
         offline = []
         for place, replica in enumerate(self.replicas):
@@ -84,8 +87,11 @@ class PartitionRegistration(NamedTuple):
         return offline
 
     def changed(self, record: PartitionChangeRecord) -> PartitionRegistration:
-        """A field that the record does not name stays. A record that names a leader, even the same one, begins a new
-        leader epoch."""
+        """The registration after a change record.
+
+        A field that the record does not name keeps its value. A record that names a leader, even the current one,
+        begins a new leader epoch.
+        """
         names_leader = record.leader != LEADER_UNCHANGED
         keeps_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
         return PartitionRegistration(
@@ -138,7 +144,7 @@ class TopicsImage(NamedTuple):
     by_id: PersistentMap[bytes, Topic] = PersistentMap(place_of_uuid)
     ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
     metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
-    """Maps a metric name to its topic, for names that could be the metric name of another topic too."""
+    """Maps each name that could be a topic's metric name to that topic."""
 
     def by_name(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)
@@ -154,7 +160,7 @@ class TopicsImage(NamedTuple):
                 yield topic, partition_id, partition
 
     def has_partitions(self, count: int) -> bool:
-        """Whether there are more partitions than this; counts no further than that."""
+        """Whether there are more partitions than `count`; it stops counting there."""
         for topic in self.by_id.values():
             count -= len(topic.partitions)
             if count < 0:
@@ -169,7 +175,7 @@ class TopicsImage(NamedTuple):
 
 
 class TopicsDelta:
-    """What records did to the topics: `changed` holds the touched partitions of topics, new topics among them."""
+    """The topics that records changed: `changed` holds the changed partitions by topic, new topics included."""
 
     __slots__ = ("_created_ids", "_shared", "changed", "created", "deleted", "image")
 
@@ -178,11 +184,11 @@ class TopicsDelta:
         self._shared = SharedTuples()
         self.changed: dict[bytes, dict[int, PartitionRegistration]] = {}
         self.created: dict[bytes, str] = {}
-        """Names of the topics that the image does not have."""
+        """Names of the topics that these records created."""
         self._created_ids: dict[str, bytes] = {}
-        """The ids of the topics created in this delta, by name, for later records."""
+        """The ids of the created topics by name, so that later records of this delta find them."""
         self.deleted: dict[bytes, Topic] = {}
-        """Topics of the image that are gone."""
+        """Topics of the base image that these records deleted."""
 
     def replay_topic(self, record: TopicRecord) -> None:
         self.created[record.topic_id] = record.name
@@ -200,7 +206,7 @@ class TopicsDelta:
         touched[record.partition_id] = before.changed(record)
 
     def replay_remove(self, record: RemoveTopicRecord) -> str:
-        """The name of the topic, whose configuration goes with it."""
+        """Remove a topic. Returns its name, so that the caller removes its settings."""
         self.changed.pop(record.topic_id, None)
         name = self.created.pop(record.topic_id, None)
         if name is None:
@@ -210,8 +216,12 @@ class TopicsDelta:
         return name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """An empty name means every topic. A start replays the whole log as one run: what these records made, changed
-        and deleted before counts, or a node that restarts has other epochs and eligible leaders than the others."""
+        """Clear the eligible leader replicas of a topic; an empty name means every topic.
+
+        At a start the whole log is replayed as one delta. The record therefore also applies to what earlier records of
+        the same delta created, changed and deleted. Otherwise a restarted node would have other epochs and eligible
+        leader replicas than the other nodes.
+        """
         if record.topic_name:
             topic_id = self._created_ids.get(record.topic_name) or self.image.ids.get(record.topic_name)
             topic_ids = [] if topic_id is None else [topic_id]

@@ -1,1 +1,1 @@
-"""What the metadata log and its snapshots say of the quorum: its version and its voters, at each offset."""
+"""The quorum as the metadata log and its snapshots describe it at each offset: its version and its voters."""

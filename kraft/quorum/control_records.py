@@ -20,14 +20,16 @@ from protocol.records.control import (
 
 
 class QuorumDescription(NamedTuple):
-    """What control records say of the quorum: kraft.version, and the voters, None where no record names them."""
+    """The quorum as control records describe it: kraft.version, and the voters, which are None where no record names
+    them.
+    """
 
     kraft_version: int = 0
     voters: VoterSet | None = None
 
 
 def control_record(kind: ControlRecordType, value: object, now_ms: int) -> Record:
-    """All values are written in version 0."""
+    """Make a control record. All values are written in version 0."""
     return Record(control_key(kind), encode(value, 0), now_ms)
 
 
@@ -42,7 +44,10 @@ def leader_change(leader_id: int, voters: VoterSet, granting: tuple[int, ...], n
 
 
 def quorum_records(kraft_version: int, voters: VoterSet, now_ms: int) -> list[Record]:
-    """The records that name version and voters; none with version 0, whose voters are in the configuration."""
+    """The control records that name the version and the voters.
+
+    With kraft.version 0 there are none: the configuration names the voters.
+    """
     if kraft_version == 0:
         return []
     version = KRaftVersionRecord(version=0, k_raft_version=kraft_version)

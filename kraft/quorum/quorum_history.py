@@ -1,5 +1,7 @@
-"""The quorum as the log describes it at each offset; the newest description counts, committed or not (Raft, section
-6)."""
+"""The quorum as the log describes it at each offset.
+
+The newest description counts, committed or not (Raft, section 6).
+"""
 
 from __future__ import annotations
 
@@ -38,21 +40,24 @@ class QuorumHistory:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the newest description; it is committed once the high watermark is above it."""
+        """The offset of the newest description.
+
+        The description is committed once the high watermark is above this offset.
+        """
         return self._entries[-1][0] if self._entries else BEFORE_THE_LOG
 
     @property
     def voters_before(self) -> VoterSet:
-        """The voters before the newest description: they count again if that is truncated."""
+        """The voters before the newest description. They are in force again if the newest description is truncated."""
         return self._voters(self._entries[-2][1]) if len(self._entries) > 1 else self.voters
 
     @property
     def is_in_log(self) -> bool:
-        """Whether other nodes can have read it."""
+        """Whether the newest description is in the log, so that other nodes may have read it."""
         return self.last_offset > BEFORE_THE_LOG
 
     def description_at(self, end_offset: int) -> QuorumDescription:
-        """The description by everything before this offset, as a snapshot that ends there holds it."""
+        """The description before this offset, as a snapshot that ends there includes it."""
         index = self._index(end_offset)
         if index == 0:
             return QuorumDescription(0, self._static_voters)
@@ -65,15 +70,17 @@ class QuorumHistory:
             self._entries.append((offset, description))
 
     def truncate(self, end_offset: int) -> None:
-        """The log ends at this offset now: an older description counts again."""
+        """Drop the descriptions from this offset on: the log now ends there, and the last remaining description is in
+        force.
+        """
         del self._entries[self._index(end_offset) :]
 
     def replace(self, end_offset: int, description: QuorumDescription) -> None:
-        """A snapshot has replaced the log."""
+        """Replace all descriptions by that of a snapshot, which replaced the log."""
         self._entries = [(end_offset - 1, description)]
 
     def forget(self, start_offset: int) -> None:
-        """The log starts at this offset now: drop the descriptions that no offset after it needs."""
+        """Drop the descriptions that no offset from this one on needs: the log now starts there."""
         del self._entries[: max(0, self._index(start_offset) - 1)]
 
     def _index(self, end_offset: int) -> int:

@@ -13,7 +13,7 @@ Address = tuple[str, int]
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log: the same id with another directory is another replica."""
+    """The key of a replica of the metadata log. The same node id with another directory id is another replica."""
 
     id: int
     directory_id: bytes = ZERO_UUID
@@ -33,17 +33,17 @@ class VoterNode(NamedTuple):
         return ReplicaKey(self.id, self.directory_id)
 
     def is_replica(self, key: ReplicaKey) -> bool:
-        """A voter without a directory id is any replica of its node."""
+        """Whether this voter is the given replica. A voter without a directory id is any replica of its node."""
         return self.id == key.id and self.directory_id in (ZERO_UUID, key.directory_id)
 
     def is_described_as(self, other: VoterNode) -> bool:
-        """Whether both have the same fields; the order of the endpoints does not count."""
+        """Whether both voters have the same fields. The order of the endpoints does not count."""
         return self._replace(endpoints=()) == other._replace(endpoints=()) and dict(self.endpoints) == dict(
             other.endpoints
         )
 
     def address(self, listener: str) -> Address | None:
-        """The address at a listener, or at any listener where the voter has none of that name."""
+        """The address of the voter at a listener. Any of its addresses where it has no listener of that name."""
         by_name = dict(self.endpoints)
         return by_name.get(listener) or next(iter(by_name.values()), None)
 
@@ -76,7 +76,7 @@ class VoterSet(NamedTuple):
 
     @property
     def majority(self) -> int:
-        """How many votes, or durable copies, are enough."""
+        """The number of votes, or of durable copies, that is a majority."""
         return len(self.by_id) // 2 + 1
 
     def is_only(self, voter_id: int) -> bool:
@@ -90,7 +90,7 @@ class VoterSet(NamedTuple):
         return [voter for voter in self.by_id.values() if voter.id != node_id]
 
     def with_voter(self, voter: VoterNode) -> VoterSet:
-        """The set with the voter added, or in place of the one with the same id."""
+        """The voter set with the voter added; it replaces a voter with the same id."""
         return VoterSet.of([*self.others(voter.id), voter])
 
     def without(self, voter_id: int) -> VoterSet:

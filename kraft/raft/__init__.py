@@ -1,1 +1,1 @@
-"""Raft over the metadata log: a machine without I/O, one file for each role."""
+"""Raft over the metadata log: a state machine without I/O, with one module for each role."""

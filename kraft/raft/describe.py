@@ -34,7 +34,9 @@ def describe_leader(member: QuorumMember, replicas: ReplicaStates, service: Fetc
 
 
 def describe_nothing(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The response to a request that names another partition: every partition in it is unknown, as in Apache Kafka."""
+    """The response to a request that names another partition: each partition has UNKNOWN_TOPIC_OR_PARTITION, as in
+    Apache Kafka.
+    """
     return DescribeQuorumResponse(
         topics=[
             ResponseTopicData(
@@ -79,7 +81,10 @@ def _state(member: QuorumMember, key: ReplicaKey, progress: ReplicaProgress) -> 
 
 
 def _on_the_wall(member: QuorumMember, at_ms: int) -> int:
-    """The machine's clock cannot be set, unlike the wall clock of the response; -1 for never."""
+    """The wall-clock time (ms) of a time on the machine's clock; -1 for never.
+
+    The two differ because the machine's clock is monotonic.
+    """
     return -1 if at_ms < 0 else member.wall_ms - (member.now_ms - at_ms)
 
 

@@ -1,4 +1,4 @@
-"""What a voter must not forget: its epoch, the vote that it granted in it, and the leader. The file `quorum-state`.
+"""The file `quorum-state`: the epoch of a voter, its vote in that epoch, and the leader. A voter must not forget these.
 
 Data version 0 belongs to kraft.version 0 and names voters by id; data version 1 to kraft.version 1, where a vote goes
 to an id together with a directory id.
@@ -16,7 +16,7 @@ NO_NODE: Final = -1
 
 
 class CorruptQuorumState(ValueError):
-    """The file does not say in which epoch this voter is. Without that the voter could vote twice in one epoch."""
+    """The file does not contain the epoch of this voter. Without it the voter could vote twice in one epoch."""
 
 
 class ElectionState(NamedTuple):
@@ -29,12 +29,18 @@ class ElectionState(NamedTuple):
 
     @property
     def promise(self) -> tuple[int, int, bytes]:
-        """What other voters rely on: epoch and vote. The leader's id is left out: this node can learn it again."""
+        """The part of the state that other voters rely on: epoch and vote.
+
+        The leader's id is left out: this node can learn it again.
+        """
         return self.epoch, self.voted_id, self.voted_directory_id
 
 
 def encode_election(election: ElectionState, kraft_version: int, voter_ids: tuple[int, ...], node_id: int) -> bytes:
-    """The file's content, as Apache Kafka writes it. A node that leads leaves out its vote: it grants none any more."""
+    """The content of the file, in Apache Kafka's format.
+
+    A leader leaves out its vote: it grants no vote in its epoch any more.
+    """
     if election.leader_id == node_id:
         election = ElectionState(election.epoch, node_id)
     if kraft_version == 0:
@@ -50,7 +56,7 @@ def encode_election(election: ElectionState, kraft_version: int, voter_ids: tupl
 
 
 def decode_election(data: bytes) -> ElectionState:
-    """Raises `CorruptQuorumState`."""
+    """Decode the content of the file. Raises `CorruptQuorumState`."""
     import json
 
     try:

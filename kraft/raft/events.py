@@ -43,7 +43,7 @@ PeerRequest: TypeAlias = (
     | FetchSnapshotRequest
     | UpdateRaftVoterRequest
 )
-"""The requests of members of the quorum to one another."""
+"""The requests that members of the quorum send to one another."""
 QuorumRequest: TypeAlias = PeerRequest | DescribeQuorumRequest | AddRaftVoterRequest | RemoveRaftVoterRequest
 """The requests that the machine responds to."""
 QuorumResponse: TypeAlias = (
@@ -63,7 +63,7 @@ IncomingResponse: TypeAlias = QuorumResponse | ApiVersionsResponse
 
 
 class Destination(NamedTuple):
-    """`node_id`: negative for a bootstrap server, of which only the address is known."""
+    """The address of a request. `node_id` is negative for a bootstrap server, of which only the address is known."""
 
     node_id: int
     host: str
@@ -74,7 +74,7 @@ class Destination(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The log and quorum-state have been read."""
+    """The node has read its log and quorum-state."""
 
 
 class ElectionSaved(NamedTuple):
@@ -84,7 +84,7 @@ class ElectionSaved(NamedTuple):
 
 
 class LogAppended(NamedTuple):
-    """The log ends at this offset now: with the leader's own records, or with fetched ones.
+    """The log now ends at this offset, with the leader's own records or with fetched ones.
 
     `descriptions`: the quorum as the appended control records describe it, each with the offset of its batch.
     """
@@ -94,7 +94,7 @@ class LogAppended(NamedTuple):
 
 
 class LogTruncated(NamedTuple):
-    """The log ends here now."""
+    """The log now ends at this offset, after a truncation."""
 
     end_offset: int
 
@@ -119,18 +119,21 @@ class RequestReceived(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """What became of a Send: one event for each. `request` is the very object that was sent."""
+    """The outcome of a Send: there is one event for each. `request` is the object that was sent."""
 
     to: Destination
     request: OutgoingRequest
     response: IncomingResponse | None
-    """None where none came: the time ran out, or the connection failed."""
+    """The response; None where the request timed out or the connection failed."""
     is_refused: bool = False
     """The connection was refused or reset: the peer's process has ended. False for a timeout."""
 
 
 class DeadlineReached(NamedTuple):
-    """The time of `next_deadline_ms` has come; an event too early or too late does no harm."""
+    """The time of `next_deadline_ms` has come.
+
+    The machine ignores an event that comes early, and tolerates one that comes late.
+    """
 
 
 class SnapshotLoaded(NamedTuple):
@@ -144,13 +147,16 @@ class SnapshotLoaded(NamedTuple):
 
 
 class SnapshotRefused(NamedTuple):
-    """The fetched snapshot was malformed, or found no room on the disk, and has been removed."""
+    """The fetched snapshot was malformed, or the disk had no room for it. The shell has removed it."""
 
     snapshot_id: SnapshotId
 
 
 class Resign(NamedTuple):
-    """The controller of this epoch failed, and another node is to lead. Ignored unless this node leads the epoch."""
+    """The controller of this epoch failed, so that this node must not lead any more.
+
+    Ignored unless this node leads the epoch.
+    """
 
     epoch: int
 
@@ -188,7 +194,7 @@ Event: TypeAlias = (
 
 
 class SaveElection(NamedTuple):
-    """Make it durable in quorum-state, then feed `ElectionSaved`. There is one at a time."""
+    """Make the election durable in quorum-state, then feed `ElectionSaved`. At most one is in progress."""
 
     election: ElectionState
 
@@ -211,7 +217,10 @@ class AppendFetched(NamedTuple):
 
 
 class TruncateLog(NamedTuple):
-    """Drop everything from this offset on, then feed `LogTruncated`. The offset is never below what was committed."""
+    """Remove the records from this offset on, then feed `LogTruncated`.
+
+    The offset is never below the high watermark.
+    """
 
     end_offset: int
 
@@ -232,17 +241,17 @@ class Respond(NamedTuple):
 
 
 class RespondWithRecords(NamedTuple):
-    """Respond with batches of the log from this offset on, at least one, put into the one partition of the response."""
+    """Respond with at least one batch of the log from this offset on, in the one partition of the response."""
 
     token: object
     response: FetchResponse
     fetch_offset: int
     size_max: int
-    """Bytes; the first batch may be larger."""
+    """The most bytes of batches; the first batch may be larger."""
 
 
 class RespondWithSnapshot(NamedTuple):
-    """Respond with bytes of a snapshot, put into the one partition of the response."""
+    """Respond with bytes of a snapshot, in the one partition of the response."""
 
     token: object
     response: FetchSnapshotResponse
@@ -252,7 +261,7 @@ class RespondWithSnapshot(NamedTuple):
 
 
 class SnapshotPart(NamedTuple):
-    """Write these bytes of a snapshot that is being fetched; position 0 begins the file anew."""
+    """Write these bytes of a snapshot that is being fetched. Position 0 begins the file again."""
 
     snapshot_id: SnapshotId
     position: int
@@ -260,33 +269,38 @@ class SnapshotPart(NamedTuple):
 
 
 class SnapshotFetched(NamedTuple):
-    """All bytes of the snapshot have come: make it durable, replace the log by it, load it; then feed `SnapshotLoaded`
-    or `SnapshotRefused`."""
+    """The file of the snapshot is complete.
+
+    Make it durable, replace the log by it, load it; then feed `SnapshotLoaded` or `SnapshotRefused`.
+    """
 
     snapshot_id: SnapshotId
 
 
 class Lead(NamedTuple):
-    """This node leads from here on: start a controller. It comes after the batch that begins the term."""
+    """This node leads from now on: start a controller.
+
+    The effect comes after the append of the first batch of the term.
+    """
 
     epoch: int
 
 
 class Follow(NamedTuple):
-    """This node does not lead: a controller of an earlier epoch is to end. `leader_id` is -1 where none is known."""
+    """This node follows: end the controller of an earlier epoch. `leader_id` is -1 where no leader is known."""
 
     epoch: int
     leader_id: int
 
 
 class Commit(NamedTuple):
-    """Everything before this offset is committed: no later leader can lack it (leader completeness)."""
+    """Every record before this offset is committed: each later leader has it (leader completeness)."""
 
     high_watermark: int
 
 
 class Stopped(NamedTuple):
-    """A clean stop is done: every voter that can be reached knows that this node has resigned."""
+    """A clean stop is complete: every voter that can be reached knows that this node has resigned."""
 
 
 Effect: TypeAlias = (

@@ -1,4 +1,4 @@
-"""How the leader responds to fetches: at once where it has records or a new high watermark, otherwise once it has.
+"""How the leader responds to fetches: at once with records or a new high watermark, otherwise as soon as it has either.
 
 A fetch offset states that everything before it is durable on the replica. So a fetch may commit records: the leader
 looks at its offset before it responds.
@@ -19,12 +19,14 @@ from protocol.messages.fetch import FetchPartition, FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
 
 VERSION_WITH_HIGH_WATERMARK = 18
-"""The version of Fetch from which on a request carries the high watermark that the replica knows; the leader sends a
-newer one at once."""
+"""The first version of Fetch in which a request names the high watermark that the replica knows.
+
+The leader responds at once if its own is higher.
+"""
 
 
 class WaitingFetch(NamedTuple):
-    """A fetch that has no response yet; at the deadline it gets an empty one."""
+    """A fetch without a response so far. At its deadline it gets an empty response."""
 
     event: RequestReceived
     partition: FetchPartition
@@ -37,12 +39,15 @@ class FetchService:
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._parked: dict[object, WaitingFetch] = {}
-        """The waiting fetches by replica; by the token of the request where the replica has no id."""
+        """The waiting fetches by replica; by the token of the request where the request names no replica."""
         self.high_watermark = -1
-        """What this leader has committed; -1 until its first commit in its own term."""
+        """The high watermark of this leader; -1 until its first commit in its own term."""
 
     def fetch(self, event: RequestReceived, key: ReplicaKey, partition: FetchPartition) -> None:
-        """A fetch whose offset lies in the log, or at its end. A second fetch of a replica answers its first one."""
+        """Handle a fetch from an offset up to the end of the log.
+
+        A second fetch of a replica ends the wait of its first one.
+        """
         request = event.request
         assert isinstance(request, FetchRequest)
         place = key if key.id >= 0 else event.token
@@ -67,7 +72,7 @@ class FetchService:
         self._reply(event, snapshot=snapshot)
 
     def recheck(self) -> None:
-        """Respond to waiting fetches: the log has grown, more of it is committed, or their time is over."""
+        """Respond to the waiting fetches that can be answered now, or whose deadline has passed."""
         for place, parked in list(self._parked.items()):
             if self._respond_if_due(parked):
                 del self._parked[place]
@@ -76,14 +81,21 @@ class FetchService:
         return min((parked.deadline_ms for parked in self._parked.values()), default=None)
 
     def end_term(self, error: ErrorCode) -> None:
-        """This node no longer leads: respond to every waiting fetch with the error, and so with the new epoch."""
+        """This node no longer leads: respond to every waiting fetch with the error.
+
+        The response carries the new epoch.
+        """
         for parked in self._parked.values():
             response = fetch_response(self._member, parked.event.listener, parked.event.version, error)
             self._member.put(Respond(parked.event.token, response))
         self._parked.clear()
 
     def fetch_snapshot(self, event: RequestReceived, partition: PartitionSnapshot) -> None:
-        """DIVERGES: Apache Kafka 4.3.1 cannot write what is refused here, and answers UNKNOWN_SERVER_ERROR instead."""
+        """Respond with bytes of a snapshot.
+
+        DIVERGES: Apache Kafka 4.3.1 cannot serialize the response to a position that is refused here, and answers
+        UNKNOWN_SERVER_ERROR.
+        """
         member, request = self._member, event.request
         assert isinstance(request, FetchSnapshotRequest)
         snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
@@ -141,11 +153,12 @@ class FetchService:
 
 
 def place_in_log(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
-    """How the log of a replica that ends at this offset, with a record of this epoch, compares with the leader's.
+    """The end of a replica's log, at this offset with a record of this epoch, compared with the leader's log.
 
-    None: it is a prefix (the log matching property: same offset and epoch mean the same records before). A snapshot: it
-    ends before the leader's log starts. An offset and epoch: the logs diverge; this epoch, and its end in the leader's
-    log, are the last that both may have in common (KIP-595, in place of Raft's search one entry at a time).
+    None: the replica's log is a prefix of the leader's (log matching property: the same offset and epoch mean the same
+    records before). A snapshot: the replica's log ends before the leader's log starts. An offset and epoch: the logs
+    diverge; this epoch, and its end in the leader's log, are the last that both may have in common (KIP-595, in place
+    of Raft's search one entry at a time).
     """
     if fetch_offset == log.start_offset == 0 and last_fetched_epoch == 0:
         return None

@@ -42,7 +42,7 @@ class Machine(Protocol):
 
 
 def receive(machine: Machine, event: RequestReceived) -> None:
-    """Respond now, or let the leader respond later."""
+    """Validate a request and respond, or leave the response to the leader's role."""
     member, request = machine.member, event.request
     if isinstance(request, DescribeQuorumRequest) and not _is_about_the_partition(event):
         member.put(Respond(event.token, describe_nothing(request)))
@@ -107,7 +107,7 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
     elif partition.replica_epoch < member.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
     else:
-        # A later epoch is entered even where the vote is refused (Raft, section 5.1).
+        # This node enters a later epoch even where it refuses the vote (Raft, section 5.1).
         if partition.replica_epoch > member.epoch:
             machine.transition(EnterEpoch(partition.replica_epoch))
         if not _is_this_voter(member, request.voter_id, partition.voter_directory_id):
@@ -120,7 +120,10 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
 
 
 def _is_valid_vote(vote: RequestedVote, epoch: int) -> bool:
-    """A candidate has no record of the epoch that it wants to lead; a pre-vote carries the epoch before that."""
+    """Whether the vote request is consistent: a candidate has no record of the epoch in which it wants to lead.
+
+    A pre-vote carries the epoch before that.
+    """
     last_epoch_max = epoch if vote.is_pre_vote else epoch - 1
     return vote.candidate.id >= 0 and 0 <= vote.last_epoch <= last_epoch_max and vote.end_offset >= 0
 
@@ -149,14 +152,14 @@ def _end_epoch(machine: Machine, event: RequestReceived, request: EndQuorumEpoch
 
 
 def _learn_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
-    """Version 0 of these requests names no endpoints: those of the voters hold."""
+    """Learn the leader from a BeginQuorumEpoch. Version 0 names no endpoints: then those in the voter set hold."""
     transition = transition_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
     if transition is not None:
         machine.transition(transition)
 
 
 def _position(member: QuorumMember, version: int, partition: PartitionData) -> tuple[int, int]:
-    """This node's place among the preferred candidates, and their number; the last place where it is not named."""
+    """This node's index among the preferred candidates, and their number; the last index where it is not among them."""
     if version == 0:
         preferred = [ReplicaKey(each) for each in partition.preferred_successors]
         key = ReplicaKey(member.node_id)

@@ -1,4 +1,7 @@
-"""The epoch and the leader that a response names: every response of the quorum's APIs does, and so epochs spread."""
+"""The epoch and the leader that a response names.
+
+Every response of the quorum's APIs names them, so that nodes learn new epochs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ ReportedPartition: TypeAlias = (
 
 
 class LeaderReport(NamedTuple):
-    """What one response says of the leader, and the one partition in it."""
+    """The leader and the epoch that one response names, and its one partition."""
 
     error_code: int
     epoch: int
@@ -75,9 +78,10 @@ def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transiti
 def transition_to(
     member: QuorumMember, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
 ) -> Transition | None:
-    """Into an epoch, with a leader or without one; None where this node is in that epoch and knows as much.
+    """The transition to an epoch, with or without a known leader; None where this node is in that epoch and knows as
+    much.
 
-    A node always enters a later epoch (Raft, section 5.1); a leader without known endpoints cannot be followed.
+    A node always enters a later epoch (Raft, section 5.1). It follows a leader only if it knows the leader's endpoints.
     """
     can_lead = epoch > member.epoch or member.election.leader_id in (NO_NODE, leader_id)
     if leader_id not in (NO_NODE, member.node_id) and endpoints and can_lead:

@@ -1,4 +1,4 @@
-"""What the Raft machine reads of the metadata log: kept in memory, so that no lookup blocks on the disk."""
+"""The Raft machine's view of the metadata log. It is kept in memory, so that no lookup blocks on the disk."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kraft.snapshot.names import SnapshotId
 
 
 class OffsetAndEpoch(NamedTuple):
-    """Where an epoch, or a log, ends; the offset is exclusive."""
+    """The end of an epoch or of a log: its exclusive offset and its epoch."""
 
     offset: int
     epoch: int
 
 
 class LogView(Protocol):
-    """It shows the log after every effect that was carried out."""
+    """A view of the log that includes every effect that was carried out."""
 
     @property
     def start_offset(self) -> int:
-        """0, or the end offset of a snapshot."""
+        """The first offset of the log: 0, or the end offset of a snapshot."""
 
     @property
     def end_offset(self) -> int: ...
@@ -29,9 +29,9 @@ class LogView(Protocol):
         """The epoch of the last record, or of the newest snapshot where the log has no record; 0 without either."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The greatest epoch in the log that is not greater than the one asked for, and where it ends.
+        """The greatest epoch in the log that is at most `epoch`, and its end offset.
 
-        (start offset, epoch of the earliest snapshot or 0) where every epoch in the log is greater.
+        Where every epoch in the log is greater: the start offset, with the epoch of the earliest snapshot or 0.
         """
 
     @property
@@ -41,5 +41,7 @@ class LogView(Protocol):
     def latest_snapshot(self) -> SnapshotId | None: ...
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
-        """Bytes of the snapshot; None where there is no such snapshot. The bootstrap checkpoint does not count as
-        one."""
+        """Size of the snapshot in bytes; None where it does not exist.
+
+        The bootstrap checkpoint does not count as a snapshot.
+        """

@@ -1,4 +1,4 @@
-"""What a node keeps in every role: its identity, its log, the voters, its election state, what it sends."""
+"""The state that a node keeps in every role: its identity, log, voters, election state and outgoing messages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ ELECTION_BACKOFF_MS: Final = 100
 
 
 class DurableEnd(NamedTuple):
-    """The log's end, once the whole log is durable. A replica fetches from there: the fetch offset tells the leader
-    that everything before it is durable on this replica (KIP-595)."""
+    """The end of the log, when the whole log is durable.
+
+    A replica fetches from there: the fetch offset tells the leader that every record before it is durable on this
+    replica (KIP-595).
+    """
 
     offset: int
     epoch: int
@@ -32,7 +35,7 @@ class DurableEnd(NamedTuple):
 
 
 class QuorumMember:
-    """Lasts through all roles. Only a transition changes the election."""
+    """The state of a node across its roles. Only a transition changes the election."""
 
     def __init__(
         self,
@@ -54,14 +57,14 @@ class QuorumMember:
         self.outbox = Outbox(election)
         self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
         self.flushed_end_offset = log.end_offset
-        """An offset of this node's log: everything before it survives a crash."""
+        """An offset of this node's log. Every record before it is durable."""
         self.high_watermark = -1
-        """-1 until this process has learnt one."""
+        """The high watermark that this process has learnt; -1 before that."""
         self.failed_elections = 0
         """Elections that this node has lost since it last had a leader."""
         self.is_stopping = False
         self.is_loading = False
-        """A snapshot is being put in the place of the log."""
+        """Whether a snapshot is replacing the log."""
         self.now_ms = 0
         self.wall_ms = 0
 
@@ -100,7 +103,9 @@ class QuorumMember:
 
     @property
     def has_leader(self) -> bool:
-        """Whether this node follows a leader; quorum-state may name one that has resigned or cannot be reached."""
+        """Whether this node follows a leader. quorum-state may also name a leader that has resigned or cannot be
+        reached.
+        """
         return self.election.leader_id != NO_NODE and bool(self.leader_endpoints)
 
     @property
@@ -111,7 +116,7 @@ class QuorumMember:
         return self.voters.others(self.node_id)
 
     def endpoints_of(self, node_id: int) -> Mapping[str, Address]:
-        """A node's listeners as the voter set has them; empty for a node that is not a voter."""
+        """A node's listeners as the voter set names them; empty for a node that is not a voter."""
         voter = self.voters.by_id.get(node_id)
         return dict(voter.endpoints) if voter is not None else {}
 
@@ -120,22 +125,27 @@ class QuorumMember:
         return None if address is None else Destination(voter.id, *address)
 
     def voted_key(self, key: ReplicaKey) -> ReplicaKey:
-        """The key of the vote in the quorum-state file, which with kraft.version 0 names a candidate by its id
-        alone."""
+        """The replica key that quorum-state names as voted for.
+
+        With kraft.version 0 the file names a candidate by its id alone.
+        """
         return key if self.history.kraft_version > 0 else key._replace(directory_id=ZERO_UUID)
 
     # Time
 
     def election_deadline_ms(self) -> int:
-        """Random between one and two election timeouts, so that split votes are rare (Raft, section 5.2)."""
+        """A time between one and two election timeouts from now, at random, so that split votes are rare (Raft, section
+        5.2).
+        """
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
 
     def fetch_deadline_ms(self) -> int:
-        """When a follower that does not hear from its leader becomes prospective.
+        """The time at which a follower without a response from its leader becomes prospective.
 
         DIVERGES: Apache Kafka's followers all wait for just the fetch timeout; here each waits up to a tenth longer.
-        Otherwise several that lost their leader at the same time would become candidates together and split the votes.
+        Otherwise several followers that lost their leader at the same time would become candidates together and split
+        the votes.
         """
         timeout_ms = self.settings.fetch_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(max(1, timeout_ms // 10))
@@ -157,11 +167,17 @@ class QuorumMember:
             self.put(Commit(high_watermark))
 
     def durable_end(self) -> DurableEnd | None:
-        """None while a part of the log is not durable: a fetch must not start at an end that a crash could undo."""
+        """The end of the log; None while a part of it is not durable.
+
+        A fetch must not start at an end that a crash could undo.
+        """
         log = self.log
         is_behind = self.is_loading or self.flushed_end_offset < log.end_offset
         return None if is_behind else DurableEnd(log.end_offset, log.last_epoch)
 
     def is_log_as_long(self, last_epoch: int, end_offset: int) -> bool:
-        """The election restriction: a candidate with a shorter log may lack committed records (Raft, section 5.4.1)."""
+        """Whether a candidate's log is at least as long as this node's.
+
+        It is the election restriction: a candidate with a shorter log may lack committed records (Raft, section 5.4.1).
+        """
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)

@@ -1,12 +1,12 @@
-"""Messages to other nodes wait until the epoch and the vote in which they are sent are durable.
+"""The outbox holds messages to other nodes until the epoch and the vote in which they are sent are durable.
 
     save(epoch 5, vote for 2)      SaveElection
     put(Respond: granted)          held
     saved(epoch 5, vote for 2)     Respond
 
-Raft (figure 2) demands it: a node that granted a vote, crashed and forgot it could grant another one in the same epoch.
-Effects that concern this node alone (its log, its controller) promise nothing to other nodes, and leave at once. The
-leader's id is saved as a hint for the next start; no message waits for it.
+Raft (figure 2) demands it: a node that crashed after a vote that was not durable could grant a second vote in the same
+epoch. Effects that concern this node alone (its log, its controller) promise nothing to other nodes, and leave at once.
+The leader's id is saved as a hint for the next start; no message waits for it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ SENT_TO_PEERS = (Send, Respond, RespondWithRecords, RespondWithSnapshot, Stopped
 
 
 class Outbox:
-    """The effects of the current step, and the messages that are held back."""
+    """The effects of the current step, and the messages that wait for a durable election state."""
 
     def __init__(self, durable: ElectionState) -> None:
         self._effects: list[Effect] = []
         self._held: deque[tuple[int, Effect]] = deque()
-        """Each with the number of the promise that must be durable before it leaves."""
+        """The held messages, each with the number of the promise that must be durable before it leaves."""
         self._durable = self._wanted = durable
         self._saving: ElectionState | None = None
-        """The election that is being written now."""
+        """The election state that is being written now."""
         self._promised = self._saving_promise = self._durable_promise = 0
-        """Promises are numbered: each new epoch and each vote is a promise to the other voters."""
+        """The number of the latest promise. Each new epoch and each vote is a promise to the other voters."""
 
     def save(self, election: ElectionState) -> None:
-        """Have it made durable with this step, or after the election that is being written now."""
+        """Make the election durable in this step, or after the election that is being written now."""
         if election.promise != self._wanted.promise:
             self._promised += 1
         self._wanted = election
@@ -52,7 +52,7 @@ class Outbox:
             self._effects.append(effect)
 
     def take(self) -> list[Effect]:
-        """The effects of a step. Of several elections in one step only the last is saved."""
+        """Take the effects of the step. Of several elections in one step only the last one is saved."""
         effects, self._effects = self._effects, []
         if self._saving is None and self._wanted != self._durable:
             self._saving, self._saving_promise = self._wanted, self._promised

@@ -14,7 +14,7 @@ from protocol.messages import end_quorum_epoch as end
 
 
 def vote_request(member: QuorumMember, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:
-    """A vote request carries the epoch that this node is in; a pre-vote is about the epoch after it (KIP-996)."""
+    """A Vote request. A vote is about the epoch of this node; a pre-vote is about the epoch after it (KIP-996)."""
     partition = vote.PartitionData(
         partition_index=0,
         replica_epoch=member.epoch,
@@ -66,8 +66,10 @@ def end_request(member: QuorumMember, preferred: Sequence[ReplicaKey]) -> end.En
 
 
 def fetch_request(member: QuorumMember, end: DurableEnd) -> fetch.FetchRequest:
-    """A Fetch from the end of this node's log. The leader takes its offset as a statement that everything before it is
-    durable here."""
+    """A Fetch from the end of this node's log.
+
+    The leader takes the offset to mean that every record before it is durable here.
+    """
     settings = member.settings
     partition = fetch.FetchPartition(
         partition=0,
@@ -125,8 +127,11 @@ def update_voter_request(member: QuorumMember) -> update_raft_voter.UpdateRaftVo
 
 
 def add_voter_request(member: QuorumMember) -> add_raft_voter.AddRaftVoterRequest:
-    """An AddRaftVoter for this node itself. The leader answers once the change is written, not committed: to commit it,
-    this node may have to fetch it."""
+    """An AddRaftVoter for this node itself.
+
+    The leader answers once the record is written, before it is committed: this node may have to fetch the record before
+    it can be committed.
+    """
     return add_raft_voter.AddRaftVoterRequest(
         cluster_id=member.identity.cluster_id,
         timeout_ms=member.settings.request_timeout_ms,

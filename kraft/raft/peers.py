@@ -1,4 +1,4 @@
-"""The requests in flight to peers: one at a time to each, and a pause after a request that failed."""
+"""The requests in flight: at most one to each peer, and a pause after a failed request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kraft.raft.outbox import Outbox
 
 
 class Peers:
-    """Requests by node id; a bootstrap server has a negative id."""
+    """The requests in flight by node id. A bootstrap server has a negative id."""
 
     def __init__(self, outbox: Outbox, request_timeout_ms: int, retry_backoff_ms: int) -> None:
         self._outbox = outbox
@@ -21,7 +21,7 @@ class Peers:
         return node_id in self._in_flight
 
     def ready_ms(self, node_id: int) -> int:
-        """When the next request may be sent to it; 0 for at once."""
+        """The time (ms) from which on a request may be sent to this peer; 0 for at once."""
         return self._ready_ms.get(node_id, 0)
 
     def can_send(self, node_id: int, now_ms: int) -> bool:
@@ -32,8 +32,10 @@ class Peers:
         self._outbox.put(Send(to, request, self._request_timeout_ms))
 
     def response_received(self, event: ResponseReceived, now_ms: int) -> bool:
-        """A response came, or its time ran out. False where the request was one of an earlier role: then it is
-        ignored."""
+        """End the request: a response came, or it timed out.
+
+        False for a request of an earlier role, whose response is ignored.
+        """
         if self._in_flight.get(event.to.node_id) is not event.request:
             return False
         del self._in_flight[event.to.node_id]
@@ -48,6 +50,6 @@ class Peers:
         self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
 
     def forget(self) -> None:
-        """A new role begins: it ignores the responses to requests of the role before it."""
+        """Forget the requests of the earlier role; their responses are ignored."""
         self._in_flight.clear()
         self._ready_ms.clear()

@@ -66,7 +66,7 @@ TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRol
     (UnattachedRole, GrantVote): UnattachedRole,
     (UnattachedRole, BecomeProspective): ProspectiveRole,
     (UnattachedRole, BecomeFollower): FollowerRole,
-    (UnattachedRole, BecomeResigned): ResignedRole,  # at a restart, where quorum-state names this node as leader
+    (UnattachedRole, BecomeResigned): ResignedRole,  # Taken at a restart if quorum-state names this node as leader.
     (ProspectiveRole, EnterEpoch): UnattachedRole,
     (ProspectiveRole, GrantVote): UnattachedRole,
     (ProspectiveRole, BecomeUnattached): UnattachedRole,
@@ -80,7 +80,7 @@ TRANSITIONS: Final[Mapping[tuple[type[RaftRole], type[Transition]], type[RaftRol
     (LeaderRole, BecomeFollower): FollowerRole,
     (LeaderRole, BecomeResigned): ResignedRole,
     (FollowerRole, EnterEpoch): UnattachedRole,
-    (FollowerRole, BecomeUnattached): UnattachedRole,  # an observer, which cannot become a candidate
+    (FollowerRole, BecomeUnattached): UnattachedRole,  # An observer, which cannot become a candidate.
     (FollowerRole, BecomeProspective): ProspectiveRole,
     (FollowerRole, BecomeFollower): FollowerRole,
     (ResignedRole, EnterEpoch): UnattachedRole,
@@ -101,11 +101,14 @@ EVENTS: Final[Mapping[type[RaftRole], frozenset[type[Event]]]] = {
     FollowerRole: BEHIND | {LogAppended, LogTruncated},
     ResignedRole: ANYWHERE,
 }
-"""What a role can receive. Any other event is a bug of the shell that sent it."""
+"""The events that each role can receive. Any other event is a bug of the shell that sent it."""
 
 
 class Raft:
-    """Feed it every event in the order it happened, and carry out its effects in the order they come."""
+    """The Raft state machine.
+
+    The caller feeds it every event in the order in which events happen, and carries out its effects in their order.
+    """
 
     def __init__(
         self,
@@ -116,12 +119,15 @@ class Raft:
         election: ElectionState,
         random: Random,
     ) -> None:
-        """`history`, `election`: as the log and quorum-state hold them. All of it is durable."""
+        """Create the machine of a node.
+
+        `history` and `election` are what the log and quorum-state hold; all of it is durable.
+        """
         self.member = QuorumMember(identity, settings, log, history, election, random)
         self.role: RaftRole = UnattachedRole(self.member)
         self._stop_timeout_ms: int | None = None
         self._announced: tuple[int, int] | None = None
-        """(epoch, leader id) as the last Follow said; None while this node leads."""
+        """The epoch and leader id of the last Follow effect; None while this node leads."""
 
     # What the shell reads
 
@@ -135,12 +141,12 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        """-1 where no leader is known, or the known one is not followed."""
+        """The id of the leader; -1 where none is known, or where this node does not follow it."""
         return self.member.leader_id
 
     @property
     def leader_endpoints(self) -> Mapping[str, Address]:
-        """The leader's controller listeners by name; empty where none is followed."""
+        """The leader's controller listeners by name; empty where this node follows no leader."""
         return self.member.leader_endpoints
 
     @property
@@ -149,7 +155,7 @@ class Raft:
 
     @property
     def high_watermark(self) -> int:
-        """-1 until this process has learnt one, as a leader or from a leader."""
+        """The high watermark that this process has learnt; -1 before that."""
         return self.member.high_watermark
 
     @property
@@ -173,9 +179,9 @@ class Raft:
     # Events
 
     def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Effect]:
-        """Take one event; the effects are to be carried out in their order.
+        """Handle one event. The caller carries out the effects in their order.
 
-        `now_ms` is of a clock that never goes back; `wall_ms` is written into records and responses.
+        `now_ms` is on a clock that never goes back; `wall_ms` is written into records and responses.
         """
         assert type(event) in EVENTS[type(self.role)], f"{event} in the role {type(self.role).__name__}"
         self.member.now_ms, self.member.wall_ms = now_ms, wall_ms
@@ -234,8 +240,8 @@ class Raft:
     def _start(self) -> None:
         """Enter the role that quorum-state implies.
 
-        Where the log has a later epoch, quorum-state was lost. This node then begins in the last epoch of its log. It
-        can grant no second vote there: the log of every candidate of that epoch is shorter than its own.
+        Where the log has a later epoch than quorum-state, the file was lost. This node then begins in the last epoch of
+        its log. It can grant no second vote there: the log of every candidate of that epoch is shorter than its own.
         """
         member = self.member
         election = member.election
@@ -250,8 +256,10 @@ class Raft:
             self.transition(self.role.enter())
 
     def _stop(self, timeout_ms: int) -> None:
-        """Stop this node. Only a leader, or a node that has just resigned, has to tell the other voters
-        (EndQuorumEpoch)."""
+        """Stop this node.
+
+        Only a leader, or a node that has just resigned, sends EndQuorumEpoch to the other voters first.
+        """
         self.member.is_stopping = True
         self._stop_timeout_ms = timeout_ms
         if isinstance(self.role, LeaderRole | ResignedRole):
@@ -266,9 +274,9 @@ class Raft:
     # Transitions
 
     def transition(self, transition: Transition | None) -> None:
-        """Set the election that goes with the transition, then change the role.
+        """Set the election state of the transition, then change the role.
 
-        The role that ends answers the requests that still wait in the new epoch, so that their clients learn it.
+        The role that ends answers its waiting requests after that, so that the responses carry the new epoch.
         """
         while transition is not None:
             before = self.role
@@ -328,7 +336,7 @@ class Raft:
                 return ResignedRole(member, preferred, self._stop_timeout_ms)
 
     def _announce(self) -> None:
-        """Tell the node's other parts which leader to follow."""
+        """Tell the other parts of the node which leader to follow."""
         if self.is_leader:
             self._announced = None
             return

@@ -1,4 +1,4 @@
-"""How far each replica of the metadata log has come, as its fetches tell the leader."""
+"""The progress of each replica of the metadata log, as its fetches report it to the leader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.raft.member import QuorumMember
 from protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
-"""An observer that has not fetched for this long is forgotten."""
+"""The time (ms) without a fetch after which the leader forgets an observer."""
 
 
 def replica_id_of(request: FetchRequest) -> int:
@@ -18,16 +18,16 @@ def replica_id_of(request: FetchRequest) -> int:
 
 
 class ReplicaProgress:
-    """One replica in this term."""
+    """The progress of one replica in this term."""
 
     __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
 
     def __init__(self) -> None:
         self.end_offset = -1
-        """Everything before it is durable on the replica; -1 until its first fetch."""
+        """Every record before this offset is durable on the replica; -1 until its first fetch."""
         self.fetch_ms = -1
         self.caught_up_ms = -1
-        """The latest time at which it is known to have held the whole log as of then; -1 for never."""
+        """The latest time (ms) at which the replica held the whole log of that time; -1 for never."""
         self.leader_end_offset = -1
         """The end of the leader's log at the replica's last fetch."""
 
@@ -43,23 +43,26 @@ class ReplicaProgress:
 
 
 class ReplicaStates:
-    """The voters are those of the newest description in the log; any other replica that fetches is an observer."""
+    """The states of all replicas.
+
+    The voters are those of the newest description in the log; any other replica that fetches is an observer.
+    """
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
         self._heard_since_majority: set[int] = set()
         self._majority_ms = member.now_ms
-        """The latest time by which a majority of the voters had sent a request."""
+        """The latest time (ms) by which a majority of the voters had sent a request."""
 
     def fetched(self, key: ReplicaKey, end_offset: int) -> None:
-        """A valid fetch from this offset: everything before it is durable there."""
+        """The replica sent a valid fetch from this offset: every record before the offset is durable there."""
         member = self._member
         self._progress.setdefault(key, ReplicaProgress()).fetched(end_offset, member.log.end_offset, member.now_ms)
         self._forget_observers()
 
     def heard_from(self, key: ReplicaKey) -> None:
-        """A valid request shows that the voter follows this leader."""
+        """The voter sent a valid request, so it follows this leader."""
         member = self._member
         if not member.voters.has(key):
             return
@@ -96,7 +99,7 @@ class ReplicaStates:
         return ends[self._member.voters.majority - 1]
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters as preferred candidates, the one with the longest log first."""
+        """The other voters as preferred candidates, in the order of their log's length, the longest first."""
         others = self._member.other_voters()
         return tuple(voter.key for voter in sorted(others, key=lambda voter: (-self._end_offset(voter), voter.id)))
 

@@ -1,4 +1,4 @@
-"""The answers to a quorum's requests: each names the leader as far as this node knows it."""
+"""The responses to the quorum's requests. Each names the leader as far as this node knows it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def end_response(member: QuorumMember, listener: str, error: ErrorCode) -> end.E
 
 
 VERSION_WITH_ENDPOINTS: Final = 17
-"""The version of Fetch from which on Apache Kafka names the leader's endpoint, though version 16 has the field too."""
+"""The first version of Fetch in which Apache Kafka names the leader's endpoint, though version 16 has the field too."""
 
 
 def fetch_response(
@@ -134,7 +134,7 @@ def update_voter_response(member: QuorumMember, listener: str, error: ErrorCode)
 
 
 def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCode) -> QuorumResponse:
-    """The response to a request that is refused, with the error at its place in that kind of response."""
+    """The response to a refused request, with the error in the field where that kind of response has it."""
     request, listener = event.request, event.listener
     match request:
         case vote.VoteRequest():
@@ -151,7 +151,7 @@ def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCod
 
 
 def top_level_error(member: QuorumMember, request: QuorumRequest, listener: str, error: ErrorCode) -> QuorumResponse:
-    """The response to a request of another cluster, or about another partition: the error is that of the whole."""
+    """The response to a request of another cluster or for another partition: the error is at the top level."""
     match request:
         case vote.VoteRequest():
             return vote.VoteResponse(error_code=error)
@@ -182,8 +182,10 @@ def _announced(member: QuorumMember, cluster_id: str | None, error: ErrorCode) -
 
 
 def leader_endpoint_at(member: QuorumMember, listener: str) -> list[Endpoint]:
-    """The node endpoints of a response: the leader's alone, at the listener by which the request came, or else at the
-    quorum's own listener."""
+    """The node endpoints of a response: the leader's endpoint alone.
+
+    It is that of the listener by which the request came, or else that of the quorum's own listener.
+    """
     endpoints = member.leader_endpoints
     address = endpoints.get(listener) or endpoints.get(member.identity.listener)
     return [] if address is None else [(member.leader_id, *address)]

@@ -1,4 +1,4 @@
-"""What the Raft machine is told once: the identity of this node, its timeouts and limits."""
+"""The fixed input of the Raft machine: the identity of this node, its timeouts and limits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from protocol.schema import ZERO_UUID
 
 @dataclass(frozen=True, slots=True)
 class QuorumIdentity:
-    """This node as its peers know it. `endpoints`: its advertised controller listeners, the first of
-    controller.listener.names first; empty for a node that is not a controller."""
+    """The identity of this node for its peers.
+
+    `endpoints`: its advertised controller listeners, in the order of controller.listener.names; empty for a node that
+    is not a controller.
+    """
 
     node_id: int
     cluster_id: str
@@ -20,20 +23,20 @@ class QuorumIdentity:
     """The id of the metadata directory."""
     endpoints: Mapping[str, Address] = field(default_factory=dict)
     listener: str = "CONTROLLER"
-    """The first of controller.listener.names: the name by which peers' endpoints are looked up."""
+    """The first name in controller.listener.names. The endpoints of peers are looked up by it."""
 
     @property
     def is_controller(self) -> bool:
-        """Only controllers may become voters."""
+        """Whether this node is a controller. Only controllers may become voters."""
         return bool(self.endpoints)
 
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Settings controller.quorum.* under Kafka's names and with its defaults; times in milliseconds, sizes in bytes."""
+    """The settings controller.quorum.* with Kafka's names and defaults; times in milliseconds, sizes in bytes."""
 
     bootstrap_servers: tuple[Address, ...] = ()
-    """Where a node that knows no leader asks for one."""
+    """The servers that a node without a known leader asks for the leader."""
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
@@ -42,6 +45,6 @@ class RaftSettings:
     fetch_max_wait_ms: int = 500
     fetch_size_max: int = 1 << 20
     snapshot_fetch_size_max: int = 1 << 20
-    """Most bytes in one response to a Fetch or a FetchSnapshot."""
+    """The most bytes in one response to a Fetch or a FetchSnapshot."""
     auto_join: bool = False
     """Whether a controller that is not a voter adds itself to the voters (controller.quorum.auto.join.enable)."""

@@ -1,4 +1,4 @@
-"""Fetching a snapshot part by part, because the leader's log starts after the end of this node's log (KIP-630)."""
+"""The fetch of a snapshot in parts, for a node whose log ends before the leader's log starts (KIP-630)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from protocol.primitives import BytesLike
 
 
 class SnapshotFetch:
-    """The fetch of one snapshot. The follower begins another one where the leader answers with another snapshot id or
-    position."""
+    """The fetch of one snapshot.
+
+    The follower begins another fetch where the response names another snapshot id or position.
+    """
 
     def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
         self._member = member
@@ -29,7 +31,7 @@ class SnapshotFetch:
     def take(self, partition: ResponsePartitionSnapshot) -> bool:
         """Take the next part. False where the response is not the next part of this snapshot: the caller begins another
         fetch."""
-        data = cast("BytesLike", partition.unaligned_records) or b""  # of an answer that was decoded
+        data = cast("BytesLike", partition.unaligned_records) or b""  # The response was decoded before.
         said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         size = len(data)
         end_position = self._position + size

@@ -1,1 +1,1 @@
-"""Snapshots of the metadata: files that stand for a beginning of the log."""
+"""Snapshots of the metadata: files that replace the part of the log before an offset."""

@@ -26,7 +26,7 @@ BATCH_RECORDS_MAX: Final = 1024
 
 
 class SnapshotContent(NamedTuple):
-    """What a snapshot says."""
+    """The content of a snapshot: its records, and the quorum at its end."""
 
     records: list[object]
     quorum: QuorumDescription
@@ -41,7 +41,7 @@ def snapshot_batches(
     last_contained_ms: int,
     now_ms: int,
 ) -> Iterator[bytes]:
-    """Batch by batch, so that the whole is never in memory. Offsets count from 0."""
+    """The batches of a snapshot, produced one at a time, so that the whole is never in memory. Offsets count from 0."""
     header = [snapshot_header(last_contained_ms, now_ms)]
     if quorum.voters is not None:
         header += quorum_records(quorum.kraft_version, quorum.voters, now_ms)
@@ -58,21 +58,21 @@ def snapshot_batches(
 
 
 def read_snapshot(data: BytesLike) -> SnapshotContent:
-    """Raises `MalformedMessage` for a snapshot that is damaged or has no header or footer."""
+    """Read a snapshot. Raises `MalformedMessage` where it is damaged or lacks its header or footer."""
     reading = SnapshotReading(data)
     return SnapshotContent(list(reading.records()), reading.quorum)
 
 
 class SnapshotReading:
-    """Reads a snapshot record by record: all records at once would take more memory than the image that they make."""
+    """Reads a snapshot record by record. All records together would take more memory than the image."""
 
     def __init__(self, data: BytesLike) -> None:
         self._data = data
         self.quorum = QuorumDescription()
-        """Complete once all records were read."""
+        """The description of the quorum; complete once all records were read."""
 
     def records(self) -> Iterator[object]:
-        """The records, one after the other. Raises `MalformedMessage` at the first damage, and at the end where the
+        """The records of the snapshot in order. Raises `MalformedMessage` at the first damage, and at the end where the
         footer is missing: then the records read before must be discarded."""
         data = self._data
         kinds: list[ControlRecordType | None] = []

@@ -1,4 +1,4 @@
-"""A snapshot read into the metadata that it holds."""
+"""Loading of a snapshot into a metadata image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class LoadedSnapshot(NamedTuple):
 
 
 def load_snapshot(data: BytesLike, snapshot_id: SnapshotId) -> LoadedSnapshot:
-    """Takes seconds where there are a million partitions: call it in an executor thread. Raises `MalformedMessage`."""
+    """Load a snapshot.
+
+    With a million partitions that takes seconds: call it in an executor thread. Raises `MalformedMessage`.
+    """
     reading, replay = SnapshotReading(data), Replay()
     replay.replay(reading.records(), Provenance(snapshot_id.end_offset, snapshot_id.epoch))
     return LoadedSnapshot(replay, reading.quorum)

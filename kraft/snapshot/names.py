@@ -9,11 +9,11 @@ SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 """The suffix of a snapshot that is being written; a crash leaves such a file behind."""
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-"""Beside the partitions: the records with which the first leader begins the log."""
+"""The file with the records with which the first leader begins the log; it lies in the metadata directory."""
 
 
 class SnapshotId(NamedTuple):
-    """It holds everything before the end offset; the epoch is that of the last record in it."""
+    """The id of a snapshot of every record before `end_offset`. The epoch is that of the last record in it."""
 
     end_offset: int
     epoch: int
@@ -24,7 +24,7 @@ class SnapshotId(NamedTuple):
 
 
 def parse_snapshot_name(name: str) -> SnapshotId | None:
-    """None where the name is not that of a snapshot."""
+    """Parse the name of a snapshot file; None for any other name."""
     stem = name.removesuffix(SUFFIX)
     offset, dash, epoch = stem.partition("-")
     if stem == name or not dash or len(offset) != 20 or not (offset + epoch).isdigit():
@@ -33,5 +33,5 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
 
 
 def snapshots_in(names: Iterable[str]) -> list[SnapshotId]:
-    """The snapshots among the names of a directory, the oldest first."""
+    """The ids of the snapshots among the names of files in a directory, the oldest first."""
     return sorted(found for name in names if (found := parse_snapshot_name(name)) is not None)

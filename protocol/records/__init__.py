@@ -1,1 +1,1 @@
-"""The records of internal topics and of the metadata log, declared as the messages are."""
+"""The records of internal topics and of the metadata log, declared like messages."""

@@ -1,4 +1,4 @@
-"""The records of the metadata log, each with its type as key."""
+"""The records of the metadata log. The key of each declaration is the record type."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from protocol.primitives import MalformedMessage
 from protocol.schema import spec_of
 
 PREFIX_SIZE: Final = 2
-"""Bytes of the type of a key, and of the version of a value."""
+"""The size (bytes) of the type of a key, and of the version of a value."""
 TEXT_SIZE_MAX: Final = 0x7FFF
-"""Bytes of a text in a struct of a version that is not flexible."""
+"""The most bytes of a text in a struct of a version that is not flexible."""
 
 
 def type_prefix(number: int) -> bytes:
@@ -28,7 +28,7 @@ def read_prefix(data: bytes) -> int:
 
 
 def value_version(value: bytes, cls: type[object]) -> int:
-    """The version of a value, which is a `cls`. Raises `MalformedMessage` where the class does not define it."""
+    """The version of a value of class `cls`. Raises `MalformedMessage` where the class does not define the version."""
     version = read_prefix(value)
     if version not in spec_of(cls).versions:
         raise MalformedMessage(f"{cls.__name__} version {version}")
@@ -36,5 +36,5 @@ def value_version(value: bytes, cls: type[object]) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a record can hold the text: its size there is an int16, while a request may carry more."""
+    """Whether a record can hold the text: its size has 16 bits there, while a request may have more."""
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX

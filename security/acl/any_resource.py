@@ -1,8 +1,9 @@
-"""Whether a principal may do something to at least one resource of a kind, which need not exist (KIP-679).
+"""The decision whether a principal may do an operation on at least one resource of a kind, which need not exist
+(KIP-679).
 
-The ACLs alone decide: an allowed literal name counts unless the name or a prefix of it is denied; an allowed prefix
-counts unless it or a shorter prefix of it is denied. A DENY of all resources wins, then an ALLOW of all.
-Implied operations count nowhere but for `PROBE`, as in Apache Kafka.
+Only ACLs decide. An allowed literal name counts unless the name or a prefix of it is denied. An allowed prefix counts
+unless it or a shorter prefix of it is denied. A DENY of all resources wins, then an ALLOW of all. Implied operations
+count only for `PROBE`, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from protocol.access import AclOperation
 from security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
 
 PROBE: Final = "hardcode"
-"""The resource that Apache Kafka asks for first: its super users, and its ACLs on this name, decide at once. A client
-sees the difference where an ACL allows this name an operation that implies the one that is asked for."""
+"""The name of a resource that Apache Kafka checks first: a super user, or an ACL on this name, decides at once.
+
+A client sees the difference where an ACL allows an operation on this name that implies the requested one.
+"""
 
 
 def allows_some(bindings: Iterable[AclBinding], operation: int) -> bool:
-    """`bindings`: those of one kind that speak of the principal at its address."""
+    """Decide by `bindings`: those of one kind that apply to the principal at its address."""
     denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
     allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
     for binding in bindings:

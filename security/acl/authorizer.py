@@ -25,52 +25,52 @@ from security.acl.index import AclIndex
 from security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 4_096
-"""Decisions that an access remembers; at the limit it forgets all of them."""
+"""The most decisions that an access remembers; at the limit it forgets all of them."""
 
 
 class AuthorizerSettings(NamedTuple):
-    """What the configuration says."""
+    """The settings of the authorizer."""
 
     super_users: frozenset[str] = frozenset()
-    """Each as `User:alice`."""
+    """The super users, each as `User:alice`."""
     allows_without_acls: bool = False
-    """`allow.everyone.if.no.acl.found`."""
+    """The setting `allow.everyone.if.no.acl.found`."""
     audits_allowed: bool = False
     """Whether allowed requests go to the audit log too."""
 
 
 class AuditLog(Protocol):
-    """Where decisions are written down."""
+    """The log to which decisions are written."""
 
     def decided(
         self, access: AclAccess, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool
     ) -> None:
-        """`name` is None where the question was about any resource of the kind."""
+        """Write down a decision. `name` is None for a decision about any resource of the kind."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """`super.users`: principals with semicolons between them. Raises ValueError."""
+    """Parse `super.users`: principals separated by semicolons. Raises ValueError."""
     return frozenset(str(parse_principal(each.strip())) for each in text.split(";") if each.strip())
 
 
 class Authorizer:
-    """All ACLs of the cluster as this node knows them. `changed` follows the metadata."""
+    """All ACLs of the cluster that this node knows. `changed` applies changes of the metadata."""
 
     def __init__(self, settings: AuthorizerSettings, audit: AuditLog) -> None:
         self.settings = settings
         self.audit = audit
         self.index = AclIndex()
         self.stamp = 1
-        """Another number after every change. It is never 0, which is that of a node without an authorizer."""
+        """A number that differs after every change. It is never 0, which stands for a node without an authorizer."""
         self.is_loaded = False
 
     def loaded(self) -> None:
-        """The metadata has been read up to its end, as of the start of this node: ACLs count from now on."""
+        """The metadata has been read up to its end at the start of this node: from now on ACLs decide."""
         self.is_loaded = True
         self.stamp += 1
 
     def changed(self, entries: Mapping[bytes, AclBinding | None]) -> None:
-        """Entries of the metadata by the id of their record; None where one is gone."""
+        """Apply changed entries of the metadata by the id of their record; None for a removed entry."""
         for entry_id, binding in entries.items():
             if binding is None:
                 self.index.remove(entry_id)
@@ -82,7 +82,7 @@ class Authorizer:
         return principal in self.settings.super_users
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
-        """Whether a principal, as `User:alice`, may do something from an address."""
+        """Whether a principal, written as `User:alice`, may do an operation from an address."""
         if principal in self.settings.super_users:
             return True
         if not self.is_loaded:
@@ -93,18 +93,18 @@ class Authorizer:
         return self.settings.allows_without_acls and not self.index.concerns(kind, name)
 
     def decide_for_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
-        """Whether there is a resource of the kind to which the principal may do something from an address."""
+        """Whether there is a resource of the kind on which the principal may do an operation from an address."""
         if self.decide(principal, host, operation, kind, PROBE):
             return True
         return self.is_loaded and allows_some(self.index.bindings_about(kind, principal, host), operation)
 
     def access(self, principal: Principal, host: str) -> AclAccess:
-        """What a client may do. `host` is its address as Java writes it."""
+        """The access of a client. `host` is its address in Java's notation."""
         return AclAccess(self, principal, host)
 
 
 class AclAccess:
-    """An `Access` whose decisions the ACLs make."""
+    """An `Access` that decides by ACLs."""
 
     __slots__ = ("_authorizer", "_decisions", "_name", "_stamp", "host", "principal")
 
@@ -117,7 +117,7 @@ class AclAccess:
         self._name = str(principal)
         self._stamp = authorizer.stamp
         self._decisions: dict[tuple[int, int, str | None], bool] = {}
-        """By operation, kind and name: those made under `_stamp`."""
+        """The remembered decisions by operation, kind and name; valid under `_stamp`."""
 
     @property
     def stamp(self) -> int:

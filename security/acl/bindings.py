@@ -23,7 +23,7 @@ WILDCARD: Final = "*"
 
 
 class PatternType(IntEnum):
-    """How the name of a pattern is compared, with the codes of requests and records."""
+    """The type of a pattern, with its code in requests and records."""
 
     UNKNOWN = 0
     ANY = 1
@@ -33,7 +33,7 @@ class PatternType(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """What a binding does, with the codes of requests and records."""
+    """The permission of a binding, with its code in requests and records."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,15 +42,18 @@ class PermissionType(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """One ACL. The codes are plain integers: a record of a newer version may hold ones that this version does not
-    know. Two bindings are the same where all fields are."""
+    """One ACL. The codes are plain integers, because a record of a newer version may hold codes that this version does
+    not know.
+
+    Two bindings are equal where all fields are equal.
+    """
 
     kind: int
-    """A `ResourceKind`."""
+    """The code of a `ResourceKind`."""
     name: str
     pattern_type: int
     principal: str
-    """As `User:alice`, or `User:*` for every principal."""
+    """The principal, written as `User:alice`, or `User:*` for every principal."""
     host: str
     operation: int
     permission: int

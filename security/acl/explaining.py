@@ -1,4 +1,6 @@
-"""Which rule decides a question, for an operator: the answer of `Authorizer.decide` with its reason."""
+"""Explanations of authorization decisions for an operator: the decision of `Authorizer.decide` and the rule that makes
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from security.principal import WILDCARD as EVERY_PRINCIPAL
 
 
 class Explanation(NamedTuple):
-    """A decision; `binding` is the ACL that makes it, None where a rule about all ACLs does."""
+    """A decision. `binding` is the ACL that makes it; None where it is not made by one ACL."""
 
     is_allowed: bool
     reason: str
@@ -22,7 +24,10 @@ class Explanation(NamedTuple):
 
 
 def explain(authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str) -> Explanation:
-    """It reads all ACLs. Where several decide alike it names the first: literal before prefixed, longer names first."""
+    """Explain a decision. It reads all ACLs.
+
+    Where several ACLs decide the same, it names the first: literal before prefixed, longer names first.
+    """
     if authorizer.is_super_user(principal):
         return Explanation(True, "the principal is a super user")
     if not authorizer.is_loaded:
@@ -49,7 +54,7 @@ def _speaks_of(binding: AclBinding, principal: str, host: str, operation: int) -
 
 
 def describe(binding: AclBinding) -> str:
-    """An ACL in one line, with Kafka's words; a code that this version does not know as its number."""
+    """An ACL in one line, in Kafka's words; an unknown code is written as its number."""
     return (
         f"{_word(PermissionType, binding.permission)} {binding.principal} from {binding.host}"
         f" {_word(AclOperation, binding.operation)} on {_word(PatternType, binding.pattern_type)}"

@@ -1,4 +1,5 @@
-"""Which operations an ACL speaks of: an ALLOW of some operations implies one to describe, a DENY implies nothing.
+"""The operations to which an ACL applies: an ALLOW of some operations implies an operation to describe; a DENY implies
+nothing.
 
 Here they are bits: bit n says that the operation with the code n is allowed, bit n + `DENIED_FROM` that it is denied.
 """
@@ -11,9 +12,9 @@ from protocol.access import AclOperation
 from security.acl.bindings import PermissionType
 
 DENIED_FROM: Final = 32
-"""The position of the first bit of denied operations; codes of operations are less."""
+"""The position of the first bit of denied operations; the codes of all operations are below it."""
 EVERY_OPERATION: Final = (1 << DENIED_FROM) - 1
-"""All bits of allowed operations, also of those that this version does not know."""
+"""All bits of allowed operations, including operations that this version does not know."""
 
 IMPLIED: Final[dict[int, int]] = {
     AclOperation.READ: AclOperation.DESCRIBE,
@@ -22,11 +23,11 @@ IMPLIED: Final[dict[int, int]] = {
     AclOperation.ALTER: AclOperation.DESCRIBE,
     AclOperation.ALTER_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
 }
-"""By the operation that an ACL allows, the other one that it allows too."""
+"""The implied operation, by the operation that an ACL allows."""
 
 
 def bits_of(operation: int, permission: int) -> int:
-    """What an entry allows or denies. A permission that this version does not know denies."""
+    """The bits of an entry. A permission that this version does not know denies."""
     if operation == AclOperation.ALL:
         bits = EVERY_OPERATION
     elif 0 <= operation < DENIED_FROM:
@@ -39,7 +40,7 @@ def bits_of(operation: int, permission: int) -> int:
 
 
 def decision_of(bits: int, operation: int) -> bool | None:
-    """Whether an operation is allowed: False where it is denied, None where neither."""
+    """Whether an operation is allowed: False where it is denied, None where the bits do not decide."""
     if bits >> (DENIED_FROM + operation) & 1:
         return False
     return True if bits >> operation & 1 else None

@@ -1,4 +1,4 @@
-"""All ACLs, by kind of resource, principal and host: a decision reads the few that can speak of it.
+"""The index of all ACLs by kind of resource, principal and host: a decision reads only those that may apply.
 
 kind ──▶ (principal or User:*, host or *) ──▶ Permissions ──▶ what is allowed and denied, as bits
 """
@@ -19,7 +19,7 @@ _NO_ACLS: Final[Mapping[tuple[str, str], Permissions]] = {}
 
 
 class AclIndex:
-    """Changed by the entries of the metadata, each with the id of its record."""
+    """The index. It is updated by entries of the metadata, each with the id of its record."""
 
     __slots__ = ("_bindings", "_kinds")
 
@@ -32,7 +32,7 @@ class AclIndex:
         return self._bindings
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool | None:
-        """Whether the ACLs allow the operation: False where one denies it, None where none speaks of it."""
+        """Whether the ACLs allow the operation: False where one denies it, None where no ACL applies."""
         find = self._kinds.get(kind, _NO_ACLS).get
         bits = 0
         for key in (
@@ -47,18 +47,18 @@ class AclIndex:
         return decision_of(bits, operation)
 
     def concerns(self, kind: int, name: str) -> bool:
-        """Whether an ACL, of any principal, is about the resource. It asks each principal that has ACLs."""
+        """Whether an ACL of any principal applies to the resource. It examines each principal that has ACLs."""
         return any(permissions.concerns(name) for permissions in self._kinds.get(kind, _NO_ACLS).values())
 
     def bindings_about(self, kind: int, principal: str, host: str) -> Iterator[AclBinding]:
-        """The ACLs of a kind that speak of the principal at an address."""
+        """The ACLs of a kind that apply to the principal at an address."""
         of_kind = self._kinds.get(kind, _NO_ACLS)
         for key in {(each, place) for each in (principal, EVERY_PRINCIPAL) for place in (host, WILDCARD)}:
             if key in of_kind:
                 yield from of_kind[key].bindings.values()
 
     def put(self, entry_id: bytes, binding: AclBinding) -> None:
-        """The entry is this binding from now on. One whose pattern type this version does not know is about nothing."""
+        """Set the binding of an entry. A binding with an unknown pattern type applies to no resource."""
         self.remove(entry_id)
         self._bindings[entry_id] = binding
         if binding.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -66,7 +66,7 @@ class AclIndex:
             of_kind.setdefault((binding.principal, binding.host), Permissions()).put(entry_id, binding)
 
     def remove(self, entry_id: bytes) -> None:
-        """The entry is gone, if it was there."""
+        """Remove the entry, if it exists."""
         binding = self._bindings.pop(entry_id, None)
         if binding is None or binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
             return

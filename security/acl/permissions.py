@@ -1,8 +1,9 @@
-"""What the ACLs of one principal and one host say about names, as bits (`security.acl.implications`).
+"""The permissions of one principal and one host by resource name, as bits (`security.acl.implications`).
 
-A literal name is looked up. Prefixes are sorted: among them, the last one that does not sort behind a name begins with
-every prefix of that name. So each prefix knows the longest other one that it begins with, and its bits hold those of
-all that it begins with: one bisection and a few comparisons answer for all of them.
+A literal name is looked up in a dictionary. Prefixes are kept sorted. Let P be the last prefix that does not sort after
+a name: every prefix of the name is then also a prefix of P. Each prefix therefore refers to the longest other prefix
+that it begins with, and its bits include those of all shorter ones. One bisection and a few comparisons give the bits
+for a name.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from security.acl.bindings import WILDCARD, AclBinding, PatternType
 from security.acl.implications import bits_of
 
 EVERY_NAME: Final = ""
-"""The prefix that stands for the literal name `*`."""
+"""The empty prefix, which stands for the literal name `*`."""
 
 
 class Prefix(NamedTuple):
-    """One of the sorted prefixes, with the longest other one that it begins with."""
+    """One of the sorted prefixes, with the longest other prefix that it begins with."""
 
     text: str
     bits: int
-    """Those of shorter prefixes included."""
+    """The bits of this prefix and of all shorter prefixes of it."""
     shorter: Prefix | None
 
 
 class PatternAcls:
-    """The ACLs of one pattern. One that is removed takes nothing from the others."""
+    """The ACLs of one pattern. They are counted one by one, so that removing one leaves the bits of the others."""
 
     __slots__ = ("bits", "entries")
 
     def __init__(self) -> None:
         self.bits = 0
         self.entries: list[tuple[int, int]] = []
-        """(operation, permission) of each."""
+        """The (operation, permission) of each ACL."""
 
     def compute(self) -> None:
         self.bits = 0
@@ -45,7 +46,7 @@ class PatternAcls:
 class Permissions:
     """The ACLs of one principal and one host on resources of one kind.
 
-    A change of a prefix costs a new sort of them at the next question, which comes late enough for many changes.
+    After a change the prefixes are sorted at the next decision, so that many changes cost one sort.
     """
 
     __slots__ = ("_sorted", "_steps", "bindings", "literal", "prefixed")
@@ -56,16 +57,17 @@ class Permissions:
         self.prefixed: dict[str, PatternAcls] = {}
         self._sorted: list[str] = []
         self._steps: list[Prefix] | None = []
-        """By position in `_sorted`; None after a change."""
+        """The links to shorter prefixes, by position in `_sorted`; None after a change."""
 
     def of(self, name: str) -> int:
-        """What the ACLs allow and deny on one resource, as bits."""
+        """The bits that the ACLs allow and deny on one resource."""
         pattern = self.literal.get(name)
         bits = 0 if pattern is None else pattern.bits
         steps = self._steps
         if steps is None:
             steps = self._rebuilt()
-        position = bisect_right(self._sorted, name)  # `_longest_prefix` without its call: each decision comes here
+        # The body of `_longest_prefix`, repeated here because every decision runs it.
+        position = bisect_right(self._sorted, name)
         prefix = steps[position - 1] if position else None
         while prefix is not None:
             if name.startswith(prefix.text):

@@ -1,1 +1,1 @@
-"""Client quotas: entities, limits, rates in windows, and the times for which clients are throttled."""
+"""Client quotas: entities, limits, rates over windows, and throttle times."""

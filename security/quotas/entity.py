@@ -1,4 +1,4 @@
-"""What a quota belongs to, and which keys and values it may have (KIP-546)."""
+"""The entities to which quotas belong, and the keys and values that they may have (KIP-546)."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 FRACTION_MAX: Final = 1e-6
-"""How far a value may be from a whole number that has to be one."""
+"""The largest difference of a value from a whole number where a whole number is required."""
 
 
 class QuotaEntity(NamedTuple):
-    """Parts by type: (type, name); the name None is the default of all that have no quota of their own."""
+    """The parts (type, name) of an entity. The name None is the default for all that have no quota of their own."""
 
     parts: tuple[tuple[str, str | None], ...]
-    """In the order of their types."""
+    """The parts in the order of their types."""
 
     @classmethod
     def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """Of several parts of a type the last counts."""
+        """Make an entity. Of several parts of one type the last counts."""
         return cls(tuple(sorted(dict(parts).items())))
 
     def __str__(self) -> str:
-        """As Apache Kafka's messages write it."""
+        """The entity as Apache Kafka's messages write it."""
         entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in self.parts)
         return f"ClientQuotaEntity(entries={{{entries}}})"
 
 
 class WholeNumber(NamedTuple):
-    """A key whose values are whole numbers."""
+    """The type of a key whose values are whole numbers."""
 
     name: str
-    """The type, as messages name it."""
+    """The name of the type in messages."""
     last: int
 
 
@@ -53,12 +53,12 @@ CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
 }
-"""Of users and client ids; None where a value may be a fraction."""
+"""The keys of users and client ids; None where a value may be a fraction."""
 IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
 
 
 def refusal_of_entity(entity: QuotaEntity) -> str | None:
-    """Why an entity cannot have quotas."""
+    """Why an entity cannot have quotas; None where it can."""
     if not entity.parts:
         return "Invalid empty client quota entity"
     for kind, name in entity.parts:
@@ -73,12 +73,12 @@ def refusal_of_entity(entity: QuotaEntity) -> str | None:
 
 
 def refusal_of_value(entity: QuotaEntity, key: str, value: float) -> str | None:
-    """Why an entity cannot have this value."""
+    """Why an entity cannot have this value; None where it can."""
     keys = IP_KEYS if entity.parts[0][0] == IP else CLIENT_KEYS
     if key not in keys:
         return f"Invalid configuration key {key}"
     if not value > 0:
-        # DIVERGES: Apache Kafka takes a value that is not a number.
+        # DIVERGES: Apache Kafka accepts NaN.
         return f"Quota {key} must be greater than 0"
     whole = keys[key]
     if whole is None:

@@ -1,4 +1,4 @@
-"""Which quota counts for a client: of all that are set for it, the one of the most particular entity.
+"""The quota that applies to a client: of all that are set for it, that of the most specific entity.
 
 | order | user    | client id |
 |-------|---------|-----------|
@@ -11,8 +11,8 @@
 | 7     |         | its own   |
 | 8     |         | default   |
 
-Clients share a rate where user and client id are the same, as far as the entity names them: under a default each has a
-rate of its own.
+Clients share a rate if they have the same user and client id, as far as the entity has these parts. Under a default
+each client has its own rate.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from typing import Final, NamedTuple
 from security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
 
 REMEMBERED_MAX: Final = 10_000
-"""Answers that are remembered; clients choose their ids."""
+"""The most results that are remembered; clients choose their ids, so there may be many."""
 
 
 class Sharers(NamedTuple):
-    """The clients that share one rate; an empty name stands for all."""
+    """The clients that share one rate. An empty name stands for all."""
 
     user: str
     client_id: str
 
 
 class Limit(NamedTuple):
-    """A quota as it counts for a client."""
+    """The quota that applies to a client, and the clients that share its rate."""
 
     value: float
     sharers: Sharers
 
 
 class QuotaLimits:
-    """All quotas, as the metadata says them. `stamp` is another number after every change."""
+    """All quotas of the metadata. `stamp` is a number that differs after every change."""
 
     def __init__(self) -> None:
         self.stamp = 0
@@ -49,7 +49,7 @@ class QuotaLimits:
         self._known: dict[tuple[str, str, str], Limit | None] = {}
 
     def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
-        """The values of entities from now on; None for one that has none."""
+        """Set the quotas of entities; None for an entity without quotas."""
         for entity, values in entities.items():
             if values:
                 self._quotas[entity] = values
@@ -59,7 +59,7 @@ class QuotaLimits:
         self.stamp += 1
 
     def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
-        """The quota of a client, None where it is not bounded. `user` is the name of its principal."""
+        """The quota of a client; None where it has no limit. `user` is the name of its principal."""
         asked = (key, user, client_id)
         if asked not in self._known:
             if len(self._known) >= REMEMBERED_MAX:
@@ -75,7 +75,7 @@ class QuotaLimits:
         return None
 
     def of_address(self, address: str) -> float | None:
-        """How many connections an address may make in a second; None where that is not bounded."""
+        """The most connections that an address may make in a second; None where there is no limit."""
         for name in (address, None):
             value = self._quotas.get(QuotaEntity.of([(IP, name)]), {}).get(CONNECTION_CREATION_RATE)
             if value is not None:

@@ -13,24 +13,24 @@ from typing import NamedTuple
 
 
 class Windows(NamedTuple):
-    """How a rate is measured."""
+    """The settings of a measurement."""
 
     kept: int = 11
-    """`quota.window.num`."""
+    """The setting `quota.window.num`."""
     size_ms: int = 1000
-    """`quota.window.size.seconds`, in milliseconds."""
+    """The setting `quota.window.size.seconds`, in milliseconds."""
 
 
 @dataclass(slots=True)
 class _Window:
     began_ms: int
     last_ms: int
-    """When the last value was added."""
+    """The time (ms) of the last value."""
     total: float = 0.0
 
 
 class SampledRate:
-    """Values per second. Times must not go back."""
+    """A rate in values per second. Times must not go back."""
 
     __slots__ = ("_current", "_samples", "_windows")
 
@@ -54,7 +54,7 @@ class SampledRate:
         return sum(sample.total for sample in self._samples) / (elapsed_ms / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """The time that the rate is measured over."""
+        """The period (ms) over which the rate is measured."""
         self._forget(now_ms)
         kept, size_ms = self._windows
         oldest_ms = min((sample.began_ms for sample in self._samples), default=now_ms)
@@ -63,7 +63,7 @@ class SampledRate:
         return max(elapsed_ms + max(missing, 0) * size_ms, 1)
 
     def _next(self, now_ms: int) -> _Window:
-        self._current = (self._current + 1) % (self._windows.kept + 1)  # the oldest one overlaps the period
+        self._current = (self._current + 1) % (self._windows.kept + 1)  # The oldest window overlaps the period.
         if self._current == len(self._samples):
             self._samples.append(_Window(now_ms, now_ms))
         else:
@@ -71,7 +71,7 @@ class SampledRate:
         return self._samples[self._current]
 
     def _forget(self, now_ms: int) -> None:
-        """Windows without a value for as long as all windows last begin anew."""
+        """Reset the windows that are older than all windows together last."""
         age_ms = self._windows.kept * self._windows.size_ms
         for index, sample in enumerate(self._samples):
             if now_ms - sample.last_ms >= age_ms:
@@ -79,7 +79,10 @@ class SampledRate:
 
 
 def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | None = None) -> int:
-    """How long a client has to wait until its rate is at the limit, 0 where it is not above. `most_ms`: at most."""
+    """The time (ms) after which the rate of a client falls to the limit; 0 where it is not above it.
+
+    `most_ms`: the longest result.
+    """
     value = rate.measure(now_ms)
     if value <= limit:
         return 0
@@ -88,5 +91,5 @@ def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | Non
 
 
 def round_half_up(value: float) -> int:
-    """As Java rounds."""
+    """Round halves up, as Java does."""
     return int(value + 0.5)

@@ -1,7 +1,8 @@
-"""The bucket of controller mutations (KIP-599): a client spends tokens at once, and they come back at its rate.
+"""The bucket of controller mutations (KIP-599): a client spends tokens at once, and the bucket refills at the client's
+rate.
 
-The bucket holds what the rate gives in all windows. A client may spend more than there is, once: then it has debts, and
-waits until they are paid.
+The capacity is the rate times the length of all windows. A client may overdraw the bucket once: the balance is then
+negative, and the client waits until it is not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from security.quotas.sampled_rate import Windows, round_half_up
 
 
 class TokenBucket:
-    """It begins full. Times must not go back."""
+    """A bucket, full at first. Times must not go back."""
 
     __slots__ = ("_rate", "_tokens", "_updated_ms", "_windows")
 
@@ -26,29 +27,29 @@ class TokenBucket:
         return self._rate * self._windows.kept * self._windows.size_ms / 1000
 
     def tokens(self, now_ms: int) -> float:
-        """What may be spent; negative for debts."""
+        """The balance in tokens; negative after an overdraft."""
         self._tokens = min(self.capacity, self._tokens + self._rate * (now_ms - self._updated_ms) / 1000)
         self._updated_ms = now_ms
         return self._tokens
 
     def change_rate(self, rate: float, now_ms: int) -> None:
-        """Another quota counts from now on; debts stay."""
+        """Apply a changed quota. A negative balance stays."""
         self.tokens(now_ms)
         self._rate = rate
         self._tokens = min(self._tokens, self.capacity)
 
     def spend(self, count: float, now_ms: int) -> None:
-        """Spend tokens, whether they are there or not."""
+        """Spend tokens, even if the balance becomes negative."""
         self._tokens = min(self.capacity, self.tokens(now_ms) - count)
 
     def try_to_spend(self, count: float, now_ms: int) -> bool:
-        """Spend tokens unless there are debts: for requests whose version can be refused."""
+        """Spend tokens unless the balance is negative: for requests whose version allows a refusal."""
         if self.tokens(now_ms) < 0:
             return False
         self.spend(count, now_ms)
         return True
 
     def throttle_ms(self, now_ms: int) -> int:
-        """How long until the debts are paid."""
+        """The time (ms) until the balance is not negative any more."""
         tokens = self.tokens(now_ms)
         return round_half_up(-tokens / self._rate * 1000) if tokens < 0 else 0

@@ -1,1 +1,1 @@
-"""SASL mechanisms, each a machine that answers one client message after the other."""
+"""SASL mechanisms, each a state machine that answers the client's messages one after the other."""

@@ -1,4 +1,4 @@
-"""A SASL mechanism on the side of the client: this node logs in to another one.
+"""The client's side of a SASL mechanism: this node logs in to another node.
 
 first ──▶ message ──▶ server ──▶ answer(challenge) ──▶ message ──▶ … ──▶ None: nothing more is to be sent
                                                    └─▶ LoginFailed
@@ -10,14 +10,17 @@ from abc import ABC, abstractmethod
 
 
 class LoginFailed(Exception):
-    """The server did what the mechanism forbids, or does not know the password. The text holds no secret."""
+    """The login failed: the server violated the mechanism, or does not know the password. The text holds no secret."""
 
 
 class ClientMechanism(ABC):
-    """One exchange with one server. The server accepts with its last message, which `answer` must have seen too."""
+    """One exchange with one server.
+
+    The exchange succeeds only after `answer` has also accepted the server's last message.
+    """
 
     name: str
-    """As SaslHandshake names the mechanism."""
+    """The name of the mechanism in SaslHandshake."""
 
     @abstractmethod
     def first(self) -> bytes:
@@ -25,4 +28,4 @@ class ClientMechanism(ABC):
 
     @abstractmethod
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to a message of the server, None where the exchange is over. Raises `LoginFailed`."""
+        """The answer to a message of the server; None where the exchange is over. Raises `LoginFailed`."""

@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password='b c' user_a=b ;
 
-Only Kafka's own login modules are known, and none is ever loaded: a name selects a mechanism of this node. Every other
-name is refused (the class of CVE-2023-25194).
+Only Kafka's own login modules are accepted, and no class is ever loaded: a name selects a mechanism of this node. Every
+other name is refused (against attacks as in CVE-2023-25194).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 SIZE_MAX: Final = 1 << 20
-"""Characters of a login context."""
+"""The most characters of a login context."""
 MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -26,11 +26,14 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class JaasError(ValueError):
-    """The login context is not one. The text never holds the value of an option."""
+    """The text is not a login context. The message never holds the value of an option."""
 
 
 class LoginModule:
-    """One login module with its options. Its `repr` shows the names of the options alone: values may be secret."""
+    """One login module with its options.
+
+    Its `repr` shows only the names of the options, because values may be secret.
+    """
 
     __slots__ = ("name", "options")
 
@@ -43,7 +46,7 @@ class LoginModule:
         return MODULES[self.name]
 
     def option(self, name: str) -> str:
-        """Raises `JaasError` where the option is not there."""
+        """The value of an option. Raises `JaasError` where it is missing."""
         value = self.options.get(name)
         if value is None:
             raise JaasError(f"The login module {self.name} needs the option {name}.")
@@ -89,7 +92,10 @@ def _options(module: str, tokens: Iterator[tuple[str, bool]]) -> dict[str, str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """Words, delimiters and quoted texts; with each, whether it was quoted. Raises `JaasError`."""
+    """The words, delimiters and quoted texts of a login context; with each, whether it was quoted.
+
+    Raises `JaasError`.
+    """
     position, end = 0, len(text)
     while position < end:
         char = text[position]
@@ -113,8 +119,10 @@ def _tokens(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    """The text between quotes and the position behind them; a backslash takes the next character as it is, or as the
-    control character that Java knows by it."""
+    """The text between quotes, and the position after them.
+
+    A backslash escapes the next character, or makes one of Java's control characters.
+    """
     quote, position, parts = text[start], start + 1, []
     while position < len(text) and text[position] != quote:
         if text[position] == "\\" and position + 1 < len(text):

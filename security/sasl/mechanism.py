@@ -1,4 +1,4 @@
-"""A SASL mechanism on the side of the server: a port of one method.
+"""The server's side of a SASL mechanism: an interface with one method for messages.
 
 bytes of SaslAuthenticate ──▶ step ──▶ Challenge     the client answers it with a further message
                                    ├─▶ Authenticated
@@ -15,33 +15,35 @@ from security.principal import Principal
 
 
 class Challenge(NamedTuple):
-    """The exchange goes on."""
+    """The exchange continues with this message to the client."""
 
     message: bytes
 
 
 class Authenticated(NamedTuple):
-    """The exchange is over, and the client is the principal."""
+    """The exchange is complete: the client is the principal."""
 
     message: bytes
     """The last message to the client."""
     principal: Principal
     expires_at_ms: int | None = None
-    """When the credential ends (wall clock); None where it does not."""
+    """The time (wall clock, ms) at which the credential expires; None where it does not."""
 
 
 class Failed(NamedTuple):
-    """The exchange is over. Which part of the credentials was wrong is told to the operator alone."""
+    """The exchange failed. Only the operator learns which part of the credentials was wrong."""
 
     message: str
-    """For the client: the same for an unknown user and for a wrong password."""
+    """The message to the client: the same for an unknown user and for a wrong password."""
     reason: str
-    """For the log of the broker; without secrets."""
+    """The reason for the broker's log, without secrets."""
 
 
 class NeedsLookup(NamedTuple):
-    """Something has to be fetched before the decision, as the keys of an identity provider. It takes time, so the shell
-    does it, outside of the event loop where it computes for long, then calls `Mechanism.found`."""
+    """Something has to be fetched before the decision, such as the keys of an identity provider.
+
+    The shell fetches it, outside of the event loop where that blocks, then calls `Mechanism.found`.
+    """
 
     what: object
 
@@ -54,8 +56,8 @@ class Mechanism(ABC):
 
     @abstractmethod
     def step(self, message: bytes) -> Step:
-        """The answer to a message of the client. Hostile bytes give `Failed`, never an exception."""
+        """Handle a message of the client. Malformed bytes give `Failed`, never an exception."""
 
     def found(self, result: object) -> Step:
-        """The answer once what `NeedsLookup` asked for is there."""
+        """Continue with the result of `NeedsLookup`."""
         raise AssertionError(f"{type(self).__name__} looks nothing up")

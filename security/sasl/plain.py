@@ -2,7 +2,7 @@
 
     authzid NUL authcid NUL password
 
-The mechanism itself keeps nothing secret: it belongs on TLS.
+The password is sent in clear text, so the mechanism should be used over TLS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from security.sasl.mechanism import Authenticated, Failed, Mechanism, Step
 
 NAME: Final = "PLAIN"
 OPTION_PREFIX: Final = "user_"
-"""Before the name of a user in the options of the login module; the value is the password."""
+"""The prefix of an option of the login module that names a user; the value is the password."""
 INVALID: Final = "Authentication failed: Invalid username or password"
 OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
 
@@ -34,7 +34,7 @@ class PlainUsers:
 
     @classmethod
     def of_login_module(cls, module: LoginModule) -> PlainUsers:
-        """Those that the options of the login module name."""
+        """The users in the options of a login module."""
         return cls(
             {
                 option.removeprefix(OPTION_PREFIX): value
@@ -44,7 +44,7 @@ class PlainUsers:
         )
 
     def has(self, name: str, password: str) -> bool:
-        """Whether this is the password of the user; it takes as long for an unknown user."""
+        """Whether this is the password of the user. The time is the same for an unknown user."""
         known = self._digests.get(name)
         is_equal = compare_digest(_NO_DIGEST if known is None else known, _digest(password))
         return is_equal and known is not None
@@ -54,7 +54,7 @@ class PlainUsers:
 
 
 def _digest(password: str) -> bytes:
-    """Of one length, so that a comparison does not tell that of the password."""
+    """A digest, so that the comparison does not reveal the length of the password."""
     return sha256(password.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -62,7 +62,7 @@ _NO_DIGEST: Final = bytes(32)
 
 
 class PlainServer(Mechanism):
-    """One exchange on the side of the server: a single message."""
+    """One exchange on the server's side: a single message."""
 
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
@@ -88,7 +88,7 @@ class PlainServer(Mechanism):
 
 
 class PlainClient(ClientMechanism):
-    """The side of this node."""
+    """One exchange on the client's side."""
 
     name = NAME
 

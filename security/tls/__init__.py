@@ -1,1 +1,1 @@
-"""What a client certificate says about its bearer."""
+"""The name of a TLS client: the subject of its certificate, and its mapping to a principal."""

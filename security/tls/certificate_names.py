@@ -1,9 +1,9 @@
-"""The name of a certificate's subject as Java writes it in the form of RFC 2253.
+"""The name of a certificate's subject, written as Java does in the form of RFC 2253.
 
     CN=orders,OU=Sales\\, EU,O=Example,C=DE
 
-The order is the reverse of that in the certificate. Attributes without a keyword in RFC 2253 are written as
-`OID=#hex of the DER value`. TLS has checked the certificate before; bytes that are not DER are an error all the same.
+The order is the reverse of that in the certificate. Attributes without a keyword in RFC 2253 are written as `OID=#hex
+of the DER value`. TLS has verified the certificate before. Bytes that are not DER are an error nevertheless.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SET: Final = 0x31
 OBJECT_IDENTIFIER: Final = 0x06
 VERSION: Final = 0xA0
 FIELDS_BEFORE_SUBJECT: Final = 4
-"""Of a certificate, behind its version: serial number, algorithm, issuer, validity."""
+"""The number of fields between the version and the subject: serial number, algorithm, issuer, validity."""
 ENCODINGS: Final = {
     0x0C: "utf-8",  # UTF8String
     0x12: "ascii",  # NumericString
@@ -37,12 +37,12 @@ ENCODINGS: Final = {
     0x1C: "utf-32-be",  # UniversalString
     0x1E: "utf-16-be",  # BMPString
 }
-"""The kinds of text by their tags."""
+"""The encodings of text by their DER tags."""
 ESCAPED: Final = frozenset(',+<>#;"\\=')
 
 
 class MalformedCertificate(ValueError):
-    """The bytes are not those of a certificate."""
+    """The bytes are not a certificate."""
 
 
 class Element(NamedTuple):
@@ -51,7 +51,7 @@ class Element(NamedTuple):
     tag: int
     content: bytes
     encoded: bytes
-    """All of it, with tag and length."""
+    """The whole element, with tag and length."""
 
 
 def subject_name(certificate: bytes) -> str:
@@ -66,7 +66,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def distinguished_name(name: bytes) -> str:
-    """A name in DER. Raises `MalformedCertificate`."""
+    """A distinguished name in DER as text. Raises `MalformedCertificate`."""
     parts = [
         "+".join(_attribute(attribute) for attribute in _elements(_content(part, SET)))
         for part in _elements(_content(_first(name), SEQUENCE))
@@ -89,7 +89,7 @@ def _attribute(attribute: Element) -> str:
 
 
 def escaped(text: str) -> str:
-    """A value as names hold it: special characters behind a backslash, and spaces at both ends."""
+    """A value as names hold it: special characters, and spaces at both ends, are escaped by a backslash."""
     begin = len(text) - len(text.lstrip(" "))
     end = len(text.rstrip(" "))
     return "".join(
@@ -99,7 +99,7 @@ def escaped(text: str) -> str:
 
 
 def _identifier(content: bytes) -> str:
-    """An object identifier with dots."""
+    """An object identifier in dotted form."""
     if not content or content[-1] & 0x80:
         raise MalformedCertificate("an object identifier ends too early")
     arcs, arc = [], 0

@@ -1,4 +1,4 @@
-"""`ssl.principal.mapping.rules`: from the name of a certificate's subject to the name of a principal (KIP-371).
+"""`ssl.principal.mapping.rules`: maps the name of a certificate's subject to the name of a principal (KIP-371).
 
     RULE:^CN=(.*?),OU=Sales.*$/$1/L, DEFAULT
 
@@ -17,11 +17,11 @@ import re2
 DEFAULT: Final = "DEFAULT"
 PREFIX: Final = "RULE:"
 PATTERN_MEMORY_MAX: Final = 1 << 20
-"""Bytes that a compiled pattern may take."""
+"""The most bytes of memory of a compiled pattern."""
 
 
 class InvalidRule(ValueError):
-    """The rules cannot be read; the text says which."""
+    """The rules cannot be parsed; the text names the faulty rule."""
 
 
 class PatternMatch(Protocol):
@@ -38,15 +38,15 @@ class CompiledPattern(Protocol):
 
 
 class Rule(NamedTuple):
-    """One rule. The parts of `replacement` are texts and numbers of groups."""
+    """One rule. `replacement` consists of texts and numbers of groups."""
 
     pattern: CompiledPattern
     replacement: tuple[str | int, ...]
     case: str
-    """"L", "U" or empty."""
+    """The case of the result: "L", "U" or empty."""
 
     def apply(self, name: str) -> str | None:
-        """None where the pattern does not match."""
+        """Apply the rule to a name; None where the pattern does not match."""
         if self.pattern.fullmatch(name) is None:
             return None
         replaced = "".join(self._replaced(name))
@@ -70,11 +70,11 @@ class PrincipalRules:
     """The rules of a listener."""
 
     def __init__(self, text: str) -> None:
-        """Raises `InvalidRule`."""
+        """Parse the rules. Raises `InvalidRule`."""
         self._rules = tuple(_parsed(text.strip()))
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The name of the principal; None where no rule matches, and the client is not let in."""
+        """The name of the principal; None where no rule matches, so that the client is refused."""
         for rule in self._rules:
             name = distinguished_name if rule is None else rule.apply(distinguished_name)
             if name is not None:
@@ -113,7 +113,7 @@ def _parsed(text: str) -> Iterator[Rule | None]:
 
 
 def _section(text: str, start: int) -> tuple[str | None, int]:
-    """The text up to a slash that is not behind a backslash, and the position behind it; None where there is none."""
+    """The text up to a slash that is not escaped, and the position after it; None where there is no such slash."""
     position = start
     while position < len(text):
         if text[position] == "/":
@@ -127,7 +127,7 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
     options.max_mem = PATTERN_MEMORY_MAX
     options.log_errors = False
     try:
-        # RE2 wants a literal slash without its backslash.
+        # RE2 does not accept a backslash before a slash.
         compiled = cast("CompiledPattern", re2.compile(pattern.replace("\\/", "/"), options))
     except re2.error as error:
         raise InvalidRule(f"Invalid rule: the pattern `{pattern}` cannot be compiled: {error}") from None
@@ -135,7 +135,10 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
 
 
 def _parts(replacement: str, groups: int) -> Iterator[str | int]:
-    """A backslash takes the next character as it is; `$n` is a group as far as the pattern has so many, else text."""
+    """Parse a replacement.
+
+    A backslash escapes the next character; `$n` is a group if the pattern has that many groups, otherwise text.
+    """
     position = 0
     while position < len(replacement):
         char = replacement[position]

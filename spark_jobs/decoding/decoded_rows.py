@@ -1,4 +1,4 @@
-"""The rows of a chunk: what the two decoders make, the compiled one and that of numpy."""
+"""The rows of a chunk, as both decoders produce them: the compiled one and that of numpy."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
 
 @dataclass(slots=True)
 class DecodedRows:
-    """The records of a chunk that a slice wants; a column that was not asked for is None."""
+    """The wanted records of a chunk; a column that was not asked for is None."""
 
     offsets: pa.Array
     timestamps: pa.Array | None
-    """Microseconds, as int64."""
+    """The timestamps in microseconds, as int64."""
     keys: pa.Array | None
     values: pa.Array | None
     headers: pa.Array | None
     timestamp_types: Sequence[tuple[int, int]]
-    """(type, count of rows) of runs."""
+    """The timestamp types as runs of (type, count of rows)."""
 
     @property
     def count(self) -> int:

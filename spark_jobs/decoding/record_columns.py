@@ -17,11 +17,13 @@ from spark_jobs.origins.port import Slice
 
 Decode = Callable[[Chunk, int, int, Set[str]], DecodedRows]
 VECTORED_CHUNK_SIZE: Final = 16 << 20
-"""Numpy needs many records for a call, the kernel only as many as stay in the caches."""
+"""The bytes of a chunk for numpy, which needs many records in a call; the kernel takes only as many as fit into the
+caches.
+"""
 
 
 class Decoder(NamedTuple):
-    """A way to decode, and how many bytes it takes at once."""
+    """A decoder, and the bytes that it takes at once."""
 
     decode: Decode
     chunk_size: int
@@ -35,11 +37,11 @@ class TimeRange(NamedTuple):
 
 
 def best_decoder() -> Decoder:
-    """The kernel where it is compiled, else numpy."""
+    """The compiled kernel where it can be imported, else numpy."""
     try:
         from protocol import record_spans
         from spark_jobs.decoding.span_rows import decode_spans
-    except ImportError:  # librt is not there, or is older than what the kernel was compiled for
+    except ImportError:  # librt is missing, or older than the one for which the kernel was compiled.
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
     if str(record_spans.__file__).endswith(".py"):
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
@@ -72,7 +74,7 @@ def record_batches(
 
 
 def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
-    """One of `COLUMN_TYPES`."""
+    """The values as a column of one of `COLUMN_TYPES`."""
     if name == "topic":
         return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows.count)
     if name == "partition":

@@ -38,7 +38,8 @@ class RecordFields:
 
 
 def record_positions(buffer: bytes, position: int, end: int, count: int, positions: list[int]) -> None:
-    """Append where each of `count` records that must fill buffer[position:end] begins, at its size.
+    """Append the position of each of `count` records, which must fill buffer[position:end]. A record begins at its size
+    field.
 
     Raises `MalformedMessage` where the count, the sizes and the end do not agree.
     """
@@ -109,7 +110,7 @@ def _read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
 
 
 def skip_nullable(at: Integers, size: Integers, ends: Integers) -> None:
-    """Move past fields of these sizes, which stay within their records."""
+    """Advance past fields of these sizes, which stay within their records."""
     if bool(np.any(size < NULL)):
         raise MalformedMessage("a field of a negative size")
     at += np.maximum(size, 0)
@@ -118,7 +119,10 @@ def skip_nullable(at: Integers, size: Integers, ends: Integers) -> None:
 
 
 def read_varints(buffer: Bytes, at: Integers, size_max: int) -> Integers:
-    """The zig-zag numbers at these positions, which are moved past them. Raises `IndexError` past the buffer."""
+    """Read the zig-zag numbers at these positions, and advance the positions past them.
+
+    Raises `IndexError` past the buffer.
+    """
     byte = buffer[at]
     raw = (byte & 0x7F).astype(np.uint64)
     at += 1

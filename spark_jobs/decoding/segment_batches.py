@@ -19,7 +19,7 @@ from spark_jobs.refusals import SegmentReplaced
 from storage.files.port import File
 
 READ_SIZE = 4 << 20
-"""Bytes read at once; a larger batch is read as a whole."""
+"""The bytes that are read at once; a larger batch is read as a whole."""
 CHUNK_SIZE = 2 << 20
 """Decompressed bytes of a chunk, which may exceed it by one batch: what the kernel writes then stays in the caches."""
 
@@ -61,7 +61,7 @@ class Aborted:
             self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to one: it is of that producer, and not past the marker."""
+        """Whether the batch belongs to an aborted transaction: it is of that producer, and not past the marker."""
         ranges = self._ranges.get(header.producer_id)
         if ranges is None or not header.is_transactional:
             return False
@@ -69,8 +69,8 @@ class Aborted:
 
 
 def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
-    """The batches that hold records of a slice, without control batches, batches without records, and batches of
-    aborted transactions that the slice leaves out; also without those whose records are all before a time.
+    """The batches with records of a slice. Left out are control batches, batches without records, batches of aborted
+    transactions where the slice excludes them, and batches whose records are all before a time.
 
     Raises `MalformedMessage`, which names the file and the position, where a batch cannot be read; `DataLost`; OSError.
     """
@@ -80,7 +80,7 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
     for position, header, piece, inside in batches_of(wanted):
         if header.is_control or not has_offsets_of(wanted, header):
             continue
-        if not header.records_count and header.size == HEADER_SIZE:  # compaction has removed all of its records
+        if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
             continue
         if aborted is not None and aborted.has(header):
             continue
@@ -148,7 +148,7 @@ def batches_of(wanted: Slice) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
 
 
 def read_piece(file: File, position: int, wanted: Slice) -> bytes:
-    """Read from the beginning of a batch on, at least that whole batch."""
+    """Read at least one whole batch, from its beginning on."""
     piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
     if len(piece) < HEADER_SIZE:
         return piece

@@ -35,7 +35,7 @@ def decode_vectored(chunk: Chunk, start_offset: int, end_offset: int, columns: S
 
 
 class _VectoredChunk:
-    """The fields of all records of a chunk, and which of them are wanted."""
+    """The fields of all records of a chunk, and the selection of the wanted records."""
 
     def __init__(self, chunk: Chunk, start_offset: int, end_offset: int) -> None:
         self._headers = chunk.headers
@@ -69,7 +69,7 @@ class _VectoredChunk:
         return self._binary(self._fields.value_position, self._fields.value_size)
 
     def timestamps(self) -> pa.Array:
-        """The timestamps in us: of the record, or of its batch where that has log append time."""
+        """The timestamps in us: those of the records, or of the batch where it has log append time."""
         is_append_time = [each.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self._headers]
         has_append_time = np.array(is_append_time, np.bool_)[self._batch]
         delta = self.chosen(np.where(has_append_time, 0, self._fields.timestamp_delta))
@@ -102,7 +102,7 @@ class _VectoredChunk:
         return [(int(each.timestamp_type), count) for each, count in zip(self._headers, counts, strict=True)]
 
     def _of_batch(self, values: Sequence[int]) -> Integers:
-        """A value of each batch, repeated for its records."""
+        """A value of each batch, repeated for each of its records."""
         spread: Integers = np.array(values, np.int64)[self._batch]
         return spread
 
@@ -111,10 +111,10 @@ class _VectoredChunk:
 
 
 def binary_column(data: bytes, position: Integers, size: Integers) -> pa.Array:
-    """Fields of these sizes at ascending positions of a buffer; a size of -1 is null.
+    """The column of fields with these sizes, at ascending positions of a buffer; a size of -1 is null.
 
-    The buffer is seen as an array of which every second element is a field and the others lie between two fields: to
-    take the fields out of it is one loop over memory in Arrow.
+    The buffer is treated as an array of alternating gaps and fields, so that Arrow can take the fields in one pass over
+    memory.
     """
     count = len(position)
     if not count:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
-"""Options that a plan replaces by the offsets that it found for them."""
+"""The options whose values a plan replaces by the offsets that it has found."""
 KEPT_SIZE_MAX: Final = 64 << 20
-"""Bytes of rows that a task holds before it passes them on. The exchange may then see a key more than once."""
+"""The bytes of rows that a task holds before it emits them. The exchange may then receive a key more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def plan_latest(job: LatestJob) -> LatestPlan:
 
 
 def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
-    """Run the job; how many keys it wrote."""
+    """Run the job. Returns the number of keys that it wrote."""
     session.dataSource.register(LatestSource)
     rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()
     latest = latest_of(rows, keeps_tombstones=plan.job.keeps_tombstones)
@@ -89,7 +89,7 @@ def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:
     from pyspark.sql import functions as f
 
     in_partition = (
-        rows.repartition("key")  # both groupings below then find their rows together
+        rows.repartition("key")  # After this sort both groupings below find their rows adjacent.
         .groupBy("key", "partition")
         .agg(f.max_by(f.struct("value", "offset", "timestamp"), "offset").alias("last"))
     )

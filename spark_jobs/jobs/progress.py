@@ -17,7 +17,7 @@ INTERVAL_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How progress is shown: `say` takes a line; `size` is the bytes to read."""
+    """The settings of the progress display: `say` prints a line; `size` is the bytes to read."""
 
     say: Callable[[str], None]
     size: int

@@ -1,4 +1,4 @@
-"""Where a read begins and ends: the three ways in which Spark's Kafka connector lets a user say it.
+"""The options for the start and end of a read: the three kinds of Spark's Kafka connector.
 
 | first of these that is given             | says                                                          |
 |------------------------------------------|---------------------------------------------------------------|
@@ -31,7 +31,7 @@ class Timestamps:
     """The offsets of the first records at or after these times, in ms."""
 
     times: ByPartition | int
-    """One for each partition, or one for all of them."""
+    """The times (ms): one for each partition, or one for all of them."""
 
     def of(self, key: TopicPartition) -> int:
         return self.times if isinstance(self.times, int) else self.times[key]
@@ -108,7 +108,7 @@ def _offsets(side: Side, value: str) -> OffsetChoice:
 
 
 def _numbers(name: str, value: str, *, lowest: int | None = None, otherwise: str = "not ") -> ByPartition:
-    """JSON of the shape {"topic": {"0": number}}."""
+    """Parse JSON of the shape {"topic": {"0": number}}."""
     parsed = parsed_json(name, value)
     shape = f'{name}: {value} is {otherwise}of the shape {{"topic": {{"0": 23}}}}'
     if not isinstance(parsed, dict) or not all(isinstance(each, dict) for each in parsed.values()):

@@ -1,7 +1,7 @@
 """The options of the data source: those of Spark's Kafka connector, and those that only files have.
 
-An option of the connector that has no meaning for files is taken with a warning, one that would change what is read is
-refused. An option that neither knows is refused with its name.
+An option of the connector without a meaning for files is ignored with a warning; one that would change the result is
+refused. An unknown option is refused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _WITHOUT_EFFECT: Final = (
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-"""Of the connector's options: those of streams, which it ignores in a batch query too, and those of its consumer."""
+"""Options of the connector that are ignored: those of streams, which it ignores in a batch query too, and those of its
+consumer.
+"""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
@@ -67,7 +69,7 @@ _WITHOUT_SELECTION: Final = {
     "groups": "__consumer_offsets",
     "transactions": "__transaction_state",
 }
-"""Views of an internal topic, which they select by themselves."""
+"""The tables of an internal topic, which do not take a selection of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class ReadOptions:
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     unmatched_start_is_latest: bool = False
-    """Where no record is as late as a starting time: read nothing, and do not refuse."""
+    """If no record is at or after a starting time: read nothing instead of refusing."""
     include_headers: bool = False
     columns: tuple[str, ...] = ()
     """The columns to read; empty for all."""
@@ -98,7 +100,7 @@ class ReadOptions:
     records_per_task_max: int | None = None
     fails_on_data_loss: bool = True
     is_committed: bool = False
-    """Read as a consumer with isolation.level=read_committed."""
+    """Read like a consumer with isolation.level=read_committed."""
     pushes_down: bool = False
     snapshot: str | None = None
     """A snapshot as JSON, or the path of a file with one."""
@@ -153,7 +155,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
 
 
 def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
-    """`asOf` in the options of the connector: offsets as JSON, or a time in ms."""
+    """Parse `asOf`: offsets as JSON, or a time in ms."""
     if table != "latest":
         raise Refused(f"asOf is an option of table=latest, not of table={table}")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
@@ -190,7 +192,7 @@ def _local(name: str) -> str:
     path = name.removeprefix("file://")
     if "://" in path:
         raise Refused(f"path: {name} is not on a local disk, and only local log directories can be read")
-    return os.path.abspath(path)  # tasks may run in another directory
+    return os.path.abspath(path)  # Tasks may run in another directory.
 
 
 def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:

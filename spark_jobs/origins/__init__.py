@@ -1,1 +1,1 @@
-"""Where records are: each origin lists segments of partitions, and opens them in a task."""
+"""The origins of records: each lists segments of partitions, and opens them in a task."""

@@ -25,7 +25,10 @@ _start_offset = attrgetter("start_offset")
 
 
 class LocalPartition:
-    """A `PartitionOrigin`. `directory` is the partition's own; `node_id` is that of the broker, where it is known."""
+    """The `PartitionOrigin` of a log directory.
+
+    `directory` is the partition's own; `node_id` is that of the broker, where it is known.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class LocalPartition:
         return last_stable_offset(self._fs, self.directory, self.segments, self.log_start_offset, self.high_watermark)
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Sorted by first offset. Raises OSError, `CorruptTransactionIndex` among them."""
+        """The aborted transactions, sorted by first offset. Raises OSError, `CorruptTransactionIndex` among them."""
         names = self._fs.list_directory(self.directory)
         bases = sorted(offset_of_name(name) for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX))
         first = self.segments[self._slot_of(start_offset)].start_offset if self.segments else start_offset
@@ -78,7 +81,7 @@ class LocalPartition:
         return sorted(found, key=lambda each: each.first_offset)
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """Raises `MalformedMessage`, which names the file, and OSError."""
+        """See `PartitionOrigin.cuts`. Raises `MalformedMessage`, which names the file, and OSError."""
         try:
             return self._cuts(segment, start_offset, end_offset, slice_size)
         except MalformedMessage as malformed:
@@ -105,7 +108,7 @@ class LocalPartition:
         return [Cut(*each, last_offset if index == last_piece else None) for index, each in enumerate(pieces)]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """Raises OSError and `MalformedMessage`."""
+        """See `PartitionOrigin.offset_at`. Raises OSError and `MalformedMessage`."""
         for segment in self.segments[self._slot_of(self.log_start_offset) :]:
             if segment.start_offset >= self.high_watermark:
                 break

@@ -20,13 +20,13 @@ from storage.files.port import FileSystem
 from storage.segment.segment_listing import ListedSegment, list_segments
 
 COST: Final = 1
-"""Reading a local file is what other origins are compared with."""
+"""The cost of a local file, to which other origins are compared."""
 LISTINGS_MAX: Final = 10
-"""How often a directory is listed again: retention may delete a file between listing it and asking for its size."""
+"""The most listings of a directory in a row: retention may delete a file after the listing, before its size is read."""
 
 
 class Replica(NamedTuple):
-    """A replica of a partition: its directory, and whose it is."""
+    """A replica of a partition: its directory and its broker."""
 
     log_directory: str
     directory: str
@@ -41,15 +41,15 @@ class Checkpoints(NamedTuple):
 
 
 class LogDirectories:
-    """An `Origin`."""
+    """The log directories as an `Origin`."""
 
     def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
-        """Raises `Refused`, `ClusterMismatch` and OSError."""
+        """Read the directories. Raises `Refused`, `ClusterMismatch` and OSError."""
         self._fs = fs
         self.cost = COST
         self.cluster_id: str | None = None
         self.node_ids: dict[str, int | None] = {}
-        """By log directory; None in a directory that no broker has formatted."""
+        """The node ids by log directory; None for a directory that no broker has formatted."""
         for directory in directories:
             if not fs.is_directory(directory):
                 raise Refused(f"path: {directory} is not a directory")
@@ -62,9 +62,8 @@ class LogDirectories:
         return self._replicas
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """Raises `CorruptCheckpoint` also.
-
-        The checkpoints are read before the files are listed, so that all below the high watermark is in the files.
+        """See `Origin.open`; raises `CorruptCheckpoint` too. The checkpoints are read before the files are listed, so
+        that the files have all records below the high watermark.
         """
         wanted = [key for key in keys if key in self._replicas]
         used = dict.fromkeys(replica.log_directory for key in wanted for replica in self._replicas[key])
@@ -94,7 +93,10 @@ class LogDirectories:
         )
 
     def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
-        """Raises `Refused` where replicas are of two topics of one name: one was deleted while its broker was down."""
+        """The topic id of the replicas.
+
+        Raises `Refused` where replicas are of two topics of one name: one was deleted while its broker was down.
+        """
         known: dict[bytes, str] = {}
         for replica in replicas:
             try:

@@ -20,7 +20,7 @@ from storage.segment.segment_listing import ListedSegment, locate
 def last_stable_offset(
     fs: FileSystem, directory: str, segments: Sequence[StoredSegment], log_start_offset: int, high_watermark: int
 ) -> int:
-    """Between the log start and the high watermark. Raises OSError and `MalformedMessage`."""
+    """The last stable offset, between the log start and the high watermark. Raises OSError and `MalformedMessage`."""
     if not segments:
         return high_watermark
     position, opened = newest_snapshot(fs, directory, segments[0].start_offset, high_watermark)
@@ -44,7 +44,8 @@ def newest_snapshot(
             continue
         try:
             entries = decode_snapshot(fs.read(f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"))
-        except (CorruptSnapshot, FileNotFoundError):  # torn by a crash, or removed meanwhile: an older one serves
+        # The snapshot was torn by a crash, or removed in the meantime: an older one is used.
+        except (CorruptSnapshot, FileNotFoundError):
             continue
         opened = {each.producer_id: each.open_transaction_offset for each in entries}
         return offset, {producer_id: offset for producer_id, offset in opened.items() if offset >= 0}

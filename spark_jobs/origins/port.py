@@ -1,4 +1,4 @@
-"""The port of an origin: a place that has records of partitions, such as the log directories of brokers.
+"""The interface of an origin: a place with records of partitions, such as the log directories of brokers.
 
 The planner asks origins on the driver; nothing but `SegmentSource` and `Slice` travels to tasks.
 
@@ -10,7 +10,7 @@ The planner asks origins on the driver; nothing but `SegmentSource` and `Slice` 
 | `SegmentSource`   | opens a segment in a task, and refuses one that is not what was listed | a path, a size          |
 | `Slice`           | whole batches of a segment, and the offsets to take from them       |                            |
 
-The *generation* of a segment is what tells its bytes from those that replaced them: the size of a file, the segment id
+The *generation* of a segment distinguishes its bytes from those that replaced them: the size of a file, the segment id
 in the name of an object.
 """
 
@@ -29,11 +29,11 @@ class StoredSegment(NamedTuple):
 
     start_offset: int
     end_offset: int
-    """Exclusive; for a growing segment, where what may be read of it ends."""
+    """The end offset (exclusive); for a growing segment, the end of the part that may be read."""
     size: int
-    """Bytes of its records."""
+    """Size of its records in bytes."""
     name: str
-    """What its source opens: a path, or the key of an object."""
+    """The name by which its source opens it: a path, or the key of an object."""
     is_growing: bool
     """Whether a broker may append to it: its size is then a lower bound."""
 
@@ -44,8 +44,10 @@ class Cut(NamedTuple):
     start_position: int
     end_position: int
     last_offset: int | None
-    """The last offset of the last batch, where it is known. A task compares it: behind a file that was replaced, other
-    batches end at this position."""
+    """The last offset of the last batch, where it is known.
+
+    A task compares it, because in a replaced file another batch ends at this position.
+    """
 
 
 class SegmentSource(Protocol):
@@ -68,11 +70,11 @@ class Slice(NamedTuple):
     start_position: int
     end_position: int
     last_offset: int | None
-    """As in `Cut`."""
+    """See `Cut.last_offset`."""
     start_offset: int
     end_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
-    """The aborted transactions whose records are to be left out."""
+    """The aborted transactions whose records are left out."""
 
     @property
     def size(self) -> int:
@@ -90,7 +92,7 @@ Task: TypeAlias = tuple[Slice, ...]
 
 
 class PartitionOrigin(Protocol):
-    """What an origin has of one partition, as it was listed."""
+    """A partition as an origin has listed it."""
 
     @property
     def key(self) -> TopicPartition: ...
@@ -100,7 +102,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The place of the partition in messages."""
 
     @property
     def node_id(self) -> int | None:
@@ -108,25 +110,25 @@ class PartitionOrigin(Protocol):
 
     @property
     def tier(self) -> str:
-        """`local` or `remote`."""
+        """The tier: `local` or `remote`."""
 
     @property
     def source(self) -> SegmentSource: ...
 
     @property
     def segments(self) -> Sequence[StoredSegment]:
-        """In the order of their offsets; they do not overlap."""
+        """The segments in the order of their offsets; they do not overlap."""
 
     @property
     def log_start_offset(self) -> int: ...
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what may be read."""
+        """The end (exclusive) of the offsets that may be read."""
 
     @property
     def is_checkpointed(self) -> bool:
-        """Whether the high watermark is known; where it is not, nothing is read."""
+        """Whether the high watermark is known; otherwise nothing is read."""
 
     def last_stable_offset(self) -> int:
         """The first offset of the first transaction that is open at the high watermark, else the high watermark."""
@@ -140,13 +142,13 @@ class PartitionOrigin(Protocol):
         The last one says its last offset where it ends inside the segment, or the segment grows."""
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The first offset below the high watermark whose record is as late; None where none is."""
+        """The first offset below the high watermark whose record is at or after a time; None where there is none."""
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
         """The largest timestamp of a segment in ms, from its index; None where that is not known without reading it."""
 
     def has_changed(self) -> bool:
-        """Whether a segment was deleted or replaced since the listing: what was planned may rest on other files."""
+        """Whether a segment was deleted or replaced since the listing, so that a plan may be based on other files."""
 
 
 class Origin(Protocol):
@@ -154,11 +156,11 @@ class Origin(Protocol):
 
     @property
     def cost(self) -> int:
-        """What it costs to read here, compared with other origins: the planner takes the cheapest."""
+        """The cost of reading here compared with other origins; the planner takes the cheapest."""
 
     @property
     def cluster_id(self) -> str | None:
-        """None where the place does not say it."""
+        """The cluster id; None where the place has none."""
 
     def partitions(self) -> Mapping[TopicPartition, object]:
         """The partitions that are here. Raises `Refused` and OSError."""

@@ -1,1 +1,1 @@
-"""From options and origins to tasks: offsets, the snapshot, slices, tasks."""
+"""The planning of a read, from options and origins to tasks: offsets, the snapshot, slices."""

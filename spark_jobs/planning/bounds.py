@@ -30,7 +30,7 @@ def ranges_of(
 ) -> list[OffsetRange]:
     """The range of each partition, never past its high watermark or, read committed, its last stable offset.
 
-    `keys` are all partitions that the options select: what is given in JSON has to name these.
+    `keys`: all partitions that the options select, which offsets in JSON have to name.
 
     Raises `Refused`; OSError and `MalformedMessage` of the files.
     """
@@ -117,13 +117,13 @@ def end_of(view: PartitionView, options: ReadOptions, limit: int) -> int:
 
 
 def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
-    """The first offset below a limit whose record is as late; None where none is."""
+    """The first offset below a limit whose record is at or after a time; None where there is none."""
     found = view.offset_at(timestamp)
     return None if found is None or found >= limit else found
 
 
 def lost(options: ReadOptions, message: str, kind: type[DataLost] = DataLost) -> None:
-    """Raise `DataLost`; with failOnDataLoss=false warn, and read the records that are there."""
+    """Raise `DataLost`. With failOnDataLoss=false warn instead, and read the records that exist."""
     if options.fails_on_data_loss:
         raise kind(f"{message}; failOnDataLoss=false reads what is there")
     warn(message)

@@ -1,4 +1,4 @@
-"""One partition over all origins: where it begins and ends, and which origin gives which of its offsets."""
+"""One partition over all origins: its offsets, and the origin from which each of them is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 
 class PartitionView:
-    """What all origins together have of a partition."""
+    """A partition as all origins together have it."""
 
     def __init__(self, offers: Sequence[PartitionOrigin]) -> None:
         """`offers` is not empty, and has the cheapest origin first."""
@@ -32,7 +32,7 @@ class PartitionView:
         known = [each for each in offers if each.is_checkpointed]
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
-        """The origin that knows the highest high watermark."""
+        """The origin with the highest high watermark."""
         self.log_start_offset = min(each.log_start_offset for each in offers)
         self.high_watermark = max(self.log_start_offset, self.newest.high_watermark)
 
@@ -49,14 +49,14 @@ class PartitionView:
         return next((sum(segment.size for segment in each.segments) for each in self.offers if each.segments), 0)
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The lowest first offset whose record is as late, over the origins; None where none is."""
+        """The lowest first offset, over the origins, whose record is at or after a time; None where there is none."""
         found = [offset for each in self.offers if (offset := each.offset_at(timestamp_ms)) is not None]
         return min(found, default=None)
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[Piece]:
         """The offsets [start, end) from the cheapest origin that has them, in order.
 
-        An origin is left where a cheaper one begins. A piece without a segment says that none has its offsets.
+        A piece ends where a cheaper origin begins. A piece without a segment has offsets that no origin has.
         """
         at = start_offset
         while at < end_offset:

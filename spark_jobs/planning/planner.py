@@ -1,6 +1,6 @@
 """Planning a read: ranges of offsets become slices of segments, and these are packed into tasks by their size.
 
-A plan rests on names, sizes, checkpoints and indexes; a batch is looked at only where a range ends inside a segment.
+A plan is made from names, sizes, checkpoints and indexes; a batch is read only where a range ends inside a segment.
 Where a segment was replaced or deleted while its index was read, everything is listed and planned again.
 """
 
@@ -30,9 +30,9 @@ TASK_SIZE: Final = 64 << 20
 """Bytes of segments for one task. Starting a task takes Spark about 40 ms; decoding so many bytes takes several times
 as long."""
 TASKS_MAX: Final = 20_000
-"""Tasks grow past their size where there would be more."""
+"""The most tasks; with more of them, each task would be larger instead."""
 PLANS_MAX: Final = 10
-"""How often a plan is made again because files changed meanwhile."""
+"""The most plans in a row: a plan is made again if files changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Planner:
         return [PartitionView(each) for each in offers.values()]
 
     def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
-        """Make something of the listed partitions that were not changed meanwhile."""
+        """Compute a result from the listed partitions; list them again if they changed meanwhile."""
         for _ in range(PLANS_MAX):
             views = self.views()
             try:
@@ -119,7 +119,7 @@ class Planner:
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
-    """The cluster of all origins that say theirs. Raises `ClusterMismatch` where they differ."""
+    """The cluster id of all origins that have one. Raises `ClusterMismatch` where they differ."""
     known = {each.cluster_id for each in origins if each.cluster_id is not None}
     if len(known) > 1:
         raise ClusterMismatch(f"the places to read are of different clusters: {', '.join(sorted(known))}")
@@ -208,7 +208,7 @@ class Aborts:
         self._known: dict[int, list[AbortedTransaction]] = {}
 
     def between(self, offer: PartitionOrigin, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """Those with records in [start, end)."""
+        """The aborted transactions with records in [start, end)."""
         known = self._known.get(id(offer))
         if known is None:
             known = offer.aborted(self._wanted.start_offset, self._wanted.end_offset)
@@ -217,7 +217,7 @@ class Aborts:
 
 
 def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
-    """Neighbours together until they fill a task."""
+    """Join neighbouring slices until they fill a task."""
     cuts = [0]
     size = 0
     for index, each in enumerate(slices):

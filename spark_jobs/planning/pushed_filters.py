@@ -1,7 +1,7 @@
 """The predicates of a query that the source takes over: bounds on partition, offset and timestamp.
 
-Spark gives those of its predicates that have a column on one side and a value on the other, all of which must hold.
-What is taken over is exact: the planner leaves out partitions, offsets and segments, the tasks leave out rows.
+Spark offers the predicates that compare a column with a value, all of which must hold. The source evaluates the
+accepted ones exactly: the planner leaves out partitions, offsets and segments, the tasks leave out rows.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ class PushedFilters:
     """Half-open ranges that the values of three columns lie in, and the partitions that are wanted."""
 
     numbers: tuple[int, int] = EVERYTHING
-    """Of partitions."""
+    """The range of partition numbers."""
     partitions: frozenset[int] | None = None
-    """Those that an IN names; None for all."""
+    """The partitions that an IN names; None for all."""
     offsets: tuple[int, int] = EVERYTHING
     times_us: tuple[int, int] = EVERYTHING
-    """Microseconds since the epoch."""
+    """The range of timestamps in microseconds since the epoch."""
 
     def takes_partition(self, partition: int) -> bool:
         is_named = self.partitions is None or partition in self.partitions
         return is_named and self.numbers[0] <= partition < self.numbers[1]
 
     def narrowed(self, wanted: OffsetRange) -> OffsetRange:
-        """The offsets of a range that can fulfil the predicates."""
+        """The offsets of a range that can satisfy the predicates."""
         start = min(max(wanted.start_offset, self.offsets[0]), wanted.end_offset)
         return OffsetRange(wanted.view, start, max(start, min(wanted.end_offset, self.offsets[1])))
 
     def is_too_old(self, offer: PartitionOrigin, segment: StoredSegment) -> bool:
-        """Whether all records of a segment are before the first time that is wanted."""
+        """Whether all records of a segment are before the first wanted time."""
         if self.times_us[0] <= 0:
             return False
         latest = offer.largest_timestamp(segment)
         return latest is not None and latest * 1000 < self.times_us[0]
 
     def with_range(self, column: str, start: int, end: int) -> PushedFilters:
-        """Also with the values of a column in [start, end)."""
+        """The filters, restricted further to the values of a column in [start, end)."""
         if column == "partition":
             return replace(self, numbers=both(self.numbers, start, end))
         if column == "offset":
@@ -63,13 +63,13 @@ def both(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
 
 
 class FilterReader:
-    """Takes over what it can of the predicates that Spark offers."""
+    """Accepts predicates that Spark offers, where the source can evaluate them."""
 
     def __init__(self) -> None:
         self.pushed = PushedFilters()
 
     def take(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """Those that Spark has to evaluate itself."""
+        """Accept predicates. Returns those that Spark has to evaluate itself."""
         for each in filters:
             if not self._takes(each):
                 yield each
@@ -101,7 +101,7 @@ class FilterReader:
 
 
 def range_of_filter(wanted: Filter, number: int) -> tuple[int, int] | None:
-    """The half-open range of a comparison; None where it is none."""
+    """The half-open range of a comparison; None for any other predicate."""
     from pyspark.sql import datasource as ds
 
     low, high = EVERYTHING
@@ -119,7 +119,7 @@ def range_of_filter(wanted: Filter, number: int) -> tuple[int, int] | None:
 
 
 def number_of(column: str, value: object) -> int | None:
-    """A value as the number that is compared: for a timestamp microseconds since the epoch."""
+    """A value as the number with which it is compared; for a timestamp microseconds since the epoch."""
     if column != "timestamp":
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if not isinstance(value, datetime) or value.tzinfo is None:

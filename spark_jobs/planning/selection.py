@@ -1,4 +1,4 @@
-"""Which of the partitions that are there a query reads."""
+"""The selection of the partitions that a query reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERNAL_TOPICS: Final = frozenset(
 
 
 def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
-    """The selected partitions, in order. Raises `Refused` where one that is named is not there."""
+    """The selected partitions, in order. Raises `Refused` where a named one does not exist."""
     keys = sorted(set(found))
     if selection.is_everything:
         return keys
@@ -47,7 +47,7 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
 
 
 def warn_of_gaps(chosen: Iterable[TopicPartition]) -> None:
-    """Warn where partition numbers have a gap: with a partition 2 there are 0 and 1, perhaps in another directory."""
+    """Warn if partition numbers have a gap: the missing partitions may be in another directory."""
     there: dict[str, set[int]] = {}
     for topic, partition in chosen:
         there.setdefault(topic, set()).add(partition)

@@ -1,4 +1,4 @@
-"""A snapshot: the offsets of partitions at one moment, and what tells whether the files below them are still the same.
+"""A snapshot: the offsets of partitions at one time, and digests that show whether the files below them have changed.
 
 ```json
 {"format_version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw",
@@ -27,7 +27,7 @@ from storage.files.port import FileSystem
 FORMAT_VERSION: Final = 1
 DIGEST_DIGITS: Final = 16
 WHOLE: Final = 1 << 62
-"""A slice size that cuts nothing."""
+"""A slice size with which no segment is cut."""
 SegmentList: TypeAlias = tuple[tuple[int, int], ...]
 """(first offset, bytes below the high watermark) of segments, in order."""
 
@@ -44,10 +44,12 @@ class PartitionSnapshot:
     size: int
     digest: str
     segment_list: SegmentList | None = None
-    """None where only the digest was kept."""
+    """The list of segments; None where only the digest was kept."""
 
     def changes(self, segments: SegmentList, start_offset: int) -> str | None:
-        """How these segments differ from those of the snapshot, where a query reads from an offset on; else None."""
+        """How these segments differ from those of the snapshot, at or past the offset from which a query reads; None
+        where they do not.
+        """
         if digest_of(segments) == self.digest:
             return None
         if self.segment_list is None:
@@ -65,7 +67,7 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The partitions of a cluster, or some of them, at one moment."""
+    """Partitions of a cluster at one time."""
 
     cluster_id: str | None
     partitions: Mapping[TopicPartition, PartitionSnapshot]
@@ -89,7 +91,7 @@ class Snapshot:
 
 
 def take_snapshot(cluster_id: str | None, views: Iterable[PartitionView]) -> Snapshot:
-    """Describe partitions as they were listed. Raises OSError and `MalformedMessage`."""
+    """Make a snapshot of listed partitions. Raises OSError and `MalformedMessage`."""
     partitions = {}
     for view in views:
         segments = segments_below(view, view.high_watermark)
@@ -149,7 +151,7 @@ def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) 
 
 
 def partition_in(snapshot: Snapshot, view: PartitionView) -> PartitionSnapshot:
-    """Raises `Refused` and `SnapshotChanged`."""
+    """The partition in a snapshot. Raises `Refused` and `SnapshotChanged`."""
     known = snapshot.partitions.get(view.key)
     if known is None:
         raise Refused(f"snapshot: {view} is not in it")
@@ -181,7 +183,7 @@ def read_snapshot(fs: FileSystem, given: str) -> Snapshot:
 
 
 def _partition(described: Mapping[str, object]) -> PartitionSnapshot:
-    """Raises ValueError, KeyError and TypeError."""
+    """Parse a partition. Raises ValueError, KeyError and TypeError."""
     listed = described.get("segment_list")
     segment_list = None
     if listed is not None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TASK_SIZE: Final = 2 << 30
 """Bytes of segments for one task, of which it reads the headers."""
 READ_SIZE: Final = 8 << 10
-"""Bytes read at once: several small batches, or the header of a large one."""
+"""The bytes that are read at once: several small batches, or the header of a large one."""
 ROWS_MAX: Final = 1 << 16
 """Rows of one Arrow batch."""
 LENGTH: Final = Struct(">i")
@@ -59,7 +59,7 @@ HEADER_FIELDS: Final = [
 
 
 class BatchesReader(SegmentReader):
-    """Rows of `BATCHES`; a batch that lies across the end of the wanted offsets is shown whole."""
+    """The reader of the table. A batch that crosses the end of the wanted offsets is shown whole."""
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(task) for task in self.plan(TASK_SIZE).tasks]
@@ -159,7 +159,7 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
 def is_aborted(
     wanted: Slice, found: NDArray[np.void], base: NDArray[np.int64], attributes: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Which batches hold records of the aborted transactions that the slice names."""
+    """A mask of the batches that hold records of the aborted transactions of the slice."""
     import numpy as np
 
     aborted = np.zeros(len(base), np.bool_)

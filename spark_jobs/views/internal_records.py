@@ -1,6 +1,6 @@
 """Tables over an internal topic: the last record of each key of a partition, decoded.
 
-The records are read committed: offsets that a transaction committed count when it has.
+The records are read as read_committed: offsets of a transaction count once it is committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class InternalReader(SegmentReader):
-    """`decode` makes the row of a key and a value; None for keys of other kinds."""
+    """The reader of such a table. `decode` makes the row of a key and a value; None for keys of other kinds."""
 
     def __init__(
         self,
@@ -44,7 +44,10 @@ class InternalReader(SegmentReader):
         return [InputPartition(tuple(group)) for _, group in groupby(slices, lambda each: each.partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises `MalformedMessage` for a record of a version that Apache Kafka 4.3.1 does not define."""
+        """See `SegmentReader.read`.
+
+        Raises `MalformedMessage` for a record of a version that Apache Kafka 4.3.1 does not define.
+        """
         task: Task = partition.value or ()
         last: dict[bytes, bytes] = {}
         for batch in self.batches(task, ("key", "value")):

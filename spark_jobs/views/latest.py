@@ -1,7 +1,7 @@
 """The table `latest`: the last record of each key of a partition.
 
-A task reads one partition from its end, and remembers digests of the keys that it has met: 16 bytes and a set's entry
-for each key, about 100 bytes. Records without a key are left out; those without a value are shown where
+A task reads one partition from its end backwards, and remembers digests of the keys that it has read: 16 bytes and a
+set's entry for each key, about 100 bytes. Records without a key are left out; those without a value are shown where
 `tombstones=keep` says so.
 """
 
@@ -28,7 +28,7 @@ DIGEST_SIZE: Final = 16
 
 
 class LatestViewReader(SegmentReader):
-    """Rows of `LATEST`, of each partition by itself: a key that lies in two partitions has two rows."""
+    """The reader of the table, which has one row for each key and partition."""
 
     def partitions(self) -> list[InputPartition]:
         slices = [each for task in self.plan(SLICE_SIZE).tasks for each in task]
@@ -56,7 +56,7 @@ class LatestViewReader(SegmentReader):
 
 
 def first_met(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
-    """The rows whose keys were not met, which then are."""
+    """The rows whose keys were not read before; their keys are remembered."""
     import numpy as np
 
     is_new = np.zeros(rows.num_rows, np.bool_)

@@ -1,4 +1,4 @@
-"""The tables `topics` and `segments`: what lies where."""
+"""The tables `topics` and `segments`: the places of partitions and segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PlacesReader(RowsReader):
-    """Rows of the listed partitions, or of their segments."""
+    """The reader of both tables: a row for each listed partition or segment."""
 
     def __init__(self, options: ReadOptions, schema: StructType, columns: Sequence[str]) -> None:
         super().__init__(schema, columns)

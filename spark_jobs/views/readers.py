@@ -1,4 +1,4 @@
-"""Which reader makes the rows of which table."""
+"""The readers of the tables, by the name of the table."""
 
 from __future__ import annotations
 

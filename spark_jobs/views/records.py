@@ -33,7 +33,7 @@ class SegmentReader(DataSourceReader):
         return [InputPartition(task) for task in self.plan().tasks]
 
     def plan(self, task_size: int | None = None) -> Plan:
-        """Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
+        """The plan of the read. Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
         from spark_jobs.planning.planner import TASK_SIZE, Planner
         from storage.files.local_files import LocalFiles
 
@@ -42,7 +42,7 @@ class SegmentReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
-        task: Task = partition.value or ()  # where there are no tasks, Spark reads one whose value is None
+        task: Task = partition.value or ()  # Where there are no tasks, Spark calls this once with None.
         return self.batches(task, self._columns)
 
     def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -51,7 +51,7 @@ class SegmentReader(DataSourceReader):
             yield from self.batches_of(each, columns)
 
     def batches_of(self, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The records of a slice; what is gone is an error, or with failOnDataLoss=false a warning."""
+        """The records of a slice. Missing records raise an error; with failOnDataLoss=false they are a warning."""
         from spark_jobs.decoding.record_columns import record_batches
 
         try:
@@ -76,8 +76,11 @@ class SegmentReader(DataSourceReader):
 
 
 class FilteringReader(SegmentReader):
-    """A reader that takes over predicates. It is a class of its own because Spark refuses every query over a reader
-    that only defines `pushFilters` while spark.sql.python.filterPushdown.enabled is false, as it is by default."""
+    """A reader that accepts predicates.
+
+    It is a separate class, because Spark refuses every query over a reader with a method `pushFilters` while
+    spark.sql.python.filterPushdown.enabled is false, which is its default.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         from spark_jobs.planning.pushed_filters import FilterReader

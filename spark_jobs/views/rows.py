@@ -1,4 +1,4 @@
-"""Rows made in Python, as Arrow batches: for tables that are small beside the records."""
+"""Rows made in Python, as Arrow batches, for tables that are small compared with the records."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
-    """A time as Arrow takes it; None for the -1 that stands for no time."""
+    """A time as Arrow's type takes it; None for -1, which stands for no time."""
     return None if milliseconds is None or milliseconds < 0 else EPOCH + timedelta(milliseconds=milliseconds)
 
 
 class RowsReader(DataSourceReader):
-    """Rows that the driver has made: they travel to the tasks as they are."""
+    """The reader of rows that are made on the driver and sent to the tasks."""
 
     def __init__(self, schema: StructType, columns: Sequence[str]) -> None:
         self._schema = schema
         self._columns = tuple(columns)
 
     def rows(self) -> Iterator[Row]:
-        """Made on the driver."""
+        """The rows; called on the driver."""
         raise AssertionError("a table of rows makes them")
 
     def partitions(self) -> list[InputPartition]:

@@ -1,1 +1,1 @@
-"""The small files of a log directory: checkpoints, properties, marks."""
+"""The small files of a log directory: checkpoints, properties, markers."""

@@ -1,4 +1,4 @@
-"""The .kafka_cleanshutdown file: the process that served the directory wrote everything out before it ended."""
+"""The .kafka_cleanshutdown file: it exists where the last process wrote everything to the disk before it ended."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not fs.exists(path):
         return None
-    import json  # only here: importing it costs a millisecond of every start
+    import json  # Imported here, because the import costs a millisecond of every start.
 
     try:
         content = json.loads(fs.read(path))
-    except ValueError:  # an empty file of an older release says the same
+    except ValueError:  # An empty file of an older release means the same.
         return UNKNOWN_BROKER_EPOCH
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
     return epoch if isinstance(epoch, int) else UNKNOWN_BROKER_EPOCH
 
 
 def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
-    """When a directory is opened: a crash from now on must not look like a clean shutdown. Raises OSError."""
+    """Remove the file when a directory is opened, so that a later crash does not look like a clean shutdown.
+
+    Raises OSError.
+    """
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if fs.exists(path):
         fs.unlink(path)
@@ -34,6 +37,6 @@ def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
 
 
 def write_clean_shutdown(fs: FileSystem, directory: str, broker_epoch: int) -> None:
-    """The last write of a clean shutdown. Raises OSError."""
+    """Write the file, as the last step of a clean shutdown. Raises OSError."""
     text = f'{{"version":{VERSION},"brokerEpoch":{broker_epoch}}}'
     write_atomically(fs, f"{directory}/{CLEAN_SHUTDOWN}", text.encode())

@@ -1,4 +1,4 @@
-"""Java's properties files: how the text of a server.properties becomes names and values."""
+"""Java's properties files: parses the text of a server.properties into names and values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The leader epochs of a log, each with the offset of its first batch; stored in leader-epoch-checkpoint.
 
-A follower compares its epochs with the leader's to find out where their logs part (KIP-101, KIP-279).
+A follower compares its epochs with the leader's to find the offset at which their logs diverge (KIP-101, KIP-279).
 """
 
 from __future__ import annotations
@@ -70,15 +70,16 @@ class LeaderEpochs:
         Only a log that was truncated, or that a process with an older checkpoint recovers, has such entries.
         """
         if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
-            return  # batches of magic 2 that no leader has taken yet have epoch -1
+            return  # Batches of magic 2 that no leader has appended yet have epoch -1.
         while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
             self.entries.pop()
         self.entries.append(EpochStart(epoch, start_offset))
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest known epoch not above `epoch`, and where it ended: where the next began, or the log end
-        offset."""
+        """The largest known epoch that is at most `epoch`, and its end: the start of the next epoch, or the log end
+        offset.
+        """
         if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
             return UNDEFINED_END
         if epoch == self.latest_epoch:
@@ -101,17 +102,17 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that ended at or before a new start of the log; the one that spans it begins there."""
         slot = bisect_right(self.entries, start_offset, key=itemgetter(1))
-        if slot and self.entries[slot - 1].start_offset < start_offset:
+        if slot and self.entries[0].start_offset < start_offset:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
             self._changed()
 
     def replace(self, entries: list[EpochStart]) -> None:
-        """Become the history of another log."""
+        """Replace all epochs by those of another log."""
         self.entries = entries
         self._changed()
 
     def precede(self, earlier: list[EpochStart]) -> None:
-        """Put epochs before those that are known."""
+        """Insert epochs before the known ones."""
         self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]
         self._changed()
 
@@ -129,11 +130,11 @@ class LeaderEpochs:
         return self.entries != self._written_entries
 
     def note_written(self) -> None:
-        """The file is being written with the present entries."""
+        """Note that the file is being written with the current entries."""
         self._written_entries = list(self.entries)
 
     def note_not_written(self) -> None:
-        """Writing the file failed, or was put off: its content is not known."""
+        """Note that writing the file failed or was postponed: its content is not known."""
         self._written_entries = None
 
     def write(self) -> None:
@@ -146,7 +147,7 @@ class LeaderEpochs:
 
 
 def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
-    """Raises `CorruptCheckpoint`."""
+    """Decode the content of the file. Raises `CorruptCheckpoint`."""
     entries: list[EpochStart] = []
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")

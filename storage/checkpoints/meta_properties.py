@@ -1,4 +1,4 @@
-"""The meta.properties file: which cluster and node a log directory belongs to."""
+"""The meta.properties file: the cluster and the node to which a log directory belongs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MetaProperties:
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """None where the directory is not formatted. Raises `InvalidMetaProperties`."""
+    """Read the file; None where the directory is not formatted. Raises `InvalidMetaProperties`."""
     path = f"{directory}/{META_PROPERTIES}"
     if not fs.exists(path):
         return None

@@ -22,7 +22,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes, path: str) -> Offsets:
-    """Raises `CorruptCheckpoint`."""
+    """Decode the offsets by partition. Raises `CorruptCheckpoint`."""
     offsets: Offsets = {}
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")
@@ -36,11 +36,11 @@ def decode_offsets(data: bytes, path: str) -> Offsets:
 
 
 def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
-    """Empty where there is no file. Raises `CorruptCheckpoint`."""
+    """Read the offsets by partition; empty where there is no file. Raises `CorruptCheckpoint`."""
     path = f"{directory}/{name}"
     return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
 
 
 def write_offsets(fs: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Blocks for a sync: not on the event loop. Raises OSError."""
+    """Write the offsets and sync the file. It blocks, so it is not called on the event loop. Raises OSError."""
     write_atomically(fs, f"{directory}/{name}", encode_offsets(offsets))

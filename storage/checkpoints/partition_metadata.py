@@ -1,4 +1,4 @@
-"""The partition.metadata file: the id of the topic that a directory belongs to."""
+"""The partition.metadata file: the id of the topic to which a partition directory belongs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def parse_uuid(text: str) -> bytes:
-    """Raises ValueError unless the text is that of 16 bytes."""
+    """Parse Kafka's text of 16 bytes. Raises ValueError for any other text."""
     uuid = urlsafe_b64decode(text + "==")
     if len(text) != 22 or len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")
@@ -53,7 +53,7 @@ def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
-    """Write a new file; its path, which the caller has to sync. Raises OSError, and then leaves no file."""
+    """Write a new file. Returns its path, which the caller has to sync. Raises OSError, and then leaves no file."""
     assert len(topic_id) == 16 and topic_id != ZERO_ID
     path = f"{directory}/{PARTITION_METADATA}"
     opened = OpenFile(fs.open(path, create=True))

@@ -1,9 +1,9 @@
-"""The .moldau-life file: the broker epoch under which a log directory is served, and the boot of the machine it is in.
+"""The .moldau-life file: the broker epoch under which a log directory is served, and the id of the machine's boot.
 
-A process that is killed loses nothing that it had written: the kernel still holds it. A process that starts again in
-the same boot, on a disk that has refused nothing, may therefore tell the controller the epoch in which its predecessor
-ended, as after a clean shutdown. Only a restart of the machine makes that untrue, and then the boot id in the file
-differs. The file is thus never synced.
+A process that is killed loses no written data: the kernel still holds it. A process that starts again in the same boot,
+after no disk error, may therefore report the broker epoch of the previous process to the controller, as after a clean
+shutdown. Only a restart of the machine makes that untrue, and then the boot id in the file differs. The file is thus
+never synced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = 0
 
 
 class ServingEpoch(NamedTuple):
-    """What the file says."""
+    """The content of the file."""
 
     boot_id: str
     broker_epoch: int
@@ -29,7 +29,7 @@ def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
     path = f"{directory}/{SERVING_EPOCH}"
     if not fs.exists(path):
         return None
-    import json  # only here: importing it costs a millisecond of every start
+    import json  # Imported here, because the import costs a millisecond of every start.
 
     try:
         content = json.loads(fs.read(path))
@@ -42,7 +42,7 @@ def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
 
 
 def write_serving_epoch(fs: FileSystem, directory: str, serving: ServingEpoch) -> None:
-    """Raises OSError. A file that was only half written is read as none."""
+    """Write the file. Raises OSError. A file that was only half written counts as missing."""
     file = fs.open(f"{directory}/{SERVING_EPOCH}", create=True)
     try:
         file.truncate(0)

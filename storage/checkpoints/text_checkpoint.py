@@ -15,7 +15,7 @@ def format_checkpoint(lines: list[str]) -> bytes:
 
 
 def parse_checkpoint(data: bytes, path: str) -> list[str]:
-    """The lines of a checkpoint. Raises `CorruptCheckpoint` where the frame does not hold.
+    """The lines of a checkpoint. Raises `CorruptCheckpoint` where the text does not have this format.
 
     An empty file has no lines: Apache Kafka creates its checkpoints empty before it first writes them.
     """

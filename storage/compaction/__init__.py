@@ -1,1 +1,1 @@
-"""Log compaction: keeping the latest record of each key. What may be cleaned, and the cleaning itself."""
+"""Log compaction, which keeps the latest record of each key: the choice of what to clean, and the cleaning."""

@@ -54,7 +54,7 @@ from storage.compaction.source_segment import expanded_runs
 from storage.compaction.timestamp_shift import shifted
 
 SMALLEST: Final = -(1 << 63)
-"""No timestamp delta is smaller."""
+"""A timestamp delta that no other delta is smaller than."""
 
 
 class BatchCleaner:
@@ -75,7 +75,10 @@ class BatchCleaner:
         self._statistics = statistics
 
     def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        """The batch to write in place of this one; None where it is removed. Raises `MalformedMessage`."""
+        """Clean one batch.
+
+        Returns the batch to write in its place; None where it is removed. Raises `MalformedMessage`.
+        """
         if header.is_control:
             return self._cleaned_control(header, batch)
         if self._transactions.take_data(header):
@@ -110,7 +113,7 @@ class BatchCleaner:
         return self._searched(header, batch)
 
     def _searched(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        """The batch with those of its records that are kept."""
+        """The batch with only the records that are kept."""
         request, statistics = self._request, self._statistics
         horizon_ms = header.delete_horizon_ms
         is_settled = header.last_offset < request.tombstones_end_offset
@@ -178,7 +181,7 @@ class BatchCleaner:
         return CleanedBatch(data, header.last_offset, max_timestamp)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
-        """The batch without its records; None where its header is not needed either."""
+        """The batch without records; None where its header is not needed either."""
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
         data = assemble(

@@ -115,7 +115,7 @@ def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
     """By how much the oldest dirty segment exceeds max.compaction.lag.ms, by the timestamp of its first batch."""
     due_ms = now_ms - max(log.config.max_compaction_lag_ms, 0)
     if due_ms <= 0:
-        return 0  # no limit: no timestamp is read
+        return 0  # Without a limit no timestamp is read.
     timestamps = [timestamp for each in dirty if (timestamp := each.first_timestamp()) is not None and timestamp > 0]
     return max(0, due_ms - min(timestamps, default=due_ms))
 

@@ -66,11 +66,11 @@ class CleanedSegment:
         self._time_index.entries.create()
 
     def path(self, suffix: str) -> str:
-        """The path of one of its files."""
+        """The path of one of the segment's files."""
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
 
     def append(self, batches: Sequence[CleanedBatch]) -> None:
-        """Write batches in one call. Raises OSError."""
+        """Write several batches in one call. Raises OSError."""
         self._file.append([each.data for each in batches])
         for each in batches:
             self._note(len(each.data), each.last_offset, each.max_timestamp)
@@ -80,7 +80,7 @@ class CleanedSegment:
         self._transaction_index.append(aborted)
 
     def _note(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Enter a batch in the indexes, by the rule of a segment that is appended to (`Segment.note_appended`)."""
+        """Add a batch to the indexes, by the same rule as an append (`Segment.note_appended`)."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
         if self._bytes_since_index_entry > self._index_interval_bytes:

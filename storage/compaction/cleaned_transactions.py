@@ -1,4 +1,5 @@
-"""The transactions that are open where the cleaner is: which data is aborted, and which markers may be discarded.
+"""The transactions that are open at the cleaner's position: they tell which data is aborted, and which markers may be
+discarded.
 
 The caller reports every batch in the order of the log. A marker may be discarded (once its delete horizon has passed)
 where the log has no batch of its transaction before it: an earlier round has removed them all. Until then the marker
@@ -22,7 +23,7 @@ from storage.segment.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions that are open where the cleaner is."""
+    """The transactions that are open at the position of the cleaner."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "_keeps_from", "_met", "on_kept")
 
@@ -65,7 +66,7 @@ class CleanedTransactions:
         self._begin_up_to(header.last_offset)
         record = next(iter(records_of(batch, 0, header)), None)
         if record is None:
-            return True  # its record was removed in an earlier round
+            return True  # An earlier round removed the marker's record.
         kind = control_record_type(record.key)
         producer_id = header.producer_id
         is_met, is_committed = producer_id in self._met, producer_id in self._committed

@@ -30,9 +30,9 @@ from storage.log.unfinished_cleaning import remove_cleaned
 from storage.segment.transaction_index import AbortedTransaction
 
 SPARE_SLOTS: Final = 3
-"""Of a map that can hold every key: one that stays free, and what rounding takes."""
+"""Slots above the number of keys in a map that can hold every key: one that stays free, and one for rounding."""
 PIECES_A_STEP: Final = 16
-"""Pieces that are read before the driver is asked again: each time it is asked the worker process waits for it."""
+"""Pieces that are read between two events: at each event the worker process waits for the driver."""
 
 
 def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
@@ -84,8 +84,11 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
 
 def offset_map(request: CleaningRequest) -> OffsetMap:
-    """An empty map. Its table is at most as large as the dirty part can fill it: its entries lie scattered, so all of
-    its memory is touched, and memory that was never touched before is slow."""
+    """An empty map.
+
+    Its table is at most as large as the dirty part can fill. Entries are spread over the whole table, so all of its
+    memory is touched, and the first touch of memory is slow.
+    """
     size, load_factor = request.limits.dedupe_buffer_size, request.limits.load_factor
     dirty_count = max(0, request.first_uncleanable_offset - request.first_dirty_offset)
     if load_factor > 0:
@@ -94,7 +97,7 @@ def offset_map(request: CleaningRequest) -> OffsetMap:
 
 
 def in_steps(moves: Iterator[Moved], size_min: int) -> Iterator[Moved]:
-    """The same moves put together, so that all but the last are of `size_min` bytes at least."""
+    """The same moves, joined so that each except the last has at least `size_min` bytes."""
     bytes_read = bytes_written = 0
     for move in moves:
         bytes_read += move.bytes_read
@@ -132,7 +135,7 @@ def build_map(
             yield Moved(len(piece), 0)
             if is_full:
                 return
-        offsets.reach(end_offset - 1)  # an earlier round may have left a gap at the end of the segment
+        offsets.reach(end_offset - 1)  # An earlier round may have left a gap at the end of the segment.
 
 
 def index_piece(
@@ -154,7 +157,7 @@ def index_piece(
                 if read_count < count:
                     return False
         if offsets.latest_offset > header.last_offset:
-            offsets.forget_fates()  # a record lies past the end of its batch, among the offsets of the next one
+            offsets.forget_fates()  # A record lies past the end of its batch, among the offsets of the next batch.
         if header.last_offset >= start_offset:
             offsets.reach(header.last_offset)
     return True

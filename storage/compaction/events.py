@@ -9,7 +9,7 @@ from storage.log.segment_swap import SegmentCleaned
 
 
 class Moved(NamedTuple):
-    """Bytes that were read and written since the last event: the driver slows the cleaning down by them."""
+    """Bytes that were read and written since the last event. The driver uses them to throttle the cleaning."""
 
     bytes_read: int
     bytes_written: int

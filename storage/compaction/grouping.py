@@ -1,4 +1,4 @@
-"""Which neighbouring segments are cleaned into one: those that fit into one by their present sizes."""
+"""Groups of neighbouring segments that are cleaned into one segment: those that fit by their sizes before cleaning."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def group_segments(
         if (
             groups
             and all(size <= limit for size, limit in zip(grown, limits, strict=True))
-            # The span does not limit an empty segment, which has no index entries: otherwise one would stay for every
-            # 2^31 offsets.
+            # The span does not limit an empty segment, which has no index entries. Otherwise one empty segment would
+            # stay for every 2^31 offsets.
             and (not segment.size or behind - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
         ):
             groups[-1].append(segment)

@@ -29,7 +29,7 @@ ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32
 NOT_FOUND: Final = -1
 FATES_MAX: Final = 32 << 20
-"""Fates in memory, of a byte each; records at later offsets are searched in the map once more."""
+"""The most fates in memory, of a byte each. Records at later offsets are looked up in the map again."""
 NOT_NOTED: Final = 0
 """No record with a key was put into the map at this offset, or the fate of this offset is not in memory."""
 SUPERSEDED: Final = 1
@@ -40,17 +40,23 @@ LATEST_TOMBSTONE: Final = 3
 
 INT64_MIN: Final = -(1 << 63)
 HUGE_PAGES: int = getattr(mmap_module, "MADV_HUGEPAGE", -1)
-"""Linux's advice; -1 on other systems."""
+"""The value of Linux's madvise flag; -1 on other systems."""
 SCATTERED_PROBES: Final = 16
-"""Probes at distances that the key decides; further ones go to the neighbours, so that every slot is reached."""
+"""The number of probes whose distance depends on the key.
+
+Further probes go to neighbouring slots, so that every slot is reached.
+"""
 
 
 def zeroed_table(slots: int) -> memoryview:
-    """Memory for the entries, as 64-bit integers. In huge pages where the system has them: every lookup is at a random
-    place, and with small pages the address of that place would mostly not be in the cache of the processor."""
+    """Memory for the entries, as 64-bit integers.
+
+    It is in huge pages where the system has them. Lookups are at random places, and with small pages the processor's
+    address cache (TLB) would miss most of them.
+    """
     memory = mmap(-1, slots * ENTRY_SIZE, flags=MAP_PRIVATE | MAP_ANONYMOUS)
     if HUGE_PAGES >= 0:
-        with suppress(OSError):  # a kernel without huge pages
+        with suppress(OSError):  # The kernel has no huge pages.
             memory.madvise(HUGE_PAGES)
     return memoryview(memory)[: slots * ENTRY_SIZE].cast("q")
 
@@ -79,7 +85,7 @@ class OffsetMap:
         self.slots: int = memory_size // ENTRY_SIZE
         assert self.slots >= 2, "room for one key, and a free slot that ends every search"
         self.count_max: int = max(1, min(int(self.slots * load_factor), self.slots - 1))
-        """The map is full with this many keys: probing gets slow beyond it."""
+        """The number of keys at which the map is full; more keys would make probing slow."""
         self.count: int = 0
         self.latest_offset: int = -1
         """Up to this offset (inclusive) the map has every record with a key that is not of an aborted transaction."""
@@ -123,7 +129,7 @@ class OffsetMap:
             self.latest_offset = offset
 
     def forget_fates(self) -> None:
-        """From here on no fate is known: offsets that do not ascend would make them wrong."""
+        """Forget all fates, because later offsets do not ascend, and fates are found by offset."""
         self._fates = bytearray()
 
     def fate(self, first_offset: int, count: int) -> int:
@@ -178,7 +184,7 @@ class OffsetMap:
             end = at + (size >> 1)
             if size & 1 or end > limit:
                 raise MalformedMessage(f"record {number} goes past the end of its batch")
-            delta = run[at + 1]  # byte 0 is the attributes, none of which is defined
+            delta = run[at + 1]  # Byte 0 holds the attributes; no bit of them is defined.
             at += 2
             if delta >= 0x80:
                 delta, at = read_raw_varlong(run, at - 1)
@@ -280,8 +286,11 @@ class OffsetMap:
 
 
 def key_end_of(number: int, size: int, start: int, end: int) -> int:
-    """Where the key of a record ends: `size` is its size before zig-zag decoding, `end` the end of the record. At least
-    one byte is left for the size of the value."""
+    """The end of a record's key.
+
+    `size`: the key's size before zig-zag decoding; `end`: the end of the record. At least one byte is left for the size
+    of the value.
+    """
     if size & 1 and size != 1:
         raise MalformedMessage(f"record {number} has a key of a negative size")
     key_end = start + (size >> 1)

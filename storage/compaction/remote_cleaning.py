@@ -34,12 +34,12 @@ class SourceRange(NamedTuple):
 
     path: str
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     first_offset: int
     end_offset: int
-    """Exclusive."""
+    """The end of the range (exclusive)."""
     is_downloaded: bool
-    """The driver brings the file when it is wanted, and the generator removes it."""
+    """Whether the file is remote: the driver downloads it when it is wanted, and the generator removes it."""
 
 
 class GroupRequest(NamedTuple):
@@ -47,13 +47,15 @@ class GroupRequest(NamedTuple):
 
     start_offset: int
     end_offset: int
-    """Exclusive."""
+    """The end of the group's offsets (exclusive)."""
     sources: tuple[SourceRange, ...]
-    """By offset; no batch is in two of them."""
+    """The sources in the order of their offsets; no batch is in two of them."""
     cleaned_end_offset: int
-    """No record of the sources has a later value of its key below it, exclusive."""
+    """The end (exclusive) of the part against which the sources are clean: no record of them has a later value of its
+    key below it.
+    """
     is_copied: bool
-    """The sources are local and cleaned at least as far as the map reaches: their batches are copied as they are."""
+    """Whether batches are copied unchanged: the sources are local, and cleaned at least as far as the map reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +63,14 @@ class RemoteCleaningRequest:
     """One pass over remote segments of one log."""
 
     rules: CleaningRequest
-    """What is kept: times, limits and codecs. `first_dirty_offset` is where the map begins, `directory` where the
-    results are written; no segment is named."""
+    """The rules of cleaning: times, limits and codecs. `first_dirty_offset` is where the map begins, `directory` where
+    the results are written; no segment is named."""
     map_sources: tuple[SourceRange, ...]
     map_end_offset: int
-    """The map reaches so far where it does not get full (exclusive)."""
+    """The end (exclusive) of the map, if it does not get full before."""
     groups: tuple[GroupRequest, ...]
     aborted: tuple[AbortedTransaction, ...]
-    """All that may have data or the marker in one of the sources."""
+    """All aborted transactions that may have data or the marker in one of the sources."""
 
 
 class Wanted(NamedTuple):
@@ -81,19 +83,19 @@ class GroupCleaned(NamedTuple):
     """The result of one group is written. The generator removes the files when the next event is asked for."""
 
     number: int
-    """Of the group in the request."""
+    """The number of the group in the request."""
     cleaned_end_offset: int
     size: int
     max_timestamp_ms: int
-    """`NO_TIMESTAMP` where no record has one."""
+    """The largest timestamp (ms) of a record; `NO_TIMESTAMP` where no record has one."""
     is_unchanged: bool
-    """The batches are those of the sources, byte for byte."""
+    """Whether the batches are those of the sources, byte for byte."""
     paths: dict[str, str]
-    """By suffix."""
+    """The paths of the files by suffix."""
 
 
 class PassDone(NamedTuple):
-    """The last event."""
+    """The last event of a pass."""
 
     statistics: CleaningStatistics
 
@@ -189,7 +191,10 @@ def _clean_group(
 
 
 def _as_it_is(transactions: CleanedTransactions, header: BatchHeader, batch: memoryview) -> CleanedBatch:
-    """A batch of a local segment that is cleaned already. The transactions are followed for the transaction index."""
+    """Copy a batch of a local segment that is clean already.
+
+    Its transaction is still reported, for the transaction index.
+    """
     if header.is_control:
         transactions.take_control(header, batch)
     else:

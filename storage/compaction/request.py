@@ -31,11 +31,11 @@ class CleanerLimits:
     """The settings of the broker for one cleaner."""
 
     dedupe_buffer_size: int = 128 << 20
-    """Bytes of the offset map."""
+    """Size of the offset map in bytes."""
     io_buffer_size: int = 256 << 10
-    """Bytes read at once; a larger batch is read whole."""
+    """Bytes that are read at once; a larger batch is read whole."""
     load_factor: float = 0.9
-    """How full the offset map may get, at most 1."""
+    """The largest share of the offset map that may be in use, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +46,19 @@ class CleaningRequest:
     truncation_count: int
     """The truncation count of the log at the time of the request; a swap compares it."""
     segments: tuple[SegmentSize, ...]
-    """From the first of the log to the last that may be cleaned."""
+    """The segments from the start of the log to the last one that may be cleaned."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     aborted_behind: tuple[AbortedTransaction, ...]
-    """The aborted transactions with data in these segments and the marker in a later one."""
+    """The aborted transactions with data in these segments and the marker in a later segment."""
     last_records: Mapping[int, LastRecord] = field(repr=False)
-    """By producer id, of the producers that have not expired."""
+    """The last records of the producers that have not expired, by producer id."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
     expanded_bytes_max: int
-    """Limit in bytes on the decompressed records of a batch."""
+    """The most bytes of a batch's decompressed records."""
     compression_type: Codec | None
     compression_level: int | None
     """The level at which batches of `compression_type` are compressed again; others get the codec's default."""
@@ -81,9 +81,12 @@ def cleaning_request(
     now_ms: int,
     tombstones_end_offset: int = INT64_MAX,
 ) -> CleaningRequest:
-    """The request to clean a part of a log. Raises OSError, and `LogChanged` where the log was truncated since the part
-    was determined: it may end before the part now, or have other records there, which are not committed yet. Also where
-    retention has removed all segments of the part since."""
+    """The request to clean a part of a log.
+
+    Raises OSError and `LogChanged`. The log has changed where it was truncated since the part was determined: it may
+    end before the part, or have other, uncommitted records there. It has also changed where retention removed all
+    segments of the part.
+    """
     is_gone = part.first_dirty_offset < part.first_uncleanable_offset <= log.segments[0].base_offset
     if part.truncation_count != log.truncation_count or is_gone:
         raise LogChanged(log.directory)
@@ -115,15 +118,17 @@ def cleaning_request(
 
 
 def open_before(log: LogState) -> frozenset[int]:
-    """The producers with a transaction that was open where the local part of a log begins, by the producer snapshot
-    there: of a tiered log, a follower may begin with this state. Raises OSError."""
+    """The producers with an open transaction at the start of the local log, according to the producer snapshot there.
+
+    A follower of a tiered log may begin with this snapshot. Raises OSError.
+    """
     start_offset = log.segments[0].base_offset
     if not log.config.is_tiered or start_offset not in log.snapshots.offsets:
         return frozenset()
     try:
         entries = decode_snapshot(log.fs.read(log.snapshots.path(start_offset)))
     except CorruptSnapshot:
-        return frozenset()  # a start removes it; no follower begins with it
+        return frozenset()  # A start of the broker removes the snapshot; no follower begins with it.
     return frozenset(each.producer_id for each in entries if each.open_transaction_offset != NO_OFFSET)
 
 

@@ -1,4 +1,4 @@
-"""Reading a segment that is cleaned: piece by piece, each of whole batches with right checksums."""
+"""Reads a segment that is to be cleaned, in pieces of whole batches whose checksums are right."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from storage.segment.offset_index import OffsetIndex
 from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
 
 LENGTH = Struct(">8xi")
-"""The length of a batch in its header."""
+"""The field with the length of a batch, in its header."""
 PIECE_SIZE_MAX = 1 << 20
-"""Of decompressed records: nearly every batch is one piece, which nothing has to put together."""
+"""The largest piece in bytes of decompressed records.
+
+Nearly every batch fits into one piece, so that pieces need not be joined.
+"""
 RUN_SIZE_MAX = 4 << 20
 """A batch whose records expand to more bytes is read in several runs."""
 

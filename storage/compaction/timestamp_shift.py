@@ -1,4 +1,4 @@
-"""Moving the base timestamp of a batch: the timestamp delta of each of its records changes.
+"""Changes the base timestamp of a batch, and with it the timestamp delta of each of its records.
 
 Ordinary typed Python that `building/` compiles, with the same results in both forms.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shifted(records: bytes, shift: int) -> bytes:
-    """The same records with `shift` (ms) added to every timestamp delta. The framing was checked before."""
+    """The records with `shift` (ms) added to every timestamp delta. The caller has checked the framing."""
     out = bytearray()
     at: i64 = 0
     end: i64 = len(records)

@@ -1,1 +1,1 @@
-"""One log.dir: its lock, its partitions, its checkpoints, and what its previous process left there."""
+"""One log.dir: its lock, its partitions, its checkpoints, and the state that the previous process left in it."""

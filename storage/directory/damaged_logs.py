@@ -21,7 +21,7 @@ from storage.log_config import LogConfig
 
 
 class CheckpointedOffsets(NamedTuple):
-    """What the checkpoints keep saying of a log that is not served."""
+    """The offsets in the checkpoints of a log that is not served."""
 
     recovery_point: int
     log_start_offset: int
@@ -29,13 +29,13 @@ class CheckpointedOffsets(NamedTuple):
 
 
 class Repaired(NamedTuple):
-    """A log without its damaged part. It may be empty."""
+    """A log after the repair, without its damaged part. It may be empty."""
 
     log: Log
     damage: Damage | None
-    """The damage of the log; None where a second look did not find it."""
+    """The damage of the log; None where the repair found none."""
     aside: str
-    """The path of the stray directory with the rest."""
+    """The path of the stray directory with the segments that were moved away."""
 
 
 class DamagedLogs:
@@ -56,11 +56,11 @@ class DamagedLogs:
         return len(self._offsets)
 
     def add(self, key: TopicPartition, offsets: CheckpointedOffsets) -> None:
-        """A log that was served until its damage was found."""
+        """Add a log that was served until its damage was found."""
         self._offsets[key] = offsets
 
     def add_unopened(self, topic: str, partition: int) -> None:
-        """A log whose damage was found when it was opened: the checkpoints keep what they said of it."""
+        """Add a log whose damage was found when it was opened: the checkpoints keep its offsets."""
         key = (topic, partition)
         known = self._checkpoints
         self._offsets[key] = CheckpointedOffsets(
@@ -68,7 +68,7 @@ class DamagedLogs:
         )
 
     def repaired(self, key: TopicPartition) -> None:
-        """The log is served again, or was not damaged."""
+        """Remove a log from the damaged ones: it is served again, or was not damaged."""
         self._offsets.pop(key, None)
 
     def recovery_points(self) -> Offsets:
@@ -81,7 +81,7 @@ class DamagedLogs:
         return {key: offsets.high_watermark for key, offsets in self._offsets.items()}
 
     def may_be_of(self, topic: str, partition: int, topic_id: bytes) -> bool:
-        """Whether the files of a damaged log name this topic, or it cannot be read which one. Raises OSError."""
+        """Whether the files of a damaged log name this topic, or cannot be read. Raises OSError."""
         try:
             return read_topic_id(self.fs, f"{self._path}/{partition_directory_name(topic, partition)}") == topic_id
         except CorruptPartitionMetadata:
@@ -108,7 +108,7 @@ class DamagedLogs:
         try:
             return Repaired(self._reopened(path, offsets, config, now_ms, report), damage, aside)
         except (CorruptLog, CorruptPartitionMetadata) as error:
-            # The rest cannot be opened either: the log begins empty, and its leader sends all of it again.
+            # The remaining part cannot be opened either: the log begins empty, and its leader sends all records again.
             make_durable_directory(self.fs, aside)
             set_all_aside(self.fs, path, aside)
             empty = self._reopened(path, offsets._replace(recovery_point=0), config, now_ms, report)

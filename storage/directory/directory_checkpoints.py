@@ -24,7 +24,7 @@ from storage.files.port import FileSystem, write_atomically
 from storage.log.recovery import Report
 
 RECREATED = ".moldau-new"
-"""The mark in the directory of a log that took the place of another one."""
+"""The marker file in the directory of a log that replaced another log of the same name."""
 
 StaleFiles = set[str]
 """The checkpoint files that may still hold offsets of the former log of a partition."""
@@ -46,9 +46,12 @@ class CheckpointWork:
         self._fs = fs
         self._directory = directory
         self.files = files
-        """What each file will hold. Encoded in the thread: with a thousand partitions that takes milliseconds."""
+        """The new content of each file.
+
+        It is encoded in the thread, because with a thousand partitions that takes milliseconds.
+        """
         self.checked = checked
-        """The files that are right afterwards: those that are written, and those that did not change."""
+        """The files that are up to date after the work: those that it writes, and those that did not change."""
         self.stale = stale
         """The recreated logs at the time of this checkpoint: none of the checked files is stale for them any more."""
 
@@ -91,7 +94,7 @@ class DirectoryCheckpoints:
         self.high_watermarks = self._read(HIGH_WATERMARKS, report)
 
     def _read(self, name: str, report: Report) -> Offsets:
-        """A damaged file is taken for a missing one: recovery points of 0 make recovery longer, not wrong."""
+        """Read a file. A damaged file counts as missing: recovery points of 0 make recovery longer, not wrong."""
         try:
             offsets = read_offsets(self._fs, self._path, name)
         except CorruptCheckpoint as error:
@@ -101,7 +104,7 @@ class DirectoryCheckpoints:
         return offsets
 
     def lower_high_watermarks(self) -> None:
-        """After a loss of power: no log is known to be committed further than it was synced. Raises OSError.
+        """Lower each high watermark to the recovery point after a loss of power. Raises OSError.
 
         A truncation that was not synced is undone by a loss of power. The old bytes are back where other records were
         committed meanwhile, and the high watermark would show them to consumers. Written at once: the next process may
@@ -116,7 +119,7 @@ class DirectoryCheckpoints:
             self.high_watermarks = synced
 
     def forget_former_log(self, key: TopicPartition, path: str) -> None:
-        """Before a log is opened or created: drop the offsets of the former log of its partition, if there was one.
+        """Drop the offsets of a partition's former log, before its new log is opened or created.
 
         The mark is made before the files of the log, so that whatever a loss of power leaves of them has it. Raises
         OSError.
@@ -133,7 +136,7 @@ class DirectoryCheckpoints:
         self._recreated[key] = {name for name, mentioned in self._mentioned.items() if key in mentioned}
 
     def log_removed(self, key: TopicPartition) -> None:
-        """The log of a partition is not in this directory any more, and its mark with it."""
+        """The log of a partition was removed from this directory, and its marker file with it."""
         self._recreated.pop(key, None)
 
     def work(

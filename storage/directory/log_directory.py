@@ -39,12 +39,12 @@ from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
-"""Its directory lies among those of the partitions and belongs to the quorum."""
+"""The metadata topic. Its directory lies among those of the partitions, and belongs to the quorum."""
 
 
 class LogDirectory:
-    """Runs on the event loop; `load`, `make`, `damaged.repair`, `close` and `CheckpointWork.run` may run in a
-    thread."""
+    """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`, `close` and
+    `CheckpointWork.run` may run in a thread."""
 
     __slots__ = (
         "_boot_id",
@@ -70,13 +70,13 @@ class LogDirectory:
         """The logs that are served."""
         self.checkpoints = DirectoryCheckpoints(fs, path, report)
         self.damaged = DamagedLogs(fs, path, self.checkpoints)
-        """The logs that are here and are not served."""
+        """The damaged logs in this directory, which are not served."""
         self.failure: OSError | None = None
         """Why the directory is offline, None while it is served."""
         self.on_damage: Callable[[Log, str], None] | None = None
-        """Called, in the middle of a read, with a log that is damaged and with what is wrong."""
+        """Called with a damaged log and a description of the damage, within the read that found it."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
-        """Called once, in the middle of the operation that failed: it may only take note, and act later."""
+        """Called once, within the operation that failed: it may only take note, and act later."""
         self.on_shortage: Callable[[OSError], None] | None = None
         """Called with each error that may pass: a full disk, a lack of file descriptors."""
         self.previous_run = PreviousRun(fs, path, boot_id)
@@ -119,17 +119,20 @@ class LogDirectory:
         write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))
 
     def forget_serving_epoch(self) -> None:
-        """After an error of the disk: the next process must not claim that nothing was lost.
+        """Remove the noted epoch after an error of the disk, so that the next process does not claim that nothing was
+        lost.
 
-        A disk that refuses this as well, and works again before the machine restarts, keeps the file. The other
-        directories of the node have lost theirs then, and a node claims nothing unless all of its directories agree.
+        If the disk refuses this too, and works again before the machine restarts, the file stays. The other directories
+        of the node have removed theirs by then, and a node makes the claim only if all of its directories agree.
         """
         remove_serving_epoch(self.fs, self.path)
 
     # Loading
 
     def partitions(self, suffix: str = "") -> list[PartitionDirectory]:
-        """The partition directories with a suffix (none: those to be served), without the metadata log's."""
+        """The partition directories with a suffix (default: none, the directories to be served), without that of the
+        metadata log.
+        """
         found = []
         for name in self.fs.list_directory(self.path):
             parsed = parse_partition_directory(name)
@@ -223,11 +226,11 @@ class LogDirectory:
         """Serve a log that was opened in this directory."""
         self.logs[log.topic, log.partition] = log
         self.damaged.repaired((log.topic, log.partition))
-        # The hooks are set on adoption, because `make` and `load` may run in a thread, where errors are raised.
+        # The hooks are set here, because `make` and `load` may run in a thread, where errors are raised.
         log.on_shortage = self.on_shortage
         log.on_damage = bind(self.on_damage, log) if self.on_damage is not None else None
         if self.failure is not None:
-            log.fail(self.failure)  # the directory went offline while the log was made
+            log.fail(self.failure)  # The directory went offline while the log was made.
         log.on_failure = self.fail
 
     def refused(self, error: OSError) -> None:
@@ -270,7 +273,7 @@ class LogDirectory:
         return new
 
     def let_go(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
-        """Stop serving a log; the path of its directory, and the path to which the caller has to rename it."""
+        """Stop serving a log. Returns the path of its directory, and the path to which the caller has to rename it."""
         log = self.logs.pop((topic, partition))
         self.checkpoints.log_removed((topic, partition))
         # A reply may still read from it and find its files gone. That is not the fault of the disk.
@@ -309,7 +312,7 @@ class LogDirectory:
     # Closing
 
     def abandon(self) -> None:
-        """After a failure: close all files, so that the operator can unmount the disk."""
+        """Close all files after a failure, so that the operator can unmount the disk."""
         for log in self.logs.values():
             log.close(0, clean=False)
         self._lock.release()
@@ -317,7 +320,10 @@ class LogDirectory:
     def close(
         self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
-        """Write everything out and unlock; whether the next start may trust the files. Blocks for the syncs."""
+        """Write everything to the disk and unlock the directory.
+
+        Returns whether the next start may trust the files. Blocks for the syncs.
+        """
         self.on_failure = None
         try:
             if self.failure is not None:
@@ -329,7 +335,7 @@ class LogDirectory:
             work = self.checkpoint(high_watermarks)
             work.run()
             self.checkpointed(work)
-            is_clean = not self.damaged  # a damaged log was not written out, so the next start has to check it
+            is_clean = not self.damaged  # A damaged log was not written out, so the next start has to check it.
             if is_clean:
                 write_clean_shutdown(self.fs, self.path, broker_epoch)
         except OSError:

@@ -1,4 +1,4 @@
-"""How the process ended that served a log directory before this one, and what it may have lost."""
+"""How the process that served a log directory before this one ended, and what data it may have lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from storage.files.port import FileSystem
 
 
 class PreviousRun:
-    """Read once, when the directory is opened.
+    """The state that the previous process left; it is read once, when the directory is opened.
 
     | the previous process     | its files are trusted    | may have lost writes | its broker epoch is taken from |
     |--------------------------|--------------------------|----------------------|--------------------------------|
@@ -28,7 +28,7 @@ class PreviousRun:
         self._serving = read_serving_epoch(fs, path)
         is_same_boot = self._serving is not None and boot_id != "" and self._serving.boot_id == boot_id
         self.may_have_lost_writes = not self.was_clean and not is_same_boot
-        """Whether anything that was written and not synced may be gone."""
+        """Whether written data that was not synced may be lost."""
 
     @property
     def was_clean(self) -> bool:

@@ -1,4 +1,4 @@
-"""Disk errors that may pass: the operation failed, and may succeed later. All others take a log directory offline."""
+"""Transient disk errors: the same operation may succeed later. All others take a log directory offline."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Final
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""The process, or the machine, has as many files open as its limit allows."""
+"""The errors for too many open files, in the process or in the machine."""
 PASSING: Final = NO_SPACE | NO_DESCRIPTOR

@@ -1,4 +1,4 @@
-"""A part of a stored file, to be read or sent later; and reads that never wait for the disk."""
+"""A part of a stored file that is read or sent later, and reads that never wait for the disk."""
 
 from __future__ import annotations
 

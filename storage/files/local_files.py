@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from protocol.primitives import BytesLike
 from storage.files.open_files import OpenFiles
 
-# What one vectored call takes (`getconf IOV_MAX` on Linux).
+# The most buffers of one vectored call (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
-# The range that Linux reads ahead by default: a page missing from the page cache between two samples costs one short
+# The size of Linux's default read-ahead: a page between two samples that is missing from the page cache costs one short
 # wait.
 SAMPLE_DISTANCE = 128 << 10
 WARMED_AT_ONCE = 256 << 10
@@ -43,7 +43,10 @@ class LocalFile:
         return self._pread_rest(data, size, position)
 
     def _pread_rest(self, data: bytes, size: int, position: int) -> bytes:
-        """The kernel may return fewer bytes than were asked for (a signal, the 2 GiB limit of one call)."""
+        """Read the rest.
+
+        The kernel may return fewer bytes than were asked for (a signal, the 2 GiB limit of one call).
+        """
         parts = [data]
         have = len(data)
         while data and have < size:
@@ -192,7 +195,7 @@ class LocalFiles:
 
     def __init__(self) -> None:
         self.open_files = OpenFiles()
-        self._locks_held: set[tuple[int, int]] = set()  # (device, inode)
+        self._locks_held: set[tuple[int, int]] = set()  # The key is (device, inode).
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> LocalFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR

@@ -23,12 +23,12 @@ OFFSET_DIGITS = 20
 
 
 class PartitionDirectory(NamedTuple):
-    """What the name of a partition's directory says."""
+    """The parts of a partition directory's name."""
 
     topic: str
     partition: int
     suffix: str
-    """Empty for a live replica, else `-delete`, `-future` or `-stray`."""
+    """The suffix: empty for a live replica, else `-delete`, `-future` or `-stray`."""
     unique: str
     """The 32 hex digits before the suffix; empty for a live replica."""
 
@@ -42,12 +42,12 @@ UNIQUE_DIGITS = 32
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """The name of a file that belongs to a base offset."""
+    """The name of a file with a base offset."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of_name(name: str) -> int:
-    """The offset that a file's name begins with. Raises ValueError where it has none."""
+    """The offset at the beginning of a file's name. Raises ValueError where there is none."""
     digits = name.partition(".")[0]
     if len(digits) != OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
         raise ValueError(f"no offset in the file name {name!r}")
@@ -66,7 +66,7 @@ def suffixed_directory_name(topic: str, partition: int, unique: str, suffix: str
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """The partition that a directory's name stands for; None where it is not the name of a partition's directory."""
+    """Parse the name of a partition directory; None for any other name."""
     suffix = unique = ""
     for candidate in DIRECTORY_SUFFIXES:
         head = name[: -len(candidate)]

@@ -1,4 +1,4 @@
-"""Bytes in memory in the place of a file: what was read of remote storage is sent like what lies in a log directory."""
+"""A file whose bytes are in memory. Data that was read from remote storage is sent like data of a log directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.files.open_file import OpenFile
 
 
 class MemoryFile:
-    """A `File` that is only read, and always in memory."""
+    """A read-only `File` in memory."""
 
     __slots__ = ("_data",)
 
@@ -30,10 +30,10 @@ class MemoryFile:
         return True
 
     def warm(self, size: int, position: int) -> None:
-        """It is in memory."""
+        """Do nothing: all bytes are in memory."""
 
     def fileno(self) -> int | None:
-        """None: there is no descriptor to send from."""
+        """None: there is no descriptor for sendfile(2)."""
         return None
 
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
@@ -52,15 +52,15 @@ class MemoryFile:
         raise AssertionError("it is only read")
 
     def evict(self) -> None:
-        """There is no disk behind it."""
+        """Do nothing: there is no page cache behind the bytes."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no descriptor is open."""
 
     def release(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no descriptor is open."""
 
 
 def memory_slice(data: memoryview) -> FileSlice:
-    """Bytes in memory as a place of a reply."""
+    """A slice of bytes in memory, for a reply."""
     return FileSlice(OpenFile(MemoryFile(data)), 0, len(data))

@@ -2,7 +2,7 @@
 
 A segment, a reply that is being sent and a flush in an executor thread may all use one descriptor. None of them may
 close it while another uses it: the number of a closed descriptor may already stand for another file. Reference counting
-decides, because none of the three knows of the others.
+closes the descriptor, so that the three need not coordinate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from storage.files.port import File, Readable
 
 
 class OpenFile:
-    """Holds a file open for as long as the object lives."""
+    """Keeps a file open for as long as this object lives."""
 
     __slots__ = ("file",)
 

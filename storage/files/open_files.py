@@ -20,7 +20,7 @@ from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
 
 KEPT_PER_THOUSAND = 875
-"""How many of 1000 stay open when the limit is passed: closing an eighth at once makes it rare."""
+"""The number of files of each 1000 that stay open when the limit is passed. Closing an eighth at once makes it rare."""
 
 
 class Holder(Protocol):
@@ -43,7 +43,7 @@ class OpenFiles:
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._is_due = False
         self.count_max = 0
-        """0: no limit."""
+        """The limit on open files; 0: no limit."""
         self.given_back_count = 0
         """Files closed because of the limit, since the start."""
 
@@ -51,12 +51,15 @@ class OpenFiles:
         return len(self._holders)
 
     def bound(self, count_max: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """Keep at most `count_max` files open. `call_soon` is thread-safe and calls back on the event loop."""
+        """Limit the number of open files to `count_max`.
+
+        `call_soon` must be thread-safe; it calls back on the event loop.
+        """
         self.count_max = count_max
         self._call_soon = call_soon
 
     def unbound(self) -> None:
-        """No limit from here on, and no holder is remembered: an executor thread is closing the logs."""
+        """Remove the limit and forget the holders, because an executor thread is about to close the logs."""
         self.count_max = 0
         self._call_soon = None
         self._holders.clear()
@@ -77,13 +80,16 @@ class OpenFiles:
         self._holders.pop(holder, None)
 
     def make_room(self) -> None:
-        """Give files back in a later callback: the caller may be in the middle of using one of them."""
+        """Close files in a later callback, because the caller may be using one of them now."""
         if self._call_soon is not None and not self._is_due:
             self._is_due = True
             self._call_soon(self.give_back)
 
     def give_back(self) -> None:
-        """Close an eighth of the files. Each holder is asked at most twice: the first time it may have been in use."""
+        """Close an eighth of the files.
+
+        Each holder is asked at most twice: at the first time it may have been in use.
+        """
         self._is_due = False
         if self._call_soon is None:
             return
@@ -95,7 +101,7 @@ class OpenFiles:
             try:
                 is_closed = holder.give_back()
             except OSError:
-                is_closed = False  # its next user meets the same error, and reports it with the partition
+                is_closed = False  # The next use of the file meets the same error, and reports it with the partition.
             if is_closed:
                 self.given_back_count += 1
             else:

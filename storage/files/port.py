@@ -86,7 +86,7 @@ class FileLock(Protocol):
     """A lock that is held until it is released, or the process ends."""
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
 
 
 class FileSystem(Protocol):
@@ -128,8 +128,8 @@ class FileSystem(Protocol):
         """Make the directory's entries durable."""
 
     def lock(self, path: str) -> FileLock:
-        """Take an exclusive lock on a file, created if missing; `BlockingIOError` where a process holds it already.
-        While it is locked this process must not open the file again: closing that descriptor would release the lock."""
+        """Take an exclusive lock on a file, created if missing; `BlockingIOError` where another process holds it. While
+        it is locked this process must not open the file again: closing that descriptor would release the lock."""
 
     def disk_usage(self, path: str) -> tuple[int, int]:
         """(total, usable) bytes of the volume that holds `path`."""

@@ -1,4 +1,4 @@
-"""Which aborted transactions reach into a read: a read_committed consumer skips their records."""
+"""The aborted transactions that overlap a read: a read_committed consumer skips their records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from storage.segment.segment import Segment
 from storage.segment.transaction_index import AbortedTransaction
 
 FEW: Final = 16
-"""The number of aborted transactions that are listed without looking up which of them begin behind what is read."""
+"""The number of aborted transactions up to which those that begin past the end of the read are not filtered out."""
 _base_offset = attrgetter("base_offset")
 
 
 def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """Those with batches in a range of offsets. Raises OSError, `CorruptTransactionIndex` among them."""
+    """The aborted transactions with batches in a range of offsets.
+
+    Raises OSError, `CorruptTransactionIndex` among them.
+    """
     found: list[AbortedTransaction] = []
     slot = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
     for segment in log.segments[slot:]:
@@ -31,7 +34,7 @@ def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> l
 def aborted_in_read(
     log: LogState, read: LogRead, first_offset: int, end_offset: int, *, waits: bool
 ) -> list[AbortedTransaction]:
-    """Those that may reach into what a read found from `first_offset` on, sorted by first offset.
+    """The aborted transactions that may overlap the result of a read from `first_offset` on, sorted by first offset.
 
     The transaction index has the order of the markers, but some clients take the list in the order of the records.
     Raises OSError, `CorruptTransactionIndex` among them; without `waits` also `NotCached`.
@@ -47,6 +50,6 @@ def aborted_in_read(
 
 
 def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:
-    """An offset at or past the end of the batches that begin before a position, as near as the offset index tells."""
+    """An offset at or past the end of the batches that begin before a position, as close as the offset index allows."""
     later = segment.offset_index.offset_after(end_position - 1, waits=waits)
     return otherwise if later is None else later

@@ -1,4 +1,4 @@
-"""The result of an append: the offsets that were assigned, or why the batch was refused."""
+"""The result of an append: the assigned offsets, or the error for which the batch was refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocol.record_validation import RecordError
 
 
 class AppendOrigin(Enum):
-    """The source of the batches decides what is checked."""
+    """The source of batches, which decides the checks of an append."""
 
     CLIENT = auto()
     """A client: everything is checked."""
@@ -20,7 +20,7 @@ class AppendOrigin(Enum):
 
 
 class AppendResult:
-    """A refusal has an error and offsets of -1, and has changed nothing in the log."""
+    """The result of one append. A refusal has an error and offsets of -1, and the log is unchanged."""
 
     __slots__ = (
         "base_offset",

@@ -1,4 +1,4 @@
-"""Positions of batches at which readers stopped lately: consumers and followers continue there."""
+"""Positions of batches at which reads ended lately: consumers and followers continue there."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Boundaries:
     __slots__ = ("_positions",)
 
     def __init__(self) -> None:
-        self._positions: dict[int, int] = {}  # base offset -> position
+        self._positions: dict[int, int] = {}  # Position by base offset.
 
     def get(self, offset: int) -> int | None:
         """The position of the batch that begins at an offset, None where it is not remembered."""
         return self._positions.get(offset)
 
     def remember(self, offset: int, position: int) -> None:
-        """Note where a batch begins; the oldest note is dropped when there are `BOUNDARIES_KEPT`."""
+        """Remember the position of a batch; the oldest entry is dropped when there are `BOUNDARIES_KEPT`."""
         positions = self._positions
         if offset not in positions:
             if len(positions) >= BOUNDARIES_KEPT:

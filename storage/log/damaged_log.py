@@ -1,7 +1,7 @@
 """A damaged log: finding its first bad batch, and setting aside everything from that batch's segment on.
 
-Nothing is cut. The files are moved as they are into a directory of their own, which Kafka calls stray: it is kept for
-the operator, and no broker serves it. The newest segments are moved first, so that a crash at any step leaves the
+No file is truncated. The files are moved as they are into a directory of their own, which Kafka calls stray: it is kept
+for the operator, and no broker serves it. The newest segments are moved first, so that a crash at any step leaves the
 beginning of a log without a gap.
 """
 
@@ -18,7 +18,7 @@ from storage.segment.batch_scan import walk_places
 
 
 class Damage(NamedTuple):
-    """The first batch of a log that is not what was written."""
+    """The first batch of a log whose stored bytes are not what was written."""
 
     segment_base_offset: int
     reason: str
@@ -36,7 +36,7 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
         path = f"{directory}/{offset_name(base, LOG_SUFFIX)}"
         file = fs.open(path, read_only=True)
         try:
-            file.evict()  # the bytes on the disk count, not those in the page cache
+            file.evict()  # The check reads the bytes on the disk, not those in the page cache.
             position, size = 0, file.size()
             pieces = Pieces(file, 0, size)
             while position < size:

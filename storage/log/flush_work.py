@@ -68,7 +68,7 @@ class FlushWork:
         for file in self._files:
             if isinstance(file, OpenFile):
                 sync_or_evict(file.file)
-            elif self._fs.exists(file):  # retention may have deleted the segment meanwhile
+            elif self._fs.exists(file):  # Retention may have deleted the segment in the meantime.
                 self._sync_path(file)
         for path in self.paths:
             self._sync_path(path)
@@ -76,7 +76,7 @@ class FlushWork:
         self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
         synced = self._checkpoint[0].rpartition("/")[0] if self._checkpoint and self.is_complete else None
         for directory in self._directories:
-            if directory != synced:  # writing the checkpoint has synced that one
+            if directory != synced:  # The write of the checkpoint has synced that file.
                 self._fs.sync_directory(directory)
 
     def _sync_path(self, path: str) -> None:

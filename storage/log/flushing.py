@@ -1,4 +1,4 @@
-"""Making a log durable: what a flush has to sync, and how far the log is durable once it has.
+"""Making a log durable: the files that a flush has to sync, and the offsets that are durable after it.
 
 A flush has three steps, because the syncs may take seconds and the log is appended to meanwhile:
 
@@ -51,7 +51,7 @@ def needs_flush(log: LogState, end_offset: int) -> bool:
 
 
 def begin_flush(log: LogState, end_offset: int) -> FlushWork:
-    """Collect what is to be synced, and take it off the list of what is not. Raises OSError."""
+    """Collect the files to sync, and remove them from the lists of unsynced files. Raises OSError."""
     slot = max(0, bisect_right(log.segments, log.recovery_point, key=_base_offset) - 1)
     reached = [segment for segment in log.segments[slot:] if segment.base_offset <= end_offset]
     # Truncated segments before the recovery point hold nothing new, but without a sync a crash would restore the
@@ -72,7 +72,7 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
 
 
 def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
-    """Take over what a finished flush achieved.
+    """Apply the result of a finished flush.
 
     `flush_end_offset` and not the end offset of the work counts: a truncation meanwhile has lowered it. The recovery
     point moves only if the leader epoch checkpoint was written as well, because recovery does not read the epochs of
@@ -91,7 +91,7 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
 
 
 def flush_postponed(log: LogState, work: FlushWork) -> None:
-    """There were too many open files: everything that the flush had collected is still to be synced."""
+    """Too many files were open: all files that the flush had collected must still be synced."""
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
     log.unsynced_paths = work.paths + log.unsynced_paths

@@ -1,7 +1,8 @@
 """Appending to a follower's log: batches keep the offsets, epochs and timestamps that the leader gave them.
 
-The batches of one fetch response are checked first and then written in as few calls as segments allow. What cannot be
-taken is refused from there on: the batches before it are stored, and the next fetch begins behind them.
+The batches of one fetch response are checked first and then written in as few calls as segments allow. From the first
+batch that cannot be appended on, all batches are refused: those before it are stored, and the next fetch begins after
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
 
 
 class CheckedBatch:
-    """A batch of a fetch response that is whole and in order, and where it lies in the response."""
+    """A whole batch of a fetch response that passed the checks, and its position in the response."""
 
     __slots__ = ("header", "marker", "position")
 
@@ -66,7 +67,7 @@ def check(
     try:
         while (header := whole_batch(view, position, end)) is not None:
             if header.partition_leader_epoch > leader_epoch:
-                return None  # not an error: the response was built after another leader was elected
+                return None  # This is not an error: another leader was elected before the response was built.
             if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:
                 return ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged"
             # A gap is allowed: compaction on the leader leaves some. Going back never is.
@@ -84,7 +85,7 @@ def check(
 
 
 def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
-    """Write the batches from slot `first` on that fit into one segment, in one call; the slot of the next one."""
+    """Write the batches from slot `first` on that fit into one segment, in one call. Returns the slot after them."""
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):

@@ -1,4 +1,4 @@
-"""Appending to a leader's log: what is checked, what is assigned, and what is derived of a batch.
+"""Appending to a leader's log: the checks, the assigned fields, and the state that is derived from a batch.
 
     validate (protocol/record_validation.py)    only what clients send: sizes, checksum, timestamps, codec
     append_batch                                producer state decides; base offset and leader epoch are assigned
@@ -160,7 +160,7 @@ def store(
     now_ms: int,
     marker: TransactionMarker | None,
 ) -> None:
-    """Write one checked batch and take note of it. Raises OSError; `refuse_disk` decides what that means."""
+    """Write one checked batch and update the state. Raises OSError; the caller passes it to `refuse_disk`."""
     size = header.batch_length + LOG_OVERHEAD
     last_offset = base_offset + header.last_offset_delta
     segment = log.active
@@ -174,7 +174,7 @@ def store(
 def take_note(
     log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
-    """Account for a batch that was written: the log end offset and the state that is derived of the batches."""
+    """Update the log end offset and the state that is derived from a batch that was written."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
     # Compared before the call: the epoch changes with a new leader only, and this runs for every batch.
     if leader_epoch != log.epochs.latest_epoch:
@@ -191,7 +191,7 @@ def take_note(
     producers.map_end_offset = end_offset
 
 
-# RejectedBatchs
+# A list of `RejectedBatch`.
 
 
 def refuse(log: LogState, error: ErrorCode, message: str) -> AppendResult:
@@ -213,7 +213,7 @@ def refuse_invalid(log: LogState, refusal: RejectedBatch) -> AppendResult:
 
 
 def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:
-    """The answer to a batch that the producer state does not accept: for a duplicate, that of the first time."""
+    """The result for a batch that the producer state refuses; for a duplicate, the result of its first append."""
     if isinstance(verdict, ProducerBatch):
         return AppendResult(
             NONE, verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset, is_duplicate=True

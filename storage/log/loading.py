@@ -1,4 +1,4 @@
-"""Opening a partition's directory: from the files that are there to the state of a log.
+"""Opening a partition's directory: restores the state of a log from its files.
 
     1  remove what an interrupted deletion or compaction left (`unfinished_cleaning`)
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
@@ -38,7 +38,7 @@ from storage.segment.segment import Segment
 
 
 class LogRequest(NamedTuple):
-    """What the checkpoints and the configuration say of a log before it is opened."""
+    """The offsets from the checkpoints and the configuration, with which a log is opened."""
 
     fs: FileSystem
     directory: str
@@ -50,8 +50,10 @@ class LogRequest(NamedTuple):
     report: Report
     producer_expiration_ms: int
     cleaned_end_offset: int | None
-    """Up to here the log was compacted, perhaps by Apache Kafka. Compacted segments were flushed, although its recovery
-    point may be behind them. None where the log was never compacted."""
+    """The offset up to which the log was compacted, perhaps by Apache Kafka; None where it was never compacted.
+
+    Compacted segments were flushed, although the recovery point of Apache Kafka may be before them.
+    """
     checked: Checked
 
 
@@ -68,7 +70,9 @@ class LoadedLog(NamedTuple):
     topic_id: bytes | None
     first_dirty_offset: int | None
     was_clean: bool
-    """The files were trusted, and none had to be made: no file name waits for a sync of the directory."""
+    """Whether the files were trusted and none had to be made, so that no file name waits for a sync of the
+    directory.
+    """
 
 
 def load_log(request: LogRequest) -> LoadedLog:
@@ -81,8 +85,9 @@ def load_log(request: LogRequest) -> LoadedLog:
         is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
         if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
-            # What is before the files here is in remote storage, and its epochs and producers are durable: they were
-            # made so before the first file was created (`remote_start.py`), or the files before it deleted.
+            # The part before the first file here is in remote storage, and its epochs and producers are durable: they
+            # were made durable before the first file was created (`remote_start.py`), or before the files of that part
+            # were deleted.
             request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
         snapshots = ProducerSnapshots(fs, directory, names)
         epochs = load_epochs(request, segments)
@@ -114,7 +119,7 @@ def load_log(request: LogRequest) -> LoadedLog:
     except MalformedMessage as error:
         raise CorruptLog(f"{directory}: {error}, before the first leader epoch of the checkpoint") from error
     for segment in segments:
-        segment.release()  # thousands of logs are opened at a start; most are not used for a while
+        segment.release()  # A start opens thousands of logs, most of which are not used for a while.
     topic_id = load_topic_id(request)
     return LoadedLog(
         segments,
@@ -139,7 +144,7 @@ def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
 
 
 def replace_missing_indexes(request: LogRequest, segments: list[Segment], names: set[str]) -> None:
-    """Make the indexes of segments that lack one again. Raises OSError and `MalformedMessage`."""
+    """Rebuild the indexes of segments that lack one. Raises OSError and `MalformedMessage`."""
     for segment in segments:
         expected = {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
         if not expected <= names:
@@ -148,7 +153,7 @@ def replace_missing_indexes(request: LogRequest, segments: list[Segment], names:
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Make the indexes again from the batch headers. Raises OSError and `MalformedMessage`."""
+    """Rebuild the indexes of a segment from its batch headers. Raises OSError and `MalformedMessage`."""
     segment.reset_indexes()
     for position, header in segment.headers():
         segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
@@ -228,7 +233,7 @@ def trust(
     producers: ProducerStates,
     names: set[str],
 ) -> int:
-    """After a clean shutdown: open the log without reading it; the log end offset.
+    """Open the log after a clean shutdown, without reading it. Returns the log end offset.
 
     Only the last segment is looked at: its indexes are made again where they cannot be right, and its end is found from
     the last index entry. Raises OSError and `MalformedMessage`.
@@ -247,9 +252,9 @@ def trust(
 
 
 def cleared_transactions(request: LogRequest, segment: Segment) -> bool:
-    """Empty a transaction index that is damaged; whether it was.
+    """Empty a transaction index if it is damaged. Returns whether it was.
 
-    The caller then replays the producers of the whole segment, which notes its aborted transactions again.
+    The caller then replays the producers of the whole segment, which adds its aborted transactions again.
     """
     if segment.has_sound_transaction_index():
         return False
@@ -266,15 +271,14 @@ def recover(
     producers: ProducerStates,
     names: set[str],
 ) -> int:
-    """After a crash: check the log from the recovery point on; the log end offset.
-
-    Segments behind a cut are removed, from the list too. Raises `CorruptLog`, OSError and `MalformedMessage`.
+    """Check the log from the recovery point on, after a crash. Returns the log end offset. The segments after a
+    truncated one are removed, also from the list. Raises `CorruptLog`, OSError and `MalformedMessage`.
     """
     directory = request.directory
     # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
     replace_missing_indexes(request, segments[:slot], names)
-    # A snapshot past it may describe batches that the crash took.
+    # A snapshot past the recovery point may describe batches that were lost in the crash.
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
     is_cleared = cleared_transactions(request, segments[slot])
@@ -315,7 +319,7 @@ def recover(
                 remove_segments(request, segments[number:])
                 del segments[number:]
                 break
-            snapshots.write(producers)  # as a roll would have done: later truncations restore from it
+            snapshots.write(producers)  # A roll would have written this snapshot; later truncations restore from it.
     if tail.next_offset < request.recovery_point and segments[-1].size:
         ends = f"the log ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
         request.report(f"{directory}: {ends}; its start offset is {request.log_start_offset}")

@@ -1,4 +1,4 @@
-"""One partition's log: an ordered list of segments, and all that the broker does with it."""
+"""One partition's log: an ordered list of segments, and all operations of the broker on it."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class Log(LogState):
     ) -> AppendResult:
         """Check one batch of a client, or batches that this broker built, assign offsets and the epoch, and append.
 
-        `guard`: of the verification of the transaction that the batch opens. `transaction_version`: of the transaction
-        that a marker ends.
+        `guard`: that of the verification of the transaction that the batch opens. `transaction_version`: that of the
+        transaction that a marker ends.
         """
         if origin is leader_append.CLIENT:
             return leader_append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
@@ -132,7 +132,7 @@ class Log(LogState):
     def read(
         self, offset: int, size_max: int, *, end_offset: int, at_least_one: bool, waits: bool = True
     ) -> LogRead | ErrorCode:
-        """Where the batches from an offset on lie in one segment, up to `size_max` bytes and before `end_offset`.
+        """The place of the batches from an offset on, in one segment: up to `size_max` bytes and before `end_offset`.
 
         Without `waits` it raises `NotCached` instead of waiting for the disk.
         """
@@ -147,11 +147,13 @@ class Log(LogState):
         return timestamp_lookup.offset_of_max_timestamp(self)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """Where the batches of a leader epoch end (OffsetForLeaderEpoch), (-1, -1) where the log does not know it."""
+        """The end of the batches of a leader epoch (OffsetForLeaderEpoch); (-1, -1) where the log does not know the
+        epoch.
+        """
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The end of what a read_committed consumer may read.
+        """The offset before which a read_committed consumer may read.
 
         Drops from the producer state each transaction whose end the high watermark has passed: it never goes back.
         """
@@ -166,8 +168,10 @@ class Log(LogState):
     def aborted_in_read(
         self, read: LogRead, first_offset: int, end_offset: int, *, waits: bool = True
     ) -> list[AbortedTransaction]:
-        """Those of them that may reach into what a read found, sorted by first offset. Raises OSError, and without
-        `waits` `NotCached`."""
+        """The aborted transactions that may overlap the result of a read, sorted by first offset.
+
+        Raises OSError, and without `waits` `NotCached`.
+        """
         return aborted_transactions.aborted_in_read(self, read, first_offset, end_offset, waits=waits)
 
     # Truncating and deleting
@@ -181,7 +185,10 @@ class Log(LogState):
         truncation.truncate_fully_and_start_at(self, offset, now_ms)
 
     def start_after_remote(self, start: RemoteStart, now_ms: int) -> None:
-        """Remove all batches; the log then goes on behind its remote part, with the state of that. Raises OSError."""
+        """Remove all batches; the log then continues after its remote part, with the state at the end of that part.
+
+        Raises OSError.
+        """
         remote_start.start_after_remote(self, start, now_ms)
 
     def advance_log_start(self, offset: int, high_watermark: int) -> ErrorCode:
@@ -211,7 +218,7 @@ class Log(LogState):
 
     @property
     def unflushed_count(self) -> int:
-        """Number of offsets that a loss of power could take."""
+        """The number of offsets that a loss of power could remove."""
         return self.end_offset - self.synced_end_offset
 
     def flush_is_due(self, now_ms: int) -> bool:
@@ -226,7 +233,7 @@ class Log(LogState):
         return flushing.pending_flush(self, end_offset)
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
-        """The work has run without an error."""
+        """Apply the result of a work that ran without an error."""
         flushing.flushed(self, work, now_ms)
 
     def flush_failed(self, error: OSError) -> None:
@@ -249,7 +256,7 @@ class Log(LogState):
             assert self.flush_in_flight is None, "closed cleanly while a flush is under way, whose result is not known"
             self.active.seal()
             self.snapshots.write(self.producers)
-            # The next start drops an epoch without batches; the checkpoint agrees with it from the beginning.
+            # The next start drops an epoch without batches; so does the checkpoint.
             self.epochs.truncate_from_end(self.end_offset)
             self.flush(now_ms)
             if self.epochs.is_dirty:
@@ -260,8 +267,8 @@ class Log(LogState):
 
 
 def ignore_checked(_checked_size: int, _of_size: int) -> None:
-    """The progress callback where recovery does not show its progress."""
+    """The progress callback of callers that do not show the progress of recovery."""
 
 
 def ignore_report(_: str) -> None:
-    """The report of callers that show no progress."""
+    """The report callback of callers that do not show what recovery found."""

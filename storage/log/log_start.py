@@ -23,7 +23,7 @@ def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorC
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if offset > log.log_start_offset:
         log.log_start_offset = offset
-        log.lowered_start_offset = None  # of a truncation that did not come about
+        log.lowered_start_offset = None  # The start offset of a truncation that was not carried out.
         log.epochs.truncate_from_start(offset)
     return ErrorCode.NONE
 
@@ -54,13 +54,13 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
         log.fail_unless_passing(error)
         raise
     if not log.config.is_tiered and log.log_start_offset < log.segments[0].base_offset:
-        # The log was tiered until now: what is not local is given up.
+        # The topic is not tiered any more: the part that is not local is given up.
         advance_log_start(log, log.segments[0].base_offset, log.end_offset)
     if not count:
         return []
     try:
         if log.config.is_tiered and log.epochs.is_dirty:
-            log.epochs.write()  # a start cannot read them from batches that are not here any more
+            log.epochs.write()  # A later start cannot read the epochs from batches that are removed here.
         deleted = log.segments[:count]
         del log.segments[:count]
         if not log.config.is_tiered or log.config.remote_log_copy_disable:
@@ -68,7 +68,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
         log.directory_is_dirty = True
         for stray in [each for each in log.snapshots.offsets if each < log.segments[0].base_offset]:
             if all(stray != segment.base_offset for segment in deleted):
-                log.snapshots.remove(stray)  # a clean shutdown wrote it, in the middle of a segment
+                log.snapshots.remove(stray)  # A clean shutdown wrote this snapshot in the middle of a segment.
         return [path for segment in deleted for path in rename_deleted(log, segment)]
     except OSError as error:
         log.fail(error)
@@ -76,7 +76,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
 
 
 def has_rolled(log: LogState, now_ms: int) -> bool:
-    """Roll, so that all other segments can be deleted; False where the disk has no room for a new segment."""
+    """Roll, so that all earlier segments can be deleted. False where the disk has no room for a new segment."""
     try:
         log.roll(now_ms)
     except OSError as error:

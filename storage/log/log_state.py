@@ -1,4 +1,4 @@
-"""What one partition's log consists of at the moment: its segments, its offsets, and what is derived of its batches.
+"""The state of one partition's log: its segments, its offsets, and the state derived from its batches.
 
 The operations on a log are modules of functions over this state, one concept each; `storage/log/log.py` is the façade
 through which the rest of the broker calls them:
@@ -89,23 +89,31 @@ class LogState:
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
-        """Where the coming truncation leaves the start of the log; None where the start stays. Checkpointed before the
+        """The start of the log after the coming truncation; None where the start stays. Checkpointed before the
         truncation, as the recovery point is: after a crash the old start would hide what was appended since."""
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         """Recovery after a crash begins at this offset: everything before it is durable, and so are the checkpointed
         epochs of it."""
         self.synced_end_offset = loaded.recovery_point
-        """Everything before it is durable. Ahead of the recovery point where a full disk refused the checkpoint."""
+        """Every record before this offset is durable.
+
+        It is past the recovery point where a full disk refused the checkpoint.
+        """
         self.first_dirty_offset = loaded.first_dirty_offset
-        """The cleaner has finished with everything before it, and it may be checkpointed: the cleaned segments are
-        durable. None where the log was never cleaned."""
+        """The log is clean before this offset, and the cleaned segments are durable, so that the offset may be
+        checkpointed. None where the log was never cleaned.
+        """
         self.tiered_end_offset = 0
-        """Exclusive: all finished segments before it are copied to remote storage, in this log's leader epochs. Set by
-        what reads the remote log metadata; 0 until then, and nothing is deleted because it is copied."""
+        """Exclusive: all finished segments before it are copied to remote storage, in this log's leader epochs.
+
+        The reader of the remote log metadata sets it. It is 0 until then, and local retention deletes nothing.
+        """
         self.truncation_count = 0
-        """Changes with each truncation, and before it: what was read of the log outside of the event loop counts no
-        more."""
+        """The number of truncations, increased before each of them.
+
+        Data that was read from the log outside of the event loop is stale when it has changed.
+        """
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
@@ -115,7 +123,7 @@ class LogState:
         self.on_failure: Callable[[OSError], None] | None = None
         """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
         self.on_damage: Callable[[str], None] | None = None
-        """Called, in the middle of a read, with what is wrong with the stored batches."""
+        """Called, within a read, with a description of the damage of stored batches."""
         self.on_shortage: Callable[[OSError], None] | None = None
         """Called with each error that may pass: a full disk, a lack of file descriptors."""
         self.last_flush_ms = now_ms
@@ -132,9 +140,9 @@ class LogState:
         self.cut_segments = [] if loaded.was_clean else before[-1:]
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
         for segment in [] if loaded.was_clean else self.segments[max(len(before) - 1, 0) :]:
-            segment.note_not_synced()  # entries that the process before removed would come back with a loss of power
+            segment.note_not_synced()  # entries that were removed would come back with a loss of power
         self.flush_end_offset = NO_FLUSH
-        """Up to here the flush under way makes the log durable. Lowered where the log is truncated meanwhile."""
+        """The offset up to which the current flush makes the log durable. A truncation lowers it."""
         self.flush_in_flight: FlushWork | None = None
         self.end_offset_at_release = loaded.end_offset
 
@@ -154,7 +162,7 @@ class LogState:
         return sum(segment.size for segment in self.segments)
 
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
-        """Open a new segment at the end of the log, or further on, where the next batch is to begin.
+        """Open a new segment at the end of the log, or at a later base offset, if the next batch begins there.
 
         An empty active segment that begins there already is kept. Raises OSError and leaves the log as it was.
         """
@@ -162,7 +170,7 @@ class LogState:
         if not self.active.size and self.active.base_offset == base_offset:
             return self.active
         self.active.seal()
-        # A start after a crash restores the producers from here instead of reading the whole log.
+        # After a crash a start restores the producers from this snapshot instead of reading the whole log.
         self.snapshots.write(self.producers)
         self.directory_is_dirty = True
         segment = Segment.create(self.fs, self.directory, base_offset, self.config, now_ms)
@@ -185,20 +193,20 @@ class LogState:
         self.truncation_count += 1
 
     def _end_after_truncation(self, offset: int) -> int:
-        """Where a truncation to an offset leaves the end of the log, or before that where the batch cannot be read."""
+        """The end of the log after a truncation to an offset. Where the batch cannot be read, an offset before that."""
         if not self.segments[0].base_offset < offset < self.end_offset:
             return offset
         segment = self.segments[bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1]
         try:
             place = segment.find(offset)
         except (OSError, MalformedMessage):
-            return segment.base_offset  # the truncation itself meets the error
+            return segment.base_offset  # The truncation itself meets the error.
         return min(offset, place.base_offset) if place else offset
 
     def forget_after_end(self) -> None:
-        """After a truncation: whatever was noted of the bytes past the new end is not true any more.
+        """Drop all state about the bytes past the new end, after a truncation.
 
-        That includes the flush under way: what it synced past the new end was the old tail, not what comes next.
+        That includes the current flush: the bytes that it synced past the new end are not those that are appended next.
         """
         self.boundaries.clear()
         self.flush_end_offset = min(self.flush_end_offset, self.end_offset)

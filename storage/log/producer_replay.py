@@ -27,7 +27,7 @@ def load_producers(
     *,
     earlier: list[Segment] | None = None,
 ) -> None:
-    """Make `producers` the state at `end_offset`, where `segments` end.
+    """Restore `producers` to the state at `end_offset`, the end of `segments`.
 
     No snapshot past `snapshot_offset_max` is used (by default past the end). `earlier` are the segments with the
     batches that the snapshot covers, where `segments` do not hold those. Raises OSError and `MalformedMessage`.
@@ -55,7 +55,7 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
     for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(first_offset)):
         if batch_position >= end_position:
             break
-        # The log start offset may lie within a batch: what is left of it may belong to a transaction.
+        # The log start offset may lie within a batch, whose later records may belong to a transaction.
         if header.next_offset > producers.map_end_offset:
             is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
             batch = segment.file().pread(header.size, batch_position) if is_marker else None

@@ -76,7 +76,7 @@ def find(
         if segment.base_offset >= end_offset:
             break
         position, first_size = position_of(log, segment, offset, waits)
-        # All of a segment may be read where the next one begins at or before `end_offset`; that saves a lookup.
+        # The whole segment may be read if the next segment begins at or before `end_offset`; that saves a lookup.
         if slot + 1 < len(segments) and segments[slot + 1].base_offset <= end_offset:
             end_position = segment.size
         else:
@@ -97,7 +97,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
     if segment is not log.active:
         place = segment.find(offset, waits=waits)
         return (place.position, place.size) if place else (segment.size, 0)
-    # A caught-up reader asks for the log end offset; the next batch will begin at the present end of the file.
+    # A caught-up reader asks for the log end offset; the next batch will begin at the current end of the file.
     if offset >= log.end_offset:
         log.boundaries.remember(log.end_offset, segment.size)
         return segment.size, 0

@@ -32,9 +32,9 @@ from storage.segment.segment import Segment
 CHECKED_EVERY_SIZE = 16 << 20
 
 Report = Callable[[str], None]
-"""Called with a sentence about what was found and what was done about it, for the log of the broker."""
+"""Called with a sentence on what was found and what was done, for the log of the broker."""
 Checked = Callable[[int, int], None]
-"""Called from time to time with the number of bytes of the log that are checked, and the number to check in all."""
+"""Called from time to time with the bytes of the log that were checked, and the bytes to check in total."""
 
 
 class CorruptLog(Exception):
@@ -83,14 +83,16 @@ class TailRecovery:
         self.last_epoch = epochs.latest_epoch
 
     def recover(self, segment: Segment, next_base_offset: int | None, now_ms: int) -> bool:
-        """Recover one segment; False where it was cut because of damage, so that all later segments must go.
+        """Recover one segment; False where it was truncated because of damage, so that all later segments must be
+        removed.
 
         Batches at or past the base offset of the next segment were truncated before that segment was created, and a
         crash brought them back: they are removed again, and the next segment is kept. Raises `CorruptLog` and OSError.
         """
         position = self._start_position(segment)
         if self.asks_disk:
-            segment.file().evict()  # see the docstring of the class: the page cache may show what the disk never took
+            # The page cache may show bytes that a failed sync did not write; see the docstring of the class.
+            segment.file().evict()
         pieces = Pieces(segment.file(), position, segment.size)
         run = self._begin_run(next_base_offset)
         told_position = position
@@ -168,7 +170,7 @@ class TailRecovery:
         self.next_offset = last_offset + 1
 
     def reaches(self, next_base_offset: int, gaps_end_offset: int) -> bool:
-        """Whether the next segment goes on where the last one ended, so that it may be kept.
+        """Whether the next segment begins at the end of the last one, so that it may be kept.
 
         Compaction leaves gaps between segments, up to `gaps_end_offset` (0 where the log is not compacted). Any other
         gap means that the end of the last segment was not written to the disk. Raises `CorruptLog` where it was
@@ -222,7 +224,7 @@ class TailRecovery:
             replay_producers(segment, self.producers, end_position)
 
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
-        """None where no batch begins."""
+        """The header of the batch at a position; None where no batch begins."""
         try:
             return parse_header(segment.file().pread(HEADER_SIZE, position))
         except MalformedMessage:

@@ -1,4 +1,4 @@
-"""Starting a log behind its remote part: the files here begin where the leader's local log begins, or a little before.
+"""Starting a log after its remote part: the local files begin where the leader's local log begins, or a little before.
 
     1  the segments and snapshots here are unlinked, durably         a crash: an empty log at the log start offset
     2  the producer snapshot and the leader epochs are written       the same: nothing of them lies within that log
@@ -19,16 +19,16 @@ from storage.segment.segment import Segment
 
 
 class RemoteStart(NamedTuple):
-    """Where a log begins whose earlier part is only in remote storage, and what that part left behind."""
+    """The start of a log whose earlier part is only in remote storage, and the state at the end of that part."""
 
     offset: int
-    """The end (exclusive) of the remote segment that the state is of."""
+    """The end (exclusive) of the remote segment from which the state comes."""
     log_start_offset: int
-    """The leader's; at most `offset`."""
+    """The leader's log start offset; at most `offset`."""
     epochs: tuple[EpochStart, ...]
     """All leader epochs up to `offset`."""
     producers: bytes
-    """The producer snapshot at `offset`, as in its file."""
+    """The producer snapshot at `offset`, with the content of its file."""
 
 
 def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
@@ -48,7 +48,7 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
         log.active = log.segments[0]
         log.end_offset = start.offset
         log.log_start_offset = start.log_start_offset
-        log.tiered_end_offset = 0  # that of other leader epochs: it is found again by them
+        log.tiered_end_offset = 0  # Snapshots of other leader epochs; they are found again through their epochs.
         settle(log, now_ms)
         log.fs.sync_directory(log.directory)
         log.recovery_point = log.synced_end_offset = start.offset

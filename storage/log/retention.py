@@ -1,4 +1,4 @@
-"""Retention: how many of the oldest segments a log may delete, by log start offset, by size and by time."""
+"""Retention: the number of oldest segments that a log may delete, by log start offset, size and time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def _deletable_tiered(
     tiered_end_offset: int,
     now_ms: int,
 ) -> int:
-    """The active segment is never copied, and stays. A segment before the log start offset goes without a copy."""
+    """Whether a segment of a tiered log may be deleted.
+
+    The active segment is never copied, and stays. A segment before the log start offset may be deleted without a copy.
+    """
     excess_size = sum(segment.size for segment in segments) - config.local_retention_bytes
     has_size, has_time = config.local_retention_bytes >= 0, config.local_retention_ms >= 0
     count = 0
@@ -68,7 +71,10 @@ def _deletable_tiered(
 
 
 def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> list[IsDue]:
-    """The rules that apply, in Kafka's order; each goes on with the segment at which the rule before it stopped."""
+    """The number of oldest segments that the rules allow to delete.
+
+    Kafka's order applies: each rule continues at the segment at which the rule before it stopped.
+    """
     last = segments[-1]
     rules: list[IsDue] = [lambda segment, next_start: segment is not last and next_start <= log_start_offset]
     if config.is_deleted_by_retention:

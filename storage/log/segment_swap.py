@@ -46,16 +46,16 @@ class SegmentCleaned(NamedTuple):
 
     directory: str
     truncation_count: int
-    """That of the log when the cleaning was asked for."""
+    """The truncation count of the log at the time of the request."""
     replaced: tuple[SegmentSize, ...]
-    """The segments that it was made of. It has the base offset of the first of them."""
+    """The segments that were cleaned into this one. It has the base offset of the first of them."""
     replaced_end_offset: int
-    """Where the segment behind them begins."""
+    """The base offset of the segment after them."""
     before: SegmentSize | None
     """The cleaned segment before this one; None for the first of the log."""
     size: int
     suffixes: tuple[str, ...]
-    """The suffixes of its files, without `.cleaned`."""
+    """The suffixes of the cleaned segment's files, without `.cleaned`."""
 
     @property
     def base_offset(self) -> int:
@@ -95,7 +95,7 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
 
 
 def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
-    """Where the replaced segments are in the list of the log; None where they are not there as they were read."""
+    """The slots of the replaced segments in the list of the log; None where they are not there as they were read."""
     if log.failure is not None or log.truncation_count != cleaned.truncation_count:
         return None
     segments = log.segments
@@ -116,7 +116,7 @@ def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
 def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[str]:
     """Rename the files of a replaced segment to `.deleted`; the new paths. Readers go on reading the open file.
 
-    With a segment whose base offset vanishes goes the producer snapshot at that offset.
+    Where a base offset disappears, the producer snapshot at that offset is renamed too.
     """
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset != base_offset and segment.base_offset in log.snapshots.offsets:

@@ -27,8 +27,8 @@ class TimestampedOffset(NamedTuple):
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:
     """The first record at or after a timestamp (ms), None where there is none. Raises OSError and `MalformedMessage`.
 
-    DIVERGES: Kafka answers that there is none where the first segment that is late enough has no such record past the
-    log start offset; the segments after it are not looked at.
+    DIVERGES: Apache Kafka finds no record where the first segment with a sufficient timestamp has no such record past
+    the log start offset; it does not search later segments.
     """
     for segment in log.segments:
         if segment.largest_timestamp() >= timestamp:

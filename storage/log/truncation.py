@@ -1,8 +1,9 @@
 """Truncating a log: its end goes back to where the log of a new leader agrees with it.
 
-What is derived of the batches goes back with them: epochs, producers, indexes, and how far the log is durable. The cut
-itself is not durable until the next flush, so that a loss of power may bring the old bytes back. Recovery recognizes
-them because what is appended after a cut goes to a new segment, whose base offset says where the old bytes end.
+The state that is derived from the batches is truncated with them: epochs, producers, indexes, and the durable offset.
+The cut itself is not durable until the next flush, so that a loss of power may bring the old bytes back. Recovery
+recognizes them because what is appended after a cut goes to a new segment, whose base offset says where the old bytes
+end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     Raises OSError: the log has failed. `MalformedMessage`: the log is damaged.
     """
     if offset >= log.end_offset:
-        # No batch goes, but an epoch may have begun at the end of the log without a batch.
+        # No batch is removed, but an epoch without batches may begin at the end of the log.
         log.epochs.truncate_from_end(offset)
         return False
     if offset <= log.segments[0].base_offset:
@@ -75,7 +76,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
 
 
 def settle(log: LogState, now_ms: int) -> None:
-    """Bring indexes, epochs and producer state to the new end of the log. Raises OSError and `MalformedMessage`."""
+    """Truncate indexes, epochs and producer state to the new end of the log. Raises OSError and `MalformedMessage`."""
     log.forget_after_end()
     log.epochs.truncate_from_end(log.end_offset)
     log.snapshots.remove_after(log.end_offset)

@@ -35,7 +35,8 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     incomplete = [name for name in swaps if cleaned_offsets and offset_of_name(name) >= min(cleaned_offsets)]
-    # Before the `.cleaned` files: a crash in between must not make the next start take the rest for a whole swap.
+    # Before the `.cleaned` files: after a crash in between, the next start must not take the remaining files for a
+    # complete swap.
     unlink(fs, directory, incomplete)
     unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
     swaps = [name for name in swaps if name not in incomplete]

@@ -1,4 +1,4 @@
-"""Reading a batch from a .log file and comparing its checksum, for recovery and for the search for damage."""
+"""Reads a batch from a .log file and verifies its checksum, for recovery and for the search for damage."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Pieces:
     def __init__(self, file: File, position: int, end_position: int) -> None:
         self.file = file
         self.position = position
-        """Where the piece in `data` begins in the file."""
+        """The position in the file of the piece in `data`."""
         self.end_position = end_position
         self.data = b""
 
     def reach(self, position: int, size: int) -> int:
-        """Have `size` bytes from a position of the file in `data`, or all up to the end of the range.
+        """Load `size` bytes from a position of the file into `data`, or all up to the end of the range.
 
         Returns the index of the position in `data`. Raises OSError.
         """

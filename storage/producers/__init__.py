@@ -1,1 +1,1 @@
-"""What a log remembers of its producers."""
+"""The producer state of a log."""

@@ -11,7 +11,7 @@ from storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from storage.files.port import FileSystem, write_atomically
 from storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
 
-HEADER = Struct(">hIi")  # version, crc of what follows the crc, count
+HEADER = Struct(">hIi")  # Fields: version, CRC of the bytes after the CRC, count.
 ENTRY = Struct(">qhiqiqiq")
 CRC_END = 6
 VERSION = 1
@@ -41,7 +41,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: BytesLike) -> list[ProducerEntry]:
-    """Raises `CorruptSnapshot`."""
+    """Decode the entries. Raises `CorruptSnapshot`."""
     if len(data) < HEADER.size:
         raise CorruptSnapshot(f"{len(data)} bytes hold no snapshot")
     version, crc, count = HEADER.unpack_from(data, 0)
@@ -84,7 +84,7 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write a snapshot of the state; False where there is one at its offset, or past it. Raises OSError."""
+        """Write a snapshot of the state. False where there is one at its offset or past it. Raises OSError."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False

@@ -70,10 +70,10 @@ NO_COORDINATOR_EPOCH = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 EPOCH_MAX = 32_767
 EPOCH_BUMP_VERSION = 2
-"""From this transaction.version on a producer's epoch moves with each marker."""
+"""From this transaction.version on, each marker increases the producer's epoch."""
 
 ACCEPTED = ErrorCode.NONE
-_new_tuple = tuple.__new__  # what the constructor of a named tuple calls in the end, at half its cost
+_new_tuple = tuple.__new__  # This is what the constructor of a named tuple calls, at half the cost.
 
 
 class ProducerBatch(NamedTuple):
@@ -113,7 +113,7 @@ class ProducerEntry:
         self.open_transaction_offset = NO_OFFSET
 
     def take(self, epoch: int, batch: ProducerBatch) -> None:
-        """Remember a batch, and forget the oldest where there are more than `BATCHES_KEPT`."""
+        """Remember a batch; forget the oldest one where there are more than `BATCHES_KEPT`."""
         if epoch != self.producer_epoch:
             self.move_to(epoch)
         batches = self.batches
@@ -124,7 +124,7 @@ class ProducerEntry:
         self.last_timestamp = batch.timestamp
 
     def move_to(self, epoch: int) -> None:
-        """Sequences begin anew in another epoch, so no batch of the former one can be a duplicate any more."""
+        """Enter another epoch. Sequences begin anew, so no batch of the former epoch can be a duplicate any more."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
@@ -169,10 +169,11 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
-        """The state is that of the log up to this offset (exclusive)."""
+        """The end (exclusive) of the part of the log that this state covers."""
         self.verifications = Verifications()
-        self._open_transactions: dict[int, int] = {}  # first offset -> producer id, by rising offset
-        self._undecided: dict[int, CompletedTransaction] = {}  # first offset -> its transaction, by rising last offset
+        self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
+        # Transaction by first offset, in ascending order of last offset.
+        self._undecided: dict[int, CompletedTransaction] = {}
 
     # The decision
 
@@ -316,13 +317,13 @@ class ProducerStates:
             entry.take(epoch, ProducerBatch(*batch))
 
     def take_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
-        """Account for a transaction marker; the transaction that it ended, None where none was open."""
+        """Apply a transaction marker. Returns the transaction that it ended; None where none was open."""
         self.verifications.appended(header)
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id)
-        # A marker may carry a newer epoch than the batches: the coordinator fences the producer's former instance with
-        # it.
+        # A marker may carry a newer epoch than the batches: the coordinator fences an earlier instance of the producer
+        # with it.
         entry.move_to(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
@@ -335,7 +336,7 @@ class ProducerStates:
         return completed
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
-        """Account for a stored batch, when the state is restored; the transaction that it ended, None for none."""
+        """Apply a stored batch, when the state is restored. Returns the transaction that it ended; None for none."""
         completed = None
         if header.producer_id >= 0:
             if not header.attributes & CONTROL_BIT:
@@ -369,7 +370,7 @@ class ProducerStates:
         return completed.last_offset + 1 if open_offset is None else open_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions with their marker below the high watermark are decided."""
+        """The high watermark moved: transactions whose marker is below it are decided."""
         undecided = self._undecided
         while undecided:
             first_offset, completed = next(iter(undecided.items()))
@@ -402,7 +403,7 @@ class ProducerStates:
         return entry.open_transaction_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def restore(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
-        """Become the state of a snapshot at an offset, without the producers that have expired since."""
+        """Replace the state by that of a snapshot at an offset, without the producers that have expired since."""
         self.clear(end_offset)
         for entry in entries:
             if not self.is_expired(entry, now_ms):

@@ -1,4 +1,4 @@
-"""The last batches of each producer, read back from the log, because a snapshot holds only the very last one.
+"""The last batches of each producer, read from the log, because a snapshot holds only the last one.
 
 A client with five requests in flight when the broker restarts sends all five again. The ones that were stored must be
 recognized as duplicates. Otherwise the first of them would be out of order, and the client would fail.
@@ -19,7 +19,7 @@ from storage.segment.batch_scan import walk_headers
 from storage.segment.segment import Segment
 
 HEADERS_MAX = 256
-"""Limit on the batches that are read: clients repeat only what they sent last, and a start must not read whole logs."""
+"""The most batches that are read: clients repeat only their latest batches, and a start must not read whole logs."""
 IDLE_MS_MAX = 300_000
 """A producer whose last batch is older than the newest batch of the log by this time (ms) has no request in flight:
 clients give up after delivery.timeout.ms, by default two minutes."""
@@ -45,11 +45,11 @@ def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> 
                 if not wanted:
                     return
     except MalformedMessage:
-        return  # an index entry points between batches: recovery makes the index again
+        return  # An index entry does not point at the start of a batch; recovery rebuilds the index.
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Put a batch before those that are known; False where no earlier batch of the producer counts."""
+    """Add a batch before the known ones. False where no earlier batch of the producer counts."""
     first = entry.batches[0]
     if header.attributes & CONTROL_BIT or header.last_offset >= first.first_offset:
         return True
@@ -85,7 +85,7 @@ def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator
 
 
 def _headers_before(segment: Segment, position: int, end_position: int, end_offset: int) -> list[BatchHeader]:
-    """The headers from a position on, before an offset: what follows it may be torn after a crash, and is not read."""
+    """The headers from a position on, before an offset. Later bytes may be torn after a crash, and are not read."""
     headers: list[BatchHeader] = []
     for _, header in walk_headers(segment.file(), position, end_position):
         if header.base_offset >= end_offset:

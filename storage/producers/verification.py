@@ -53,11 +53,11 @@ class VerificationGuard:
 
 
 NOT_REQUIRED: Final = VerificationGuard(NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TERM, 0, supports_epoch_bump=False)
-"""In a guard's place: the batch may open a transaction without a verification."""
+"""The value in place of a guard for a batch that may open a transaction without a verification."""
 
 
 class Verifications:
-    """The guards that are noted in one log, at most one for each producer id."""
+    """The guards that are noted in one log; at most one for each producer id."""
 
     __slots__ = ("guards",)
 
@@ -103,5 +103,5 @@ class Verifications:
             del self.guards[producer_id]
 
     def clear(self) -> None:
-        """The replica leads no more, or in a new term."""
+        """Drop all guards: the replica does not lead any more, or leads in a new term."""
         self.guards.clear()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FIELDS = Struct(">qiibIhi8xqqhi")
 """A batch header without the base timestamp and the count of records."""
 OfProducer: TypeAlias = tuple[int, int, int, int, int]
-"""First and last sequence, last offset, offset delta and largest timestamp of a batch."""
+"""First and last sequence, last offset, offset delta and largest timestamp of a producer's batch."""
 
 
 class BatchRun:
@@ -60,7 +60,7 @@ class BatchRun:
         self.limit_offset: int = limit_offset
         """A batch at or past this offset is not plain: the next segment begins there."""
         self.producers_offset: int = producers_offset
-        """The producer state knows the batches before this offset already."""
+        """The end of the part of the log that the producer state covers already."""
         self.batches_kept_max: int = batches_kept_max
         """How many of the last batches of each producer are noted."""
         self.index_interval_bytes: int = 0
@@ -74,7 +74,7 @@ class BatchRun:
         """For each producer id, its epoch and its last batches in order."""
 
     def clear(self) -> None:
-        """The caller has taken over what was collected."""
+        """Discard the collected entries, after the caller has applied them."""
         self.index_entries = []
         self.producers = {}
 
@@ -137,7 +137,7 @@ class BatchRun:
         return at
 
     def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
-        """Note a batch of a producer; False where its epoch differs from that of the batches before."""
+        """Add a batch of a producer. False where its epoch differs from that of the batches before."""
         known = self.producers.get(producer_id)
         if known is None:
             self.producers[producer_id] = (epoch, [batch])

@@ -20,11 +20,11 @@ from storage.files.port import Readable
 
 CHUNK_SIZE = 8192
 """Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
-_PLACE = Struct(">qi11xi")  # base offset, length, last offset delta; as in the header of a batch
+_PLACE = Struct(">qi11xi")  # Base offset, length and last offset delta, as in the header of a batch.
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its segment."""
+    """The place of a batch in its segment."""
 
     position: int
     size: int
@@ -73,7 +73,7 @@ def find_batch(
 
 
 def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the whole batches between two positions, as `walk_places`."""
+    """The (position, header) of the whole batches between two positions; raises as `walk_places` does."""
     chunk: BytesLike = b""
     chunk_position = position
     while position + HEADER_SIZE <= end_position:

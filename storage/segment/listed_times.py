@@ -1,4 +1,4 @@
-"""Looking up records by their time in the segments of another process's log, without changing anything.
+"""Looks up records by timestamp in the segments of a log that another process writes. It changes no file.
 
 As in `storage.log.timestamp_lookup`: the time index narrows the search to one index interval, and one or two batches
 are decompressed.

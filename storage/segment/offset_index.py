@@ -7,7 +7,7 @@ from struct import Struct
 from storage.files.port import FileSystem
 from storage.segment.sparse_index import SparseIndex
 
-ENTRY = Struct(">ii")  # offset - base offset of the segment, position in the .log file
+ENTRY = Struct(">ii")  # Offset relative to the base offset of the segment; position in the .log file.
 _OFFSET, _POSITION = 0, 1
 
 
@@ -40,7 +40,7 @@ class OffsetIndex:
         return None if entry is None else entry[_OFFSET] + self._base_offset
 
     def entry_past(self, position: int) -> int | None:
-        """The first position in the index past a position, None where there is none. Raises OSError."""
+        """The first position in the index that is greater than a position; None where there is none. Raises OSError."""
         entry = self.entries.entry_after(_POSITION, position)
         return None if entry is None else entry[_POSITION]
 

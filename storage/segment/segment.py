@@ -1,4 +1,5 @@
-"""One segment: batches back to back in a .log file, and what they amount to: index entries, timestamps, when to roll.
+"""One segment: batches back to back in a .log file, and what follows from them: index entries, timestamps, the time to
+roll.
 
 Where a batch lies is found through the offset index, which has an entry for about every `index.interval.bytes` of the
 .log file: the lookup gives a position at or before the batch, and the headers from there on are walked. The first batch
@@ -22,7 +23,7 @@ from storage.segment.time_index import ENTRY as TIME_ENTRY
 from storage.segment.time_index import NO_TIMESTAMP
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
-"""Index entries hold offsets relative to the base offset, in 31 bits."""
+"""The largest offset relative to the base offset: index entries have 31 bits for it."""
 
 
 class Segment(SegmentFiles):
@@ -59,7 +60,7 @@ class Segment(SegmentFiles):
         self.max_timestamp = NO_TIMESTAMP
         """The largest timestamp (ms) of all records, once the timestamps are loaded."""
         self.offset_of_max_timestamp = base_offset
-        """The last offset of the batch that has it."""
+        """The last offset of the batch with the largest timestamp."""
 
     @classmethod
     def create(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
@@ -80,7 +81,7 @@ class Segment(SegmentFiles):
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """Open a segment whose .log file exists. Reads only the file's size. Raises OSError."""
+        """Open a segment whose .log file exists. It reads only the size of the file. Raises OSError."""
         size = fs.file_size(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}")
         return cls(fs, directory, base_offset, config, now_ms, size)
 
@@ -94,12 +95,16 @@ class Segment(SegmentFiles):
         """
         position = self.size
         file = self._ready_file()
-        file.append(buffers)  # all or nothing: a short write is cut back before the error leaves
+        # All or nothing: after a short write the file is truncated to its former size before the error leaves.
+        file.append(buffers)
         self.size = position + size
         self.note_appended(position, size, last_offset, max_timestamp)
 
     def append_run(self, run: BytesLike, batches: Sequence[tuple[int, int, int]]) -> None:
-        """Write several batches in one call; of each (size, last offset, max timestamp). Raises OSError as `append`."""
+        """Write several batches in one call; `batches` has (size, last offset, max timestamp) of each.
+
+        Raises OSError like `append`.
+        """
         position = self.size
         file = self._ready_file()
         file.append([run])
@@ -122,7 +127,7 @@ class Segment(SegmentFiles):
         return (self._open_file or self.open_file()).file
 
     def note_appended(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that lies in the file: timestamps, and an index entry every `index.interval.bytes`."""
+        """Account for a batch that is in the file: its timestamps, and an index entry every `index.interval.bytes`."""
         if not self._timestamps_loaded:
             self.load_timestamps()
         if position == 0:
@@ -249,7 +254,10 @@ class Segment(SegmentFiles):
         return min(offset, place.base_offset) if place else offset
 
     def cut(self, position: int, now_ms: int) -> None:
-        """Cut the .log file at a position; the caller truncates the indexes. Raises OSError and `MalformedMessage`."""
+        """Truncate the .log file to a position; the caller truncates the indexes.
+
+        Raises OSError and `MalformedMessage`.
+        """
         if position < self.size:
             self.file().truncate(position)
             self.size = position
@@ -275,7 +283,7 @@ class Segment(SegmentFiles):
         self._bytes_since_index_entry = 0
 
     def begin_run(self, run: BatchRun) -> None:
-        """Give a walk over batches the state from which the index entries go on."""
+        """Give a walk over batches the state from which it continues the index entries."""
         run.index_interval_bytes = self.index_interval_bytes
         run.bytes_since_index_entry = self._bytes_since_index_entry
         run.max_timestamp, run.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
@@ -294,7 +302,8 @@ class Segment(SegmentFiles):
 def roll_jitter_ms(directory: str, base_offset: int, config: LogConfig) -> int:
     """How much earlier than segment.ms a segment rolls, so that not all partitions roll at once.
 
-    DIVERGES: drawn from the names instead of from a generator, so that a restart keeps it and a seed replays.
+    DIVERGES: the jitter is computed from the names and not drawn at random, so that it is the same after a restart, and
+    in a replayed simulation.
     """
     if config.segment_jitter_ms <= 0:
         return 0

@@ -1,4 +1,4 @@
-"""The files of one segment: opened when they are first used, given back when there are too many, synced, closed."""
+"""The files of one segment: opened at their first use, closed when too many are open, synced."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ kernel would write all of it at a time of its own choice, and block appends mean
 
 
 class SegmentFiles:
-    """The .log file and the three index files of a segment, by what is done with them as files.
-
-    `Segment` adds what the batches inside amount to. Closing files here never writes anything, except that `release`
-    writes index entries that are still in memory.
+    """The .log file and the three index files of a segment, as files. `Segment` adds what depends on the batches in
+    them. Closing files here never writes anything, except that `release` writes index entries that are still in
+    memory.
     """
 
     __slots__ = (
@@ -54,7 +53,7 @@ class SegmentFiles:
         self.size = size
         """Bytes of whole batches in the .log file."""
         self.write_back_at = size + WRITE_BACK_SIZE
-        """When the file has this size, its owner starts writing back the latest appends to the disk."""
+        """The size (bytes) of the file at which its owner starts to write the latest appends to the disk."""
         self.offset_index = OffsetIndex(fs, self.path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(fs, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
@@ -79,7 +78,7 @@ class SegmentFiles:
         return self._open_file
 
     def file(self) -> File:
-        """Does what `open_file` does, for use before the next call on this object."""
+        """The same as `open_file`, for use before the next call on this object."""
         return (self._open_file or self.open_file()).file
 
     def is_as_noted(self) -> bool:
@@ -127,7 +126,7 @@ class SegmentFiles:
         return files
 
     def note_not_synced(self) -> None:
-        """The flush that had asked for `files_to_sync` did not sync them."""
+        """The flush that took `files_to_sync` did not sync them."""
         for index in (self.offset_index.entries, self.time_index.entries, self.transaction_index):
             index.is_unsynced = True
 

@@ -17,8 +17,10 @@ from storage.segment.batch_scan import BatchPlace, find_batch
 from storage.segment.offset_index import OffsetIndex
 
 LISTINGS_MAX = 1000
-"""Listings in a row: a swap takes as long as some of them. A swap that a crash has interrupted lasts until the broker
-starts again."""
+"""The most listings in a row.
+
+A swap lasts for some of them; a swap that a crash interrupted lasts until the broker starts again.
+"""
 
 
 class ListedSegment(NamedTuple):
@@ -35,7 +37,7 @@ class ListedSegment(NamedTuple):
 
 
 class PositionRange(NamedTuple):
-    """Whole batches of a .log file: [start, end)."""
+    """A range of whole batches in a .log file: [start, end)."""
 
     start_position: int
     end_position: int

@@ -26,13 +26,13 @@ from storage.files.port import File, FileSystem
 # written: an idle partition takes no space, and a file is never truncated under a mapping.
 PENDING_COUNT_MAX = 64
 BLOCK_COUNT = 1024
-"""Entries read at once in a search: reading one costs as much."""
+"""Entries that a search reads at once; it costs as much as reading one."""
 
 Entry = tuple[int, ...]
 
 
 class SparseIndex:
-    """The entries of an index file. `column` in lookups is 0 or 1, the position in an entry."""
+    """A file of entries. `column` in lookups is 0 or 1, the position in an entry."""
 
     __slots__ = (
         "_count",
@@ -53,12 +53,12 @@ class SparseIndex:
         self._entry = entry
         self._read_only = read_only
         self._open_file: OpenFile | None = None
-        self._count = -1  # unknown until the file is looked at
-        self._near = 0  # the slot of the last lookup: a sequential reader needs the next one soon
+        self._count = -1  # The count is not known until the file is read.
+        self._near = 0  # The slot of the last lookup: a sequential reader soon needs the next one.
         self.is_unsynced = False
         """The file was changed since the owner last synced it."""
         self._written_count = 0
-        self._recent: list[Entry] = []  # the last entries; those from `_written_count` on are not in the file
+        self._recent: list[Entry] = []  # The last entries; those from `_written_count` on are not in the file.
 
     @property
     def count(self) -> int:
@@ -68,7 +68,7 @@ class SparseIndex:
 
     @property
     def pending_count(self) -> int:
-        """Entries that are not in the file yet."""
+        """The number of entries that are not in the file yet."""
         return self._count - self._written_count if self._count >= 0 else 0
 
     def create(self) -> None:
@@ -79,14 +79,16 @@ class SparseIndex:
         self._recent.clear()
 
     def last(self) -> Entry | None:
-        """The last entry, None in an empty index. Raises OSError."""
+        """The last entry; None in an empty index. Raises OSError."""
         if self._recent:
             return self._recent[-1]
         return self.entry_at(self._count - 1) if self.count else None
 
     def remember_last(self) -> None:
-        """Have the last entry in memory, so that an append that compares with it need not open the file. Raises
-        OSError."""
+        """Load the last entry into memory, so that an append that compares with it need not open the file.
+
+        Raises OSError.
+        """
         if not self._recent and self.count:
             self._recent.append(self.entry_at(self._count - 1))
 
@@ -176,8 +178,10 @@ class SparseIndex:
             del self._recent[:-PENDING_COUNT_MAX]
 
     def write_pending_if_possible(self) -> bool:
-        """Does what `write_pending` does. Returns False on a full disk or for a lack of file descriptors: the entries
-        stay in memory."""
+        """The same as `write_pending`, but returns False on a full disk or for a lack of file descriptors.
+
+        The entries then stay in memory.
+        """
         try:
             self.write_pending()
         except OSError as error:
@@ -197,7 +201,7 @@ class SparseIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Close the file for `OpenFiles`; False where pending entries could not be written, and it stays open."""
+        """Close the file for `OpenFiles`. False where pending entries could not be written, so that it stays open."""
         self.release()
         return self._open_file is None
 
@@ -233,7 +237,8 @@ class SparseIndex:
 
     def _writable_file(self) -> File:
         file = self.file()
-        if file.size() != self._written_count * self._entry.size:  # zeros of Apache Kafka, or half an entry
+        # Zeros that Apache Kafka preallocated, or half an entry.
+        if file.size() != self._written_count * self._entry.size:
             file.truncate(self._written_count * self._entry.size)
         return file
 
@@ -268,7 +273,10 @@ class SparseIndex:
         return self._search(column, target, waits=waits)[0]
 
     def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None]:
-        """Search the entries that are only in the file: how many are not above the target, and the last of those."""
+        """Search the entries that are only in the file.
+
+        Returns the number of entries that are not above the target, and the last of those.
+        """
         size, unpack = self._entry.size, self._entry.unpack_from
         low, high = 0, self._count - len(self._recent)
         before: Entry | None = None

@@ -7,7 +7,7 @@ from struct import Struct
 from storage.files.port import FileSystem
 from storage.segment.sparse_index import SparseIndex
 
-ENTRY = Struct(">qi")  # timestamp in ms, offset - base offset of the segment
+ENTRY = Struct(">qi")  # Timestamp in ms; offset relative to the base offset of the segment.
 _TIMESTAMP, _OFFSET = 0, 1
 
 NO_TIMESTAMP = -1

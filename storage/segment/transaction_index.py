@@ -34,12 +34,12 @@ class CorruptTransactionIndex(OSError):
         self._reason = reason
 
     def __reduce__(self) -> tuple[type[CorruptTransactionIndex], tuple[str, str]]:
-        """For the pickle: the cleaner's process tells the broker of it."""
+        """Pickle the error: the cleaner's process reports it to the broker."""
         return CorruptTransactionIndex, (self._path, self._reason)
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry."""
+    """One entry of the index."""
 
     producer_id: int
     first_offset: int
@@ -50,7 +50,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """Read as a whole when it is first used: it has one entry for each abort."""
+    """The index of one segment. It is read as a whole at its first use: it has one entry for each abort."""
 
     __slots__ = ("_entries", "_fs", "_open_file", "_path", "is_unsynced")
 
@@ -81,8 +81,10 @@ class TransactionIndex:
         entries.append(aborted)
 
     def count_from(self, first_offset: int) -> int:
-        """How many aborted transactions have their marker at or past an offset. Raises OSError,
-        `CorruptTransactionIndex` among them."""
+        """The number of aborted transactions with their marker at or past an offset.
+
+        Raises OSError, `CorruptTransactionIndex` among them.
+        """
         entries = self.entries()
         return len(entries) - bisect_left(entries, first_offset, key=_last_offset) if entries else 0
 
@@ -158,7 +160,9 @@ class TransactionIndex:
 
 
 def _is_sound(entry: AbortedTransaction, offset_before: int) -> bool:
-    """Whether an entry may follow the marker at an offset. A loss of power may leave zeros where entries were written:
-    no transaction is that short."""
+    """Whether an entry may follow the marker at an offset.
+
+    A loss of power may leave zeros in place of written entries; no transaction is that short.
+    """
     in_order = max(offset_before, entry.first_offset) < entry.last_offset
     return in_order and entry.first_offset >= 0 and entry.last_stable_offset <= entry.last_offset + 1

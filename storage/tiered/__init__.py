@@ -1,1 +1,1 @@
-"""Tiered storage: segments in remote storage, the records that say which are there, and how they are read."""
+"""Tiered storage: segments in remote storage, the records that list them, and how they are read."""

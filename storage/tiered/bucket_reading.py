@@ -1,4 +1,4 @@
-"""What a storage holds, read without a broker: the manifests of a partition, and which of its segments are current."""
+"""Reading of remote storage without a broker: the manifests of a partition, and the choice of its current segments."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ async def current_manifests(
         try:
             found.append(await read_manifest(storage, cluster_id, key))
         except ObjectNotFound:
-            continue  # deleted since the listing
+            continue  # The manifest was deleted after the listing.
     return current(found)
 
 
 def current(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
-    """The segments that no other one replaces. Of two cleanings of one range, which may both be there for some minutes,
-    the one that was cleaned further."""
+    """The segments that no other segment replaces.
+
+    Two cleanings of one range may both be there for some minutes; then the one that was cleaned further is current.
+    """
     found = sorted(manifests, key=lambda each: (each.start_offset, -each.last_offset, -each.cleaned_end_offset))
     replaced = {ancestor for each in found for ancestor in each.ancestors}
     chosen: list[SegmentManifest] = []

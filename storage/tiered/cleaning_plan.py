@@ -1,4 +1,5 @@
-"""Which remote segments of a compacted log a pass cleans, and what it reads for that (decision 14).
+"""The plan of a cleaning pass: the remote segments of a compacted log that it cleans, and the sources that it reads
+(decision 14).
 
     cleaned end offset of a group          where the local log is clean
               E ------------- keys of this part ------------- D
@@ -32,9 +33,9 @@ class PlannedPart(NamedTuple):
 
     first_offset: int
     end_offset: int
-    """Exclusive."""
+    """The end of the range (exclusive)."""
     source: RemoteSegment | SegmentSize
-    """A remote segment, or a local one."""
+    """The segment with the batches, remote or local."""
 
 
 class PlannedGroup(NamedTuple):
@@ -43,9 +44,9 @@ class PlannedGroup(NamedTuple):
     segments: tuple[RemoteSegment, ...]
     parts: tuple[PlannedPart, ...]
     cleaned_end_offset: int
-    """Of its sources: E, or D where they are local."""
+    """The cleaned end offset of the sources: E, or D where they are local."""
     is_copied: bool
-    """From local segments that are clean."""
+    """Whether the sources are local segments that are clean."""
 
     @property
     def start_offset(self) -> int:
@@ -57,21 +58,23 @@ class PlannedGroup(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """One pass."""
+    """The plan of one pass."""
 
     map_start_offset: int
     map_end_offset: int
-    """Exclusive."""
+    """The end (exclusive) of the keys that the pass reads."""
     map_parts: tuple[PlannedPart, ...]
     groups: tuple[PlannedGroup, ...]
 
 
 def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: int) -> CleaningPlan | None:
-    """The next pass; None where nothing is worth one. It reads about `bytes_max` bytes of groups, and as many of other
-    remote segments for their keys, but at least one segment of each."""
+    """The plan of the next pass; None where no group is dirty enough. It reads about `bytes_max` bytes of groups, and
+    as many of other remote segments for their keys, but at least one segment of each."""
     clean_end_offset = log.first_dirty_offset
     if clean_end_offset is None or log.failure is not None:
         return None
+    if remote_log.cleaned_end_offset() >= clean_end_offset:
+        return None  # every segment is cleaned as far as it can be: none has to be looked at
     entries = log.epochs.entries
     known: list[RemoteSegment] = []
     foreign: list[RemoteSegment] = []
@@ -127,11 +130,11 @@ class _NewerBytes:
         sizes += [(each.base_offset, each.size) for each in log.segments if each.base_offset < clean_end_offset]
         self._starts = [start_offset for start_offset, _ in sizes]
         self._sums = list(accumulate((size for _, size in sizes), initial=0))
-        """By the number of segments, counted from the oldest."""
+        """Sums of bytes by the number of segments, counted from the oldest."""
         self._ratio = log.config.min_cleanable_dirty_ratio
 
     def is_enough(self, cleaned_end_offset: int) -> bool:
-        """Whether their share is more than `min.cleanable.dirty.ratio`."""
+        """Whether the share of these bytes is more than `min.cleanable.dirty.ratio`."""
         total = self._sums[-1]
         newer = total - self._sums[max(0, bisect_right(self._starts, cleaned_end_offset) - 1)]
         return newer > self._ratio * total
@@ -155,7 +158,7 @@ def _affordable(groups: Sequence[PlannedGroup], bytes_max: int) -> list[PlannedG
 def _map_parts(
     log: LogState, known: Sequence[RemoteSegment], start_offset: int, end_offset: int, bytes_max: int
 ) -> tuple[PlannedPart, ...]:
-    """The sources of the keys of [start, end), as far as they follow one another without a hole."""
+    """The sources of the keys in [start, end), up to the first gap."""
     local_start_offset = log.segments[0].base_offset
     parts = _remote_parts(known, start_offset, min(local_start_offset, end_offset))
     parts += _local_parts(log, start_offset, end_offset)
@@ -173,7 +176,7 @@ def _map_parts(
 
 
 def _remote_parts(segments: Iterable[RemoteSegment], first_offset: int, end_offset: int) -> list[PlannedPart]:
-    """No offset is in two of the parts, where segments overlap."""
+    """The parts of remote segments. Where segments overlap, no offset is in two of the parts."""
     parts: list[PlannedPart] = []
     for segment in sorted(segments, key=lambda each: (each.start_offset, each.segment_id)):
         part_end_offset = min(segment.last_offset + 1, end_offset)
@@ -185,7 +188,7 @@ def _remote_parts(segments: Iterable[RemoteSegment], first_offset: int, end_offs
 
 
 def _local_parts(log: LogState, first_offset: int, end_offset: int) -> list[PlannedPart]:
-    """Of rolled segments."""
+    """The parts of rolled local segments."""
     return [
         PlannedPart(
             max(first_offset, each.base_offset),

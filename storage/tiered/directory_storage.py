@@ -40,8 +40,9 @@ T = TypeVar("T")
 
 
 class DirectoryStorage:
-    """A `RemoteStorage` below a root directory, which must exist: a mount that is away must not be taken for an empty
-    storage. Several brokers may use one root."""
+    """A `RemoteStorage` below a root directory, which must exist: otherwise a missing mount would look like an empty
+    storage. Several brokers may use one root.
+    """
 
     def __init__(self, root: str, random: Random) -> None:
         self._root = root.rstrip("/") or "/"
@@ -83,7 +84,7 @@ class DirectoryStorage:
                 await aio_os.unlink(self._path(key))
 
     async def close(self) -> None:
-        """There is nothing to give back: each call opens and closes its file."""
+        """Do nothing: each call opens and closes its file."""
 
     async def remove_uploads(self, before_ms: int) -> int:
         """Remove the files of crashed puts that were last changed before a time (ms since the epoch). Returns how many
@@ -135,7 +136,7 @@ class DirectoryStorage:
         """The objects of a prefix past a key, by key."""
         try:
             with os.scandir(f"{self._root}/{prefix}") as entries:
-                # A directory is compared as its keys are: with the slash.
+                # Directories are sorted like their keys: with the slash at the end.
                 names = sorted(each.name + "/" * each.is_dir() for each in entries if prefix or each.name != UPLOADS)
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -161,7 +162,7 @@ class DirectoryStorage:
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
-        """Turns `OSError` into the errors of the port."""
+        """Turn `OSError` into the errors of the port."""
         try:
             yield
         except OSError as error:

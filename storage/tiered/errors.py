@@ -1,4 +1,7 @@
-"""The errors of remote storage. A caller decides by class; the message says what is wrong, and where."""
+"""The errors of remote storage.
+
+Callers distinguish them by class; the message names the object or setting, and the cause.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import ClassVar
 
 
 class RemoteStorageError(Exception):
-    """Remote storage did not do what it was asked to."""
+    """A call to remote storage failed."""
 
     may_pass: ClassVar[bool] = False
     """Whether the same call may succeed later, without any change here: a job waits and tries again, a fetch is
@@ -30,13 +33,13 @@ class AccessRefused(RemoteStorageError):
 
 
 class StorageMissing(RemoteStorageError):
-    """The bucket, the container or the root directory does not exist, or is away."""
+    """The bucket, the container or the root directory does not exist, or is not mounted."""
 
     may_pass = True
 
 
 class StorageFull(RemoteStorageError):
-    """No space, or a quota is used up: reads and deletions still work."""
+    """No space is left, or a quota is used up. Reads and deletions still work."""
 
     may_pass = True
 

@@ -1,4 +1,5 @@
-"""The indexes of remote segments on the local disk, as many as fit: what a lookup in a remote segment reads first.
+"""A cache of remote segments' indexes on the local disk, of limited size. A lookup in a remote segment reads them
+first.
 
     <log directory>/remote-log-index-cache/<start offset>_<segment id>.index, .timeindex, .txnindex
 
@@ -35,7 +36,7 @@ MakeLock = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class Offload(Protocol):
-    """Runs blocking work where it does not hold up the event loop."""
+    """Runs blocking work outside of the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
@@ -49,9 +50,9 @@ class RemoteIndexes:
         self.offset_index = OffsetIndex(fs, stem + ObjectKind.OFFSET_INDEX.value, base_offset, read_only=True)
         self.time_index = TimeIndex(fs, stem + ObjectKind.TIME_INDEX.value, base_offset, read_only=True)
         self.transaction_index = TransactionIndex(fs, stem + ObjectKind.TRANSACTION_INDEX.value)
-        """Without entries where the segment has none."""
+        """The transaction index; it is empty where the segment has none."""
         self.size = size
-        """Bytes of the files."""
+        """Size of the files in bytes."""
         self.use_count = 0
 
     def close(self) -> None:
@@ -75,11 +76,15 @@ class RemoteIndexCache:
         self._offload = offload
         self._make_lock = make_lock
         self._entries: OrderedDict[bytes, tuple[str, RemoteIndexes]] = OrderedDict()
-        """By segment id, the latest used last; each with the stem of its files."""
+        """The entries by segment id, the most recently used last; each with the common beginning of its files'
+        names.
+        """
         self._locks: dict[bytes, tuple[AbstractAsyncContextManager[object], int]] = {}
-        """By segment id, while an entry is loaded: the lock, and how many callers hold it or wait for it."""
+        """The locks by segment id, while an entry is loaded: the lock, and the number of callers that hold it or wait
+        for it.
+        """
         self.size = 0
-        """Bytes of all entries."""
+        """Size of all entries in bytes."""
         self.hit_count = 0
         self.miss_count = 0
 
@@ -165,7 +170,7 @@ class RemoteIndexCache:
         try:
             await self._remove(self._push_out())
         except BaseException:
-            indexes.use_count -= 1  # the caller does not get them
+            indexes.use_count -= 1  # The load failed, so the caller does not get the indexes.
             raise
         return indexes
 

@@ -1,4 +1,4 @@
-"""Where the objects of a cluster, a partition and a segment are: their keys. docs/tiered_storage.md describes them."""
+"""The keys of objects: of a cluster, a partition and a segment. docs/tiered_storage.md describes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ObjectKind(Enum):
     OFFSET_INDEX = ".index"
     TIME_INDEX = ".timeindex"
     TRANSACTION_INDEX = ".txnindex"
-    """Only of a segment with aborted transactions."""
+    """The transaction index; only a segment with aborted transactions has one."""
     PRODUCER_SNAPSHOT = ".snapshot"
     """The state of the producers at the end of the segment."""
     LEADER_EPOCHS = ".leader_epoch_checkpoint"
@@ -70,7 +70,7 @@ def segment_keys(partition: RemotePartition, start_offset: int, segment_id: byte
 
 
 def parse_key(key: str) -> SegmentObject | None:
-    """The object that a key stands for; None for a key of another form."""
+    """Parse the key of an object; None for a key of another form."""
     if not key.startswith(TOPICS):
         return None
     try:

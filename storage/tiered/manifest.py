@@ -20,30 +20,30 @@ from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegmen
 
 FORMAT_VERSION: Final = 1
 MANIFEST_SIZE_MAX: Final = 4 << 20
-"""Bytes; some 60,000 ancestors fit."""
+"""The largest manifest in bytes: some 60,000 ancestors fit."""
 
 T = TypeVar("T")
 
 
 class ObjectSummary(NamedTuple):
-    """What a manifest says of one object."""
+    """The part of a manifest about one object."""
 
     size: int
-    """Bytes."""
+    """Size of the object in bytes."""
     crc32c: int
-    """CRC-32C of all bytes."""
+    """The CRC-32C of all bytes of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """A segment and its objects."""
+    """The manifest of a segment: the segment and its objects."""
 
     cluster_id: str
     partition: RemotePartition
     segment_id: bytes
     start_offset: int
     last_offset: int
-    """Inclusive."""
+    """The last offset of the segment (inclusive)."""
     epochs: tuple[EpochStart, ...]
     """The leader epochs in the segment, each with the offset of its first batch here."""
     max_timestamp_ms: int
@@ -51,7 +51,9 @@ class SegmentManifest:
     generation: int = 0
     """How many times the records here were cleaned since they were first copied."""
     cleaned_end_offset: int = 0
-    """Exclusive; 0 where nothing was cleaned (`metadata/lineage.py`)."""
+    """The offset (exclusive) up to which the segment was cleaned; 0 where it was never cleaned
+    (`metadata/lineage.py`).
+    """
     ancestors: tuple[bytes, ...] = ()
     """The ids of the segments that this one replaces."""
 
@@ -95,7 +97,7 @@ class SegmentManifest:
 
 
 class JsonFields:
-    """Reads the fields of a JSON object of this format version; whatever is not as it must be is a `CorruptObject`."""
+    """Reads the fields of a JSON object of this format version. A missing or wrong field raises `CorruptObject`."""
 
     def __init__(self, key: str, data: BytesLike) -> None:
         self._key = key
@@ -117,7 +119,7 @@ class JsonFields:
 
 
 def number_of(value: object) -> int:
-    """Converters for `JsonFields.take`; each raises ValueError."""
+    """Converter of a number, for `JsonFields.take`; it raises ValueError, as the other converters do."""
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
         raise ValueError
     return value

@@ -1,4 +1,7 @@
-"""How an object store is reached, besides its URL. Apart from the client, which is imported only where it is used."""
+"""The options of an object store besides its URL.
+
+They are apart from the client, which is imported only where it is used.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreOptions:
-    """The settings of an object store beside its URL (`moldau.tiered.storage`)."""
+    """The options of an object store besides its URL (`moldau.tiered.storage`)."""
 
     endpoint: str | None = None
     """The URL of a server that is compatible with S3; an address of http:// is used without encryption."""
     region: str | None = None
     timeout_s: float = 30.0
-    """The longest time for one request with its repeats; each part of an upload is a request of its own."""
+    """The longest time (seconds) of one request with its repeats. Each part of an upload is a request."""
     retry_count: int = 2
     """How often obstore repeats a request within one call; `RetryingStorage` repeats whole calls."""
     part_size: int = 8 << 20
-    """Bytes of a part of an upload; at least 5 MiB."""
+    """Size of a part of an upload in bytes; at least 5 MiB."""
     parts_at_once: int = 4
     has_checksums: bool = True
     """Whether uploads to S3 carry a SHA-256 of each request, which the server compares."""

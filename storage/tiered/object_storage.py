@@ -104,7 +104,7 @@ class ObjectStorage:
         with self._errors(prefix):
             pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(limit, 1000))
             async for page in pages:
-                # obstore takes a prefix as whole parts of a path; stores other than S3 may list in another order.
+                # obstore takes a prefix as whole parts of a path, and stores other than S3 may list in another order.
                 found += [
                     ObjectEntry(each["path"], each["size"], round(each["last_modified"].timestamp() * 1000))
                     for each in page
@@ -120,12 +120,12 @@ class ObjectStorage:
             except FileNotFoundError as error:
                 if any(each in str(error) for each in MISSING):
                     raise
-                # This store reports a missing object as an error, and may have left the keys after it.
+                # This store reports a missing object as an error, and may have kept the keys after it.
                 for key in keys:
                     await self._delete_one(key)
 
     async def close(self) -> None:
-        """obstore gives its connections back when the store is dropped."""
+        """Do nothing: obstore closes its connections when the store is dropped."""
 
     async def _delete_one(self, key: str) -> None:
         try:
@@ -136,7 +136,7 @@ class ObjectStorage:
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
-        """Turns the errors of obstore into those of the port."""
+        """Turn the errors of obstore into those of the port."""
         try:
             yield
         except (exceptions.BaseError, FileNotFoundError, PermissionError, TimeoutError) as error:
@@ -178,7 +178,10 @@ def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
 
 
 def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
-    """The error of the port for an error of obstore, by its text: it has the server's answer, which the class lacks."""
+    """The port's error for an error of obstore.
+
+    It is chosen by the text, which has the server's answer; the class does not.
+    """
     text = str(error)
     reason = reason_of(error)
     if any(each in text for each in MISSING):
@@ -199,12 +202,14 @@ def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
 
 
 def reason_of(error: Exception) -> str:
-    """What an error of obstore says, without its dump of the request."""
+    """The message of an error of obstore, without its dump of the request."""
     return " ".join(str(error).partition("\nDebug source:")[0].split())[:REASON_LENGTH_MAX]
 
 
 async def _checked(content: ChunkedContent) -> AsyncIterator[BytesLike]:
-    """The chunks. Asserts at the end that they have the size that the content states, or else no object may appear."""
+    """Yield the chunks; assert at the end that their size is that of the content, because otherwise no object may
+    appear.
+    """
     size = 0
     async for chunk in content.chunks():
         size += len(chunk)

@@ -1,4 +1,4 @@
-"""Opens the remote storage that a setting names: a directory, or an object store."""
+"""Opens the remote storage that a URL names: a directory, or an object store."""
 
 from __future__ import annotations
 

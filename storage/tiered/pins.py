@@ -1,4 +1,4 @@
-"""Pins: objects by which a reader asks that segments of its plan stay until it is done (decision 14).
+"""Pins: objects by which a reader keeps the segments of its plan from deletion until it is done (decision 14).
 
     reader                                       leader, for each segment that it deletes
     1. list the manifests, choose segments       a. list the pins: one names the segment? later
@@ -44,16 +44,16 @@ ATTEMPT_COUNT_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What a reader asks for."""
+    """A reader's request to keep some segments."""
 
     cluster_id: str
     partition: RemotePartition
     segment_ids: tuple[bytes, ...]
     written_ms: int
-    """Wall clock of the reader."""
+    """Time at which the pin was written (the reader's wall clock, ms)."""
     expires_ms: int
     reason: str = ""
-    """For people: which job."""
+    """A description of the job, for operators."""
 
     def encode(self) -> bytes:
         fields = {
@@ -70,7 +70,7 @@ class Pin:
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     def holds(self, now_ms: int) -> bool:
-        """Whether the pin counts at a time."""
+        """Whether the pin is in force at a time."""
         return now_ms < min(self.expires_ms, self.written_ms + LIFETIME_MAX_MS)
 
 
@@ -95,13 +95,13 @@ def pin_prefix(partition: RemotePartition) -> str:
 
 
 def pin_key(partition: RemotePartition, name: str) -> str:
-    """`name`: letters, digits, `_` and `-`, unique to the reader."""
+    """The key of a pin. `name`: letters, digits, `_` and `-`, unique to the reader."""
     assert name.replace("_", "").replace("-", "").isalnum() and name.isascii(), name
     return f"{pin_prefix(partition)}{name}{PIN_SUFFIX}"
 
 
 async def read_pin(storage: RemoteStorage, key: str) -> Pin:
-    """Raises `RemoteStorageError`: `ObjectNotFound`, `CorruptObject` and others."""
+    """Read a pin. Raises `RemoteStorageError`: `ObjectNotFound`, `CorruptObject` and others."""
     return decode_pin(key, await get_all(storage, key, PIN_SIZE_MAX))
 
 
@@ -118,7 +118,7 @@ async def pinned_segments(
             if (pin.cluster_id, pin.partition) != (cluster_id, partition):
                 raise WrongCluster(f"{entry.key} is a pin of another partition or cluster")
         except ObjectNotFound:
-            continue  # removed since the listing
+            continue  # The pin was removed after the listing.
         except (CorruptObject, WrongCluster) as bad:
             problems.append(str(bad))
         else:
@@ -153,5 +153,5 @@ async def pin_current_segments(
 
 
 async def remove_pin(storage: RemoteStorage, partition: RemotePartition, name: str) -> None:
-    """The reader is done. A pin that is not there is not an error. Raises `RemoteStorageError`."""
+    """Remove the pin of a reader that is done. A missing pin is not an error. Raises `RemoteStorageError`."""
     await storage.delete([pin_key(partition, name)])

@@ -21,20 +21,20 @@ class ObjectEntry(NamedTuple):
 
     key: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     modified_ms: int = 0
-    """When it was put, by the clock of the storage (ms since the epoch)."""
+    """Time of the put, by the clock of the storage (ms since the epoch)."""
 
 
 class ChunkedContent(Protocol):
-    """What is put, in pieces: a segment is too large to hold in memory."""
+    """Content of an object in pieces: a segment is too large to hold in memory."""
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces together."""
+        """Total size of all pieces in bytes."""
 
     def chunks(self) -> AsyncIterator[BytesLike]:
-        """The pieces, none empty. A put that is tried again asks again, from the first piece."""
+        """The pieces, none of them empty. A repeated put asks for them again, from the first one."""
 
 
 Content: TypeAlias = bytes | ChunkedContent
@@ -52,10 +52,10 @@ class RemoteStorage(Protocol):
         """
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        """Up to `size` bytes from a position; fewer only at the end of the object. Raises `ObjectNotFound`."""
+        """Read up to `size` bytes from a position; fewer only at the end of the object. Raises `ObjectNotFound`."""
 
     async def size(self, key: str) -> int:
-        """Bytes of an object. Raises `ObjectNotFound`."""
+        """Size of an object in bytes. Raises `ObjectNotFound`."""
 
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
         """Up to `limit` objects whose key begins with a prefix and is greater than `after`, by key; an empty list: no
@@ -65,7 +65,7 @@ class RemoteStorage(Protocol):
         """Remove objects. One that does not exist is not an error. After an error some of them may be gone."""
 
     async def close(self) -> None:
-        """Give connections and files back. Closing twice is allowed."""
+        """Close connections and files. Closing twice is allowed."""
 
 
 async def list_all(storage: RemoteStorage, prefix: str, *, page_size: int = 1000) -> AsyncIterator[ObjectEntry]:

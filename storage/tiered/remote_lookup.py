@@ -1,4 +1,4 @@
-"""Lookups in remote segments: by offset, by timestamp, of aborted transactions.
+"""Lookups in remote segments: of an offset, of a timestamp, of aborted transactions.
 
 Each narrows with the indexes of a segment first (`index_cache.py`) and then reads a piece of its .log object. Bytes
 from the storage are checked as bytes from a disk are: a malformed batch, or one outside of its segment, raises
@@ -22,11 +22,11 @@ from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 
 CHUNK_SIZE: Final = 1 << 20
-"""Bytes of one request, where a single batch needs no more."""
+"""The size (bytes) of one request, unless a single batch is larger."""
 
 
 class RangeReader(Protocol):
-    """What a lookup uses of a storage, or of a cache before it."""
+    """The part of a storage, or of a cache in front of it, that a lookup uses."""
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
         """`RemoteStorage.get`."""
@@ -36,23 +36,23 @@ class RemoteBatch(NamedTuple):
     """A whole batch of a remote segment."""
 
     position: int
-    """In the .log object."""
+    """Position of the batch in the .log object."""
     header: BatchHeader
     data: memoryview
 
 
 class RemoteRead(NamedTuple):
-    """Whole batches, one after the other."""
+    """Consecutive whole batches."""
 
     data: memoryview
     position: int
-    """Of the first byte in the .log object."""
+    """Position of the first byte in the .log object."""
     next_offset: int
     """The offset after the last batch."""
 
     @property
     def end_position(self) -> int:
-        """Where a sequential reader goes on; the size of the object at its end."""
+        """The position at which a sequential reader continues; at the end of the object, its size."""
         return self.position + len(self.data)
 
 
@@ -61,19 +61,19 @@ def log_key(partition: RemotePartition, segment: RemoteSegment) -> str:
 
 
 class _Chunk(NamedTuple):
-    """Whole batches, as one request brought them."""
+    """Whole batches that came with one request."""
 
     position: int
-    """In the .log object."""
+    """Position of the first batch in the .log object."""
     data: memoryview
     headers: list[tuple[int, BatchHeader]]
-    """Each with where its batch begins in `data`; never empty."""
+    """The header of each batch, with the index at which the batch begins in `data`; never empty."""
 
 
 async def _chunks_from(
     storage: RangeReader, partition: RemotePartition, segment: RemoteSegment, position: int, chunk_size: int
 ) -> AsyncIterator[_Chunk]:
-    """The batches from the position of a batch on, with right checksums, in pieces of about `chunk_size` bytes."""
+    """Pieces of about `chunk_size` bytes from the position of a batch on: whole batches with right checksums."""
     key = log_key(partition, segment)
     rest = memoryview(b"")
     while position < segment.size:

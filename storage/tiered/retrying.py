@@ -1,4 +1,4 @@
-"""Calls to remote storage, repeated where the failure may pass soon: exponential backoff with full jitter."""
+"""Calls to remote storage that are repeated after a transient failure, with exponential backoff and full jitter."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from storage.tiered.port import Content, ObjectEntry, RemoteStorage
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits some seconds."""
+"""Waits for some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How many attempts, and how long the pauses. The pause before attempt n + 1 is drawn between 0 and
+    """The number of attempts, and the pauses between them. The pause before attempt n + 1 is drawn between 0 and
     `first_pause_s` · 2ⁿ⁻¹ seconds, or `pause_s_max` where that is less."""
 
     attempt_count_max: int = 4
@@ -36,7 +36,7 @@ class RetryingStorage:
         self._random = random
         self._policy = policy or RetryPolicy()
         self.retry_count = 0
-        """Calls that were repeated, since the start."""
+        """The number of repeated calls since the start."""
 
     async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
         attempts = 0

@@ -1,4 +1,4 @@
-"""The objects of a segment as one: written with the manifest last, removed with the manifest first."""
+"""The objects of a segment as one unit: written with the manifest last, removed with the manifest first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK_SIZE: Final = 1 << 20
 NO_LINEAGE: Final = Lineage(0, 0)
 
 ReadRange = Callable[[int, int], Awaitable[BytesLike]]
-"""(size, position) of a file -> bytes, without holding up the event loop."""
+"""Reads (size, position) of a file without blocking the event loop."""
 
 
 class FileContent:
@@ -38,7 +38,7 @@ class FileContent:
 
 
 class _Checksummed:
-    """A content that computes its CRC-32C while it is read; `crc` is complete at the end."""
+    """Content that computes its CRC-32C while it is read; `crc` is complete at the end."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -131,12 +131,12 @@ async def remove_segment(
 async def remove_manifest(
     storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes
 ) -> None:
-    """The first step of a removal. Raises `RemoteStorageError`."""
+    """Remove the manifest: the first step of a removal. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, ObjectKind.MANIFEST)])
 
 
 async def remove_data(storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes) -> None:
-    """The second step. Raises `RemoteStorageError`."""
+    """Remove the other objects: the second step of a removal. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])
 
 

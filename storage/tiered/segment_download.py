@@ -28,7 +28,7 @@ async def download_segment(
     offload: Offload,
 ) -> None:
     """Write the .log object into a new file. Raises OSError and `RemoteStorageError`: `CorruptObject` where the bytes
-    are not those of the manifest; then the file is there all the same."""
+    are not those of the manifest; then the file exists nevertheless."""
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
     file = await offload(partial(fs.open, path, create=True))
@@ -52,8 +52,10 @@ async def download_segment(
 async def get_object(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment, kind: ObjectKind
 ) -> bytes:
-    """A small object that the segment must have. Raises `RemoteStorageError`: `CorruptObject` where it is not as the
-    manifest says."""
+    """Read a small object that the segment must have.
+
+    Raises `RemoteStorageError`: `CorruptObject` where it differs from the manifest.
+    """
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key, summary = object_key(partition, segment.start_offset, segment.segment_id, kind), manifest.objects[kind]
     data = await get_all(storage, key, summary.size + 1)

@@ -24,10 +24,10 @@ BAD: Final = (CorruptObject, ObjectNotFound, WrongCluster)
 
 @dataclass(slots=True)
 class SegmentReport:
-    """What a verification found."""
+    """The result of a verification."""
 
     problems: list[str] = field(default_factory=list)
-    """One sentence each; empty: the segment is as it should be."""
+    """The problems, one sentence each; empty where the segment is intact."""
     object_count: int = 0
     batch_count: int = 0
     bytes_read: int = 0
@@ -79,7 +79,7 @@ async def _verify_bytes(storage: RemoteStorage, key: str, summary: ObjectSummary
 
 
 async def _verify_small(storage: RemoteStorage, key: str, kind: ObjectKind, summary: ObjectSummary) -> None:
-    """Whether the checkpoint and the snapshot can be read: a follower starts from them."""
+    """Check that the leader epochs and the producer snapshot can be decoded: a follower starts from them."""
     try:
         if kind is ObjectKind.LEADER_EPOCHS:
             decode_epochs(await get_all(storage, key, summary.size), key)

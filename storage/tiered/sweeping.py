@@ -1,4 +1,4 @@
-"""Orphans: objects that belong to no segment of the metadata, and what else is left behind in a storage.
+"""The search for orphans: objects in a storage that belong to no segment of the metadata.
 
 A copy writes its record before its first object. So an object that a listing shows, and whose segment is in no record
 that was read *after* the listing, belongs to nothing: a put that was told to have failed, a removal that was cut short,
@@ -29,14 +29,14 @@ class Orphan(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a sweep found."""
+    """The result of a sweep."""
 
     orphans: Sequence[Orphan]
-    """Manifests first."""
+    """The orphans, manifests first."""
     young: Sequence[Orphan]
-    """They would be orphans if they were older."""
+    """Objects that would be orphans if they were older."""
     unknown: Sequence[ObjectEntry]
-    """Keys of another form: they are never touched."""
+    """Keys of another form. They are never deleted."""
 
 
 def orphans(
@@ -45,8 +45,10 @@ def orphans(
     topic_exists: Callable[[RemotePartition], bool],
     before_ms: int,
 ) -> Findings:
-    """Compare a listing of `topics/` with metadata that was read after it. Nothing that was put, or described by a
-    record, at or after `before_ms` is an orphan."""
+    """The orphans in a listing of `topics/`, by metadata that was read after the listing.
+
+    An object that was put, or described by a record, at or after `before_ms` is not an orphan.
+    """
     segments = {
         (partition, each.segment_id): each for partition, known in remote_logs.items() for each in known.segments()
     }
@@ -85,8 +87,10 @@ def _reason(
 
 
 async def leftovers(storage: RemoteStorage, before_ms: int, now_ms: int) -> AsyncIterator[Orphan]:
-    """Probes of starts that were cut short, and pins that have expired, put before `before_ms`. Raises
-    `RemoteStorageError`."""
+    """The probes of interrupted starts, and expired pins, that were put before `before_ms`.
+
+    Raises `RemoteStorageError`.
+    """
     async for entry in list_all(storage, PROBES):
         if entry.modified_ms < before_ms:
             yield Orphan(entry, "the start of a broker did not remove it")
@@ -106,7 +110,7 @@ async def listed_objects(storage: RemoteStorage) -> list[ObjectEntry]:
 
 
 async def delete_orphans(storage: RemoteStorage, found: Sequence[Orphan]) -> None:
-    """Delete them, in their order. Raises `RemoteStorageError`; then some may be gone."""
+    """Delete the orphans in their order. Raises `RemoteStorageError`; then some may be deleted."""
     keys = [each.entry.key for each in found]
     for start in range(0, len(keys), DELETE_COUNT):
         await storage.delete(keys[start : start + DELETE_COUNT])

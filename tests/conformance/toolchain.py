@@ -27,9 +27,13 @@ class Toolchain:
     def jars(self) -> Path:
         """The directory of Apache Kafka's jars; MOLDAU_KAFKA_LIB names one that somebody else has filled."""
         given = os.environ.get("MOLDAU_KAFKA_LIB")
-        if given:
-            return Path(given)
-        lib, wanted = CACHE / "kafka", HERE / "peer" / "pom.xml"
+        return Path(given) if given else self._fetched(CACHE / "kafka", HERE / "peer" / "pom.xml")
+
+    def tiered_jars(self) -> Path:
+        """The directory of the jar with Apache Kafka's LocalTieredStorage, for a broker to load."""
+        return self._fetched(CACHE / "kafka-tiered", HERE / "peer" / "tiered" / "pom.xml")
+
+    def _fetched(self, lib: Path, wanted: Path) -> Path:
         complete = lib / "complete.xml"
         if not complete.exists() or complete.read_bytes() != wanted.read_bytes():
             maven = self._program("mvn", "Maven, for Apache Kafka's jars")

@@ -633,8 +633,8 @@ MUTANTS: Final = (
         97,
         "what a follower took before a batch that it refused is not flushed",
         "replication/replica_fetcher.py",
-        "        if partition.awaits_flush:  # what",
-        "        if is_taken and partition.awaits_flush:  # what",
+        "        if partition.awaits_flush:  # The",
+        "        if is_taken and partition.awaits_flush:  # The",
         Hunt.SCENARIOS,
     ),
     Mutant(

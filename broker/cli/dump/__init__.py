@@ -1,1 +1,1 @@
-"""What `moldau dump-log` shows of each kind of file."""
+"""The output of `moldau dump-log` for each kind of file."""

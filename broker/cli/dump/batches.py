@@ -1,4 +1,4 @@
-"""Batches: what a segment or a snapshot of the metadata log holds."""
+"""The dump of record batches, as in a segment or a snapshot of the metadata log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from protocol.record_reader import records_of
 
 
 def dump_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:
-    """A line for each batch, and for each of its records where deep; one more where the file ends in something else."""
+    """A line for each batch, and with `deep` for each record.
+
+    One more line where the file ends in bytes that are not a whole batch.
+    """
     size = path.stat().st_size
     position = 0
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""JSON values: how bytes, ids and decoded messages are shown."""
+"""JSON forms of bytes, ids and decoded messages."""
 
 from __future__ import annotations
 

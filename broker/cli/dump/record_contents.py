@@ -1,4 +1,4 @@
-"""The contents of records that brokers write for themselves: metadata, offsets, control records."""
+"""The contents of records that brokers write: metadata, offsets, control records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONTROL_VALUES: Final = {
 
 
 class Contents(Enum):
-    """What the values of a log's records are."""
+    """The kind of records in a log, which decides how they are decoded."""
 
     PLAIN = "plain"
     METADATA = "metadata"
@@ -36,7 +36,7 @@ class Contents(Enum):
 
 
 def contents_of(record: Record, contents: Contents, *, is_control: bool) -> dict[str, Json]:
-    """Key and value of a record, decoded by name where that is known, else as text or base64."""
+    """Key and value of a record: decoded by name for a known kind, else as text or base64."""
     decoders: dict[Contents, Callable[[Record], dict[str, Json]]] = {
         Contents.METADATA: _metadata_contents,
         Contents.OFFSETS: _offsets_contents,
@@ -57,7 +57,7 @@ def _control_contents(record: Record) -> dict[str, Json]:
     kind = control_record_type(record.key)
     if kind is None or record.value is None:
         return _plain_contents(record)
-    # The first field of the value is its version, in every kind.
+    # The first field of every value is its version.
     version = _int16(record.value)
     if kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         marker = decode(control.EndTxnMarker, record.value[2:], 0)
@@ -81,7 +81,8 @@ def _metadata_contents(record: Record) -> dict[str, Json]:
 
 def _secrets_of(record: object) -> tuple[str, ...]:
     """The fields of a metadata record that are not shown: keys of credentials, and values of settings that are
-    passwords or not known."""
+    passwords or unknown.
+    """
     from broker.config.layers import known_setting
     from kraft.image.configs import ResourceType
 

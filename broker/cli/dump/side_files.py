@@ -1,4 +1,4 @@
-"""Side files: indexes, producer snapshots, checkpoints and the small files of a directory."""
+"""The dump of the files besides segments: indexes, producer snapshots, checkpoints and properties."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.segment import offset_index, time_index, transaction_index
 
 
 def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each entry; the room that an active segment keeps free at the end is left out."""
+    """A line for each entry, without the preallocated zeros at the end of an active segment's index."""
     base_offset = int(path.name.partition(".")[0])
     for slot, (delta, position) in enumerate(
         offset_index.ENTRY.iter_unpack(_whole_entries(path, offset_index.ENTRY.size))
@@ -26,7 +26,7 @@ def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each entry; the room that an active segment keeps free at the end is left out."""
+    """A line for each entry, without the preallocated zeros at the end of an active segment's index."""
     base_offset = int(path.name.partition(".")[0])
     for timestamp, delta in time_index.ENTRY.iter_unpack(_whole_entries(path, time_index.ENTRY.size)):
         if (timestamp, delta) == (0, 0):
@@ -108,7 +108,7 @@ def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_json(path: Path) -> Iterator[dict[str, Json]]:
-    """One line with a file that is JSON itself: quorum-state, .kafka_cleanshutdown."""
+    """One line with the content of a JSON file: quorum-state, .kafka_cleanshutdown."""
     content: Json = json.loads(path.read_text("utf-8"))
     yield {"type": path.name, "content": content}
 

@@ -1,1 +1,1 @@
-"""A cluster on one machine: what each node is, the processes, what they say."""
+"""A cluster on one machine: the settings of its nodes, their processes, their output."""

@@ -1,4 +1,4 @@
-"""What a local cluster must have for itself before it writes anything: its directory and its ports."""
+"""The checks before a local cluster writes anything: no other cluster uses its directory or its ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCK: Final = ".lock"
 
 
 def claim_directory(files: FileSystem, layout: Layout) -> FileLock:
-    """Kept until this process ends: a second cluster would give the nodes of the first other ports."""
+    """Lock the directory until this process ends: a second cluster would assign other ports to the nodes."""
     try:
         Path(layout.directory).mkdir(parents=True, exist_ok=True)
         return files.lock(f"{layout.directory}/{LOCK}")
@@ -43,7 +43,7 @@ def _is_free(host: str, port: int) -> bool:
     except OSError:
         return True
     with socket.socket(family, kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of former clients do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Connections of former clients do not count.
         try:
             probe.bind(address)
         except OSError as problem:

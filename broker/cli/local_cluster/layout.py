@@ -1,4 +1,4 @@
-"""Which nodes a local cluster has: their settings, their ports, where each keeps its data."""
+"""The layout of a local cluster: the settings and ports of each node, and its data directory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 VOTERS_MAX: Final = 3
-"""The number of nodes that are controllers too; the others are only brokers. With three voters one may fail; each
-further voter makes every decision of the quorum wait for one more disk."""
+"""The most nodes that are controllers too; the others are only brokers.
+
+With three voters one may fail. Each further voter makes every decision of the quorum wait for one more disk.
+"""
 REPLICAS_MAX: Final = 3
 PROPERTIES: Final = "server.properties"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Nodes 1 to `node_count`: their clients' ports follow one another from `port` on, the controllers' come after."""
+    """The nodes 1 to `node_count`.
+
+    Their client listeners have consecutive ports from `port` on; the controllers' ports follow.
+    """
 
     directory: str
     node_count: int
     host: str = "127.0.0.1"
     port: int = 9092
     racks: tuple[str, ...] = ()
-    """Given to the nodes in turn."""
+    """Racks, assigned to the nodes in turn."""
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -31,7 +36,7 @@ class Layout:
 
     @property
     def voter_ids(self) -> range:
-        """An even number of voters outvotes no more than the odd one below."""
+        """The ids of the voters: an odd number, because one more voter would not tolerate one more failure."""
         return range(1, 1 + (VOTERS_MAX if self.node_count >= VOTERS_MAX else 1))
 
     @property
@@ -55,7 +60,7 @@ class Layout:
         return f"{self.directory_of(node_id)}/{PROPERTIES}"
 
     def properties(self, node_id: int) -> dict[str, str]:
-        """The properties of one node; overrides win."""
+        """The properties of one node, in which overrides take precedence."""
         replicas = min(self.node_count, REPLICAS_MAX)
         listeners = [f"PLAINTEXT://{self.address(node_id)}"]
         roles = ["broker"]

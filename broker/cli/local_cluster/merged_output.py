@@ -1,4 +1,4 @@
-"""What several nodes say, as one output: each line with its node, in the node's colour on a terminal."""
+"""The merged output of several nodes: each line is prefixed with its node, in the node's colour on a terminal."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from broker.cli.terminal import Terminal
 from broker.runtime.log_output import LEVEL_WORDS, STYLES
 
 NODE_STYLES: Final = ("cyan", "green", "magenta", "blue")
-"""Yellow and red mean something."""
+"""The colours of nodes. Yellow and red are left out, because they mark warnings and errors."""
 LINE_SIZE_MAX: Final = 1 << 16
-"""Bytes; a longer line is shown in parts."""
+"""The most bytes of a line; a longer line is shown in parts."""
 _STYLE_OF_WORD: Final = {word: STYLES[level] for level, word in LEVEL_WORDS.items() if level in STYLES}
 _LINE: Final = re.compile(r"\d{4}-\d\d-\d\dT(?P<time>[0-9:.]+)Z (?P<word>[A-Z]+) +(?P<rest>.*)", re.DOTALL)
-"""A log line in the format of `log_output.Lines`."""
+"""The format of a log line of `log_output.Lines`."""
 
 
 class MergedOutput:
-    """Lines of nodes come whole, in the order in which they are read."""
+    """Writes the lines of nodes, each of them whole, in the order in which they are read."""
 
     def __init__(self, terminal: Terminal, node_count: int) -> None:
         self._terminal = terminal
         self._width = max(len("cluster"), len(f"node-{node_count}"))
 
     def own(self, text: str, *styles: str) -> None:
-        """What the cluster itself has to say."""
+        """Write a line of the cluster itself."""
         self._terminal.say(f"{'cluster':{self._width}} | {text}", *styles)
 
     def line(self, node_id: int, text: str) -> None:
@@ -35,7 +35,7 @@ class MergedOutput:
         self._terminal.say(f"{prefix} {self._shown(text)}")
 
     async def follow(self, node_id: int, stream: asyncio.StreamReader) -> None:
-        """Until the node closes it."""
+        """Copy the output of a node until the node closes it."""
         rest = b""
         while chunk := await stream.read(LINE_SIZE_MAX):
             *lines, rest = (rest + chunk).split(b"\n")

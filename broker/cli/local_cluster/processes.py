@@ -3,7 +3,8 @@
     starting ──all answer──▶ serving ──signal, or no node left──▶ stopping ──second signal──▶ killed
        └──one ends─────────────────────────────────────────────────▲
 
-Every node holds the reading end of a pipe from here: should this process be killed, the nodes see its end and stop too.
+Every node holds the reading end of a pipe to this process. If this process is killed, the pipe closes and the nodes
+stop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from broker.cli.local_cluster.merged_output import MergedOutput
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROBE_S: Final = 0.1
 STOP_PATIENCE_S: Final = 40.0
-"""After that a node is killed: it has its own limits, which are shorter."""
+"""Time (seconds) after which a node that does not stop is killed. It is longer than the node's own limits."""
 
 
 class Phase(Enum):
@@ -32,20 +33,25 @@ class Phase(Enum):
 
 
 class Processes:
-    """`run` once; the exit status: 0 after a clean stop that a signal asked for."""
+    """The processes of a local cluster.
+
+    `run` may be called once. It returns the exit status: 0 after a clean stop by a signal.
+    """
 
     def __init__(self, layout: Layout, output: MergedOutput, variables: Mapping[str, str]) -> None:
         self._layout = layout
         self._output = output
         self._variables = {name: value for name, value in variables.items() if not name.startswith("KAFKA_")}
-        """Without settings in Apache Kafka's variables: one value cannot be right for every node."""
+        """The environment variables without settings of Apache Kafka's image, because one value cannot be right for
+        every node.
+        """
         self._nodes: dict[int, Process] = {}
         self._phase = Phase.STARTING
         self._stop = asyncio.Event()
         self._has_failed = False
 
     async def run(self, serving: Callable[[], None]) -> int:
-        """`serving` is called when every node answers."""
+        """Run the nodes. `serving` is called when every node accepts connections."""
         loop = asyncio.get_running_loop()
         for each in SIGNALS:
             loop.add_signal_handler(each, self._signalled)
@@ -69,11 +75,11 @@ class Processes:
             stdout=DEVNULL,
             stderr=PIPE,
             env=self._variables,
-            start_new_session=True,  # Ctrl-C is for this process, which stops the nodes in order
+            start_new_session=True,  # Ctrl-C is for this process alone, which stops the nodes in order.
         )
 
     async def _watch(self, node_id: int) -> None:
-        """Pass on what the node says until it ends."""
+        """Copy the output of the node until the node ends."""
         node = self._nodes[node_id]
         assert node.stderr is not None
         await self._output.follow(node_id, node.stderr)
@@ -121,7 +127,7 @@ class Processes:
 
 
 async def answers(host: str, port: int) -> bool:
-    """Whether a process takes connections there."""
+    """Whether a process accepts connections at the address."""
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError:
@@ -131,7 +137,7 @@ async def answers(host: str, port: int) -> bool:
 
 
 def ended(status: int) -> str:
-    """How, in words."""
+    """How the process ended, in words."""
     if status >= 0:
         return f"has ended with status {status}"
     return f"was ended by {signal.Signals(-status).name}"

@@ -1,1 +1,1 @@
-"""What `moldau tier` does: it reads the metadata of a cluster and its remote storage."""
+"""The actions of `moldau tier`: they read the metadata of a cluster and its remote storage."""

@@ -43,7 +43,7 @@ EXIT_FOUND: Final = 3
 
 
 class TierCommand:
-    """What was asked for, and where the answers go."""
+    """The arguments of the command, and its output."""
 
     def __init__(self, arguments: argparse.Namespace, invocation: Invocation) -> None:
         settings = read_file(arguments.config) if arguments.config else {}
@@ -60,21 +60,21 @@ class TierCommand:
         self._invocation = invocation
 
     def now_ms(self) -> int:
-        """The wall clock."""
+        """The wall clock (ms)."""
         return time.time_ns() // 1_000_000
 
     def wants(self, topic: str) -> bool:
         return not self.topics or topic in self.topics
 
     def say(self, fields: dict[str, object], text: str, *styles: str) -> None:
-        """One line: the text, or the fields as JSON."""
+        """Print one line: the text, or the fields as JSON."""
         if self.is_json:
             self._invocation.out.say(json.dumps(fields))
         else:
             self._invocation.out.say(text, *styles)
 
     def progress(self, text: str) -> None:
-        """A line on a terminal: how far the command is."""
+        """Show the progress of the command in one line on a terminal."""
         if self._invocation.errors.is_terminal:
             self._invocation.errors.say(text, "dim")
 
@@ -100,7 +100,7 @@ class TierCommand:
 
 
 async def show_status(command: TierCommand) -> int:
-    """One line for each partition with something in remote storage, and a sum."""
+    """Print one line for each partition with remote segments, and a total."""
     async with command.cluster() as cluster:
         remote_logs = await cluster.remote_logs()
         places = [each for each in cluster.places if each.key in remote_logs and command.wants(each.key.topic)]
@@ -124,7 +124,7 @@ async def show_status(command: TierCommand) -> int:
 
 
 async def verify(command: TierCommand) -> int:
-    """Every object of every segment that is read; 1 where one is not as it should be."""
+    """Verify every object of every segment that is read. The exit status is 1 where one is damaged."""
     async with command.storage() as storage:
         if command.bootstrap is None:
             return await _verify_by_manifests(command, storage)
@@ -134,7 +134,7 @@ async def verify(command: TierCommand) -> int:
             for key, segment in _read_segments(command, await cluster.remote_logs()):
                 report = await verify_segment(storage, cluster.cluster_id, key, segment)
                 if report.problems and not await _is_still_read(cluster, key, segment):
-                    continue  # replaced or deleted meanwhile
+                    continue  # The segment was replaced or deleted in the meantime.
                 count += 1
                 bad += _tell(command, key, segment.start_offset, segment.segment_id, report)
                 if count % PROGRESS_EVERY == 0:
@@ -155,7 +155,10 @@ async def _is_still_read(cluster: ClusterReader, key: RemotePartition, segment: 
 
 
 async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
-    """Raises CommandError where the storage belongs to no cluster, and `WrongCluster`."""
+    """Check that the storage belongs to the cluster.
+
+    Raises CommandError where it belongs to no cluster, and `WrongCluster`.
+    """
     try:
         await check_cluster(storage, cluster_id)
     except ObjectNotFound:
@@ -163,7 +166,7 @@ async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
 
 
 async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> int:
-    """Without a broker: every segment that has a manifest."""
+    """Verify without a broker: every segment that has a manifest."""
     try:
         owner = decode_cluster_manifest(CLUSTER_MANIFEST, await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX))
     except ObjectNotFound:
@@ -177,7 +180,7 @@ async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> 
         try:
             manifest = await read_manifest(storage, owner, entry.key)
         except ObjectNotFound:
-            continue  # deleted since the listing
+            continue  # The manifest was deleted after the listing.
         except (CorruptObject, WrongCluster) as error:
             report.problems.append(str(error))
         else:
@@ -190,7 +193,7 @@ async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> 
 
 
 def _described(manifest: SegmentManifest) -> RemoteSegment:
-    """The metadata as the manifest alone says it."""
+    """The metadata of a segment, as far as its manifest contains it."""
     return RemoteSegment(
         manifest.segment_id,
         manifest.start_offset,
@@ -207,7 +210,7 @@ def _described(manifest: SegmentManifest) -> RemoteSegment:
 def _tell(
     command: TierCommand, key: RemotePartition, start_offset: int, segment_id: bytes, report: SegmentReport
 ) -> bool:
-    """Show what a verification found; whether something is wrong."""
+    """Print what a verification found. Returns whether there is a problem."""
     for problem in report.problems:
         fields: dict[str, object] = {
             "topic": key.topic,
@@ -228,7 +231,7 @@ def _conclude(command: TierCommand, count: int, bad: int) -> int:
 
 
 async def sweep(command: TierCommand) -> int:
-    """Delete orphans, or show them."""
+    """Delete orphans, or only print them."""
     async with command.storage() as storage, command.cluster() as cluster:
         await _check_owner(storage, cluster.cluster_id)
         listing = await listed_objects(storage)

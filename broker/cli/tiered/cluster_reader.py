@@ -1,4 +1,4 @@
-"""Reads what a command needs of a cluster: its topics, the offsets of partitions, the records of the metadata topic."""
+"""Reads data of a cluster for a command: its topics, the offsets of partitions, the records of the metadata topic."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LATEST_TIERED: Final = -5
 
 
 class Place(NamedTuple):
-    """A partition of a topic as the cluster describes it."""
+    """A partition of a topic as the cluster's metadata describes it."""
 
     key: RemotePartition
     leader_id: int
 
 
 class ClusterReader:
-    """Asks the brokers of one cluster. Raises CommandError where they do not answer, or refuse."""
+    """Reads from the brokers of one cluster. Raises CommandError where they do not respond, or refuse."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -62,7 +62,7 @@ class ClusterReader:
         self._channels.close()
 
     async def refresh(self) -> None:
-        """Ask for the cluster and its topics."""
+        """Request the metadata of the cluster and its topics."""
         response = await self._ask(self._bootstrap, MetadataRequest(topics=None, allow_auto_topic_creation=False))
         assert isinstance(response, MetadataResponse)
         self.cluster_id = response.cluster_id or ""
@@ -74,7 +74,7 @@ class ClusterReader:
         ]
 
     async def remote_logs(self) -> dict[RemotePartition, RemoteLog]:
-        """All that is committed in the metadata topic now, replayed."""
+        """The remote logs after a replay of all committed records of the metadata topic."""
         places = [each for each in self.places if each.key.topic == REMOTE_LOG_METADATA_TOPIC]
         if not places:
             raise CommandError(f"the cluster has no topic {REMOTE_LOG_METADATA_TOPIC}: nothing was ever tiered")
@@ -118,7 +118,7 @@ class ClusterReader:
                     found.setdefault(change.partition, RemoteLog()).replay(change.change)
 
     async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[RemotePartition, int]:
-        """The offset that each partition has for a timestamp, or for one of the special ones; -1: none."""
+        """The offset of each partition for a timestamp, or for a special timestamp; -1 where there is none."""
         by_leader: dict[int, dict[str, list[Place]]] = {}
         for place in places:
             by_leader.setdefault(place.leader_id, {}).setdefault(place.key.topic, []).append(place)

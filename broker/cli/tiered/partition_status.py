@@ -1,4 +1,4 @@
-"""What is to be said of the remote log of one partition."""
+"""The status of the remote log of one partition."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from storage.tiered.metadata.remote_segment import RemotePartition
 
 
 class PartitionOffsets(NamedTuple):
-    """The ranges of a partition; each -1 where it is not known."""
+    """The offset ranges of a partition; each is -1 where it is not known."""
 
     log_start_offset: int
     local_start_offset: int
     tiered_offset: int
-    """The last offset (inclusive) that is copied."""
+    """The last offset (inclusive) that is copied to remote storage."""
     end_offset: int
 
 
 class PartitionStatus(NamedTuple):
-    """One line of `tier status`; the names are those of its JSON."""
+    """One line of `tier status`. The names of the fields are those of its JSON."""
 
     topic: str
     partition: int
     segments: int
-    """That are read."""
+    """The number of segments that are read."""
     bytes: int
     remote_start: int
-    """The first offset in remote storage; -1 where it has none."""
+    """The first offset in remote storage; -1 where there is none."""
     remote_end: int
-    """Exclusive."""
+    """The end (exclusive) of the offsets in remote storage."""
     local_start: int
     log_end: int
     copy_lag: int
-    """Offsets that are not copied yet, those of the active segment included."""
+    """The number of offsets that are not copied yet, including those of the active segment."""
     cleaned_end: int
-    """Of a compacted topic: every remote segment is cleaned up to here (exclusive); -1 otherwise."""
+    """For a compacted topic: the offset (exclusive) up to which every remote segment is cleaned; -1 otherwise."""
     copying: int
-    """Copies that are begun and not finished."""
+    """The number of copies that have begun and are not finished."""
     superseded: int
-    """Segments that another one has replaced, which are deleted after their grace time."""
+    """The number of segments that another segment has replaced; they are deleted after a grace time."""
     deleting: int
-    """Segments whose deletion is begun and not finished."""
+    """The number of segments whose deletion has begun and is not finished."""
     exists: bool
     """Whether the topic still exists."""
 
 
 def status_of(key: RemotePartition, remote_log: RemoteLog, offsets: PartitionOffsets | None) -> PartitionStatus:
-    """`offsets`: None where the topic does not exist any more."""
+    """The status of a remote log. `offsets` is None where the topic does not exist any more."""
     read = remote_log.read_segments()
     known = offsets or PartitionOffsets(-1, -1, -1, -1)
     is_compacted = any(read_lineage(each.custom_metadata) for each in read)

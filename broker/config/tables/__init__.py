@@ -1,1 +1,1 @@
-"""The catalogue as text tables; broker.config.setting says how a row reads."""
+"""The catalogue as text tables; broker.config.setting describes the format of a row."""

@@ -1,4 +1,4 @@
-"""Settings that Apache Kafka does not know: what this broker does beyond it."""
+"""The settings of this broker that Apache Kafka does not have."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What carries out the effects of the Raft machine: on the disk, towards peers, for the controller."""
+"""The parts that carry out the effects of the Raft machine: on the disk, towards peers, for the controller."""

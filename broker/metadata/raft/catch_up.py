@@ -10,7 +10,7 @@ from broker.metadata.raft.foreign_quorum import ForeignQuorum
 from broker.runtime.progress import log as progress
 
 PROGRESS_S: Final = 5.0
-"""How often a start that waits says what it waits for."""
+"""The time (seconds) between two log lines of a start that waits."""
 
 
 class CatchUp:
@@ -25,12 +25,12 @@ class CatchUp:
         return self._ended.done()
 
     def reached(self) -> None:
-        """The published image holds what was committed when this node started."""
+        """The published image includes every record that was committed when this node started."""
         if not self._ended.done():
             self._ended.set_result(None)
 
     def failed(self, error: OSError | ForeignQuorum) -> None:
-        """This node can neither lead nor go on: `wait` raises the error."""
+        """This node can neither lead nor catch up: `wait` raises the error."""
         if not self._ended.done():
             self._ended.set_exception(error)
 

@@ -25,11 +25,13 @@ from protocol.records.metadata import RegisterControllerRecord
 log = logging.getLogger("moldau.quorum")
 
 INDEXED_ON_LOOP_MAX: Final = 50_000
-"""Partitions that a new controller indexes on the loop, in a tenth of a second; an executor thread indexes more."""
+"""The most partitions that a new controller indexes on the event loop, which takes a tenth of a second; an executor
+thread indexes more.
+"""
 
 
 class ControllerTerms:
-    """Each term has a controller of its own, made of the metadata at the end of the log and dropped with the term."""
+    """The controllers of this node: each term has a new one, made from the metadata at the end of the log."""
 
     def __init__(
         self,
@@ -47,8 +49,11 @@ class ControllerTerms:
         leader_changed: Callable[[], None],
         cannot_lead: Callable[[NoRoom], None],
     ) -> None:
-        """`registration`: what this controller says of itself when it leads. `bootstrap_records`: read from the disk,
-        for a log that holds no metadata yet. `leader_changed`: requests to an earlier controller get no answer now."""
+        """`registration`: the registration of this controller when it leads.
+
+        `bootstrap_records`: the records for a log without metadata, read from the disk. `leader_changed`: called when
+        requests to an earlier controller get no response any more.
+        """
         self._environment = environment
         self._tasks = tasks
         self._raft = raft
@@ -70,7 +75,9 @@ class ControllerTerms:
         return self._active
 
     def disconnected(self, broker_id: int) -> None:
-        """A connection to or from the broker broke, or its address refuses connections: it may have failed."""
+        """A connection to or from the broker broke, or its address refuses connections, so the broker may have
+        failed.
+        """
         if self._active is not None:
             self._active.disconnected(broker_id)
 
@@ -98,7 +105,7 @@ class ControllerTerms:
 
     async def _lead_indexed(self, epoch: int, topics: TopicsImage) -> None:
         index = await self._environment.offload(lambda: PartitionIndex(topics))
-        if self._raft.is_leader and self._raft.epoch == epoch:  # the term may have ended meanwhile
+        if self._raft.is_leader and self._raft.epoch == epoch:  # The term may have ended in the meantime.
             self._lead(epoch, Indexed(topics, index))
 
     def _lead(self, epoch: int, indexed: Indexed | None) -> None:
@@ -122,7 +129,9 @@ class ControllerTerms:
         self._watch_former_leader(self._active)
 
     def _watch_former_leader(self, active: ActiveController) -> None:
-        """The node that led before was silent for long enough to be replaced, unless it resigned cleanly."""
+        """Report the former leader's broker as disconnected: the leader sent nothing for long enough to be replaced,
+        unless it resigned cleanly.
+        """
         contact = self._former_leader.take()
         if contact is None:
             return

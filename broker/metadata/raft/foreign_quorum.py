@@ -1,4 +1,6 @@
-"""A node that asks the controllers of another cluster learns so from their refusals, and ends instead of waiting."""
+"""Detection of controllers of another cluster: their refusals end the start of this node instead of a wait
+without end.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ Address = tuple[str, int]
 
 
 class ForeignQuorum(ValueError):
-    """The configured controllers belong to another cluster; the text says what to do."""
+    """The configured controllers belong to another cluster; the text has advice."""
 
 
 class ClusterCheck:
@@ -21,14 +23,14 @@ class ClusterCheck:
     """
 
     def __init__(self, cluster_id: str, asked: Sequence[str]) -> None:
-        """`asked`: the addresses of the controllers that the configuration names, besides this node."""
+        """`asked`: the addresses of the other controllers that the configuration names."""
         self._cluster_id = cluster_id
         self._asked = asked
         self._refusing: set[Address] = set()
         self._is_settled = not asked
 
     def answered(self, address: Address, response: object) -> ForeignQuorum | None:
-        """Take note of an answer; why this node cannot start, once that is clear."""
+        """Count a response. Returns why this node cannot start, once that is certain."""
         if self._is_settled:
             return None
         if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.INCONSISTENT_CLUSTER_ID:

@@ -1,4 +1,4 @@
-"""The node that led the metadata quorum before the current term, and when this node last heard from it."""
+"""The former leader of the metadata quorum, and the time of its last response to this node."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ NO_NODE = -1
 
 
 class LastContact(NamedTuple):
-    """The former leader as a new leader knows it."""
+    """The former leader, with its last response."""
 
     node_id: int
     heard_ms: int | None
-    """When it last answered, on the loop's clock; None where its connection broke since."""
+    """The time (ms, the loop's clock) of its last response; None where its connection broke since."""
 
 
 class FormerLeader:
-    """A new leader uses it to fence the broker of a leader that failed sooner than by that broker's session.
+    """Remembers the former leader, so that a new leader can fence its broker before that broker's session ends.
 
-    A controller that has just begun its term has received no heartbeat yet. What this node heard from the former leader
-    as its follower is the only sign of life that it has.
+    A new controller has received no heartbeat yet. The former leader's responses to this node as a follower are the
+    only sign that its node is alive.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
@@ -30,7 +30,7 @@ class FormerLeader:
 
     @property
     def node_id(self) -> int:
-        """-1 where no other node has led since this one did."""
+        """The id of the former leader; -1 where no other node has led since this one did."""
         return self._node_id
 
     def followed(self, node_id: int) -> None:
@@ -47,7 +47,7 @@ class FormerLeader:
         self._heard_ms = None
 
     def take(self) -> LastContact | None:
-        """The former leader, once for each term of this node; None where there is none."""
+        """Return the former leader, once for each term of this node; None where there is none."""
         if self._node_id == NO_NODE:
             return None
         contact, self._node_id = LastContact(self._node_id, self._heard_ms), NO_NODE

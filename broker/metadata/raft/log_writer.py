@@ -1,7 +1,8 @@
-"""What the Raft machine and the controller write: quorum-state, and records at the end of the metadata log.
+"""Writes of the Raft machine and the controller: quorum-state, and records at the end of the metadata log.
 
-Every append is reported to the machine twice, as `kraft/raft/events.py` asks: `Appended` when the end of the log is
-known, `Flushed` when a sync has made it durable. Raft counts a copy only once it is durable (Raft paper, figure 2).
+Every append is reported to the machine twice, as `kraft/raft/events.py` requires: `LogAppended` when the end of the log
+is known, `LogFlushed` when a sync has made it durable. Raft counts a copy only once it is durable (Raft paper, figure
+2).
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ from protocol.record_builder import Record
 log = logging.getLogger("moldau.quorum")
 
 REFUSED_RETRY_S: Final = 1.0
-"""How long a follower whose disk is full waits before it fetches the same records, or the same snapshot, again."""
+"""The time (seconds) that a follower with a full disk waits before it fetches the same records, or the same snapshot,
+again.
+"""
 
 Feed = Callable[[events.Event], None]
-"""Gives an event to the Raft machine and carries out what it asks for."""
+"""Passes an event to the Raft machine, and carries out the effects."""
 
 
 class MetadataLogWriter:
-    """Writes for one Raft machine. A disk that fails ends the node by `halt`: what it holds is not known any more."""
+    """Writes for one Raft machine.
+
+    After a disk error `halt` ends the node, because the contents of the disk are not known.
+    """
 
     def __init__(
         self,
@@ -64,8 +70,11 @@ class MetadataLogWriter:
         self._cannot_lead = cannot_lead
 
     async def save_election(self, election: ElectionState) -> None:
-        """Make quorum-state durable. Until then no peer hears of the epoch or of the vote: after a crash this node must
-        not vote twice in an epoch (Raft, figure 2)."""
+        """Make quorum-state durable.
+
+        Until then no message with the epoch or the vote leaves: after a crash this node must not vote twice in an epoch
+        (Raft, figure 2).
+        """
         history = self._history
         data = encode_election(election, history.kraft_version, history.voters.ids, self._raft.node_id)
         fs, directory = self._environment.fs, self._log.directory
@@ -113,13 +122,13 @@ class MetadataLogWriter:
         self._appended(described)
 
     def truncate(self, end_offset: int) -> None:
-        """Drop what this node appended and the leader does not have. Raises OSError."""
+        """Remove the records that the leader does not have. Raises OSError."""
         self._log.truncate(end_offset, self._environment.wall_ms())
         self._committed.truncated(end_offset)
         self._feed(events.LogTruncated(end_offset))
 
     def flush(self) -> None:
-        """Make the log durable in an executor thread, and tell the machine up to where it is."""
+        """Make the log durable in an executor thread, and report the durable end to the machine."""
         self._flusher.when_durable([self._log.log], self._flushed)
 
     def disk_failed(self, error: OSError) -> None:
@@ -127,7 +136,7 @@ class MetadataLogWriter:
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
 
     def damaged(self, reason: str) -> None:
-        """A batch that is damaged cannot be sent to a follower. Without this node the quorum elects another leader."""
+        """A damaged batch cannot be sent to a follower: halt this node, so that the quorum elects another leader."""
         self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
 
     def _appended(self, described: Sequence[Described]) -> None:
@@ -138,6 +147,6 @@ class MetadataLogWriter:
         self._feed(events.LogFlushed(self._log.log.synced_end_offset))
 
     def _nothing_appended(self, epoch: int, leader_id: int) -> None:
-        """The follower may fetch again, unless it follows another leader by now."""
+        """Let the follower fetch again, unless it follows another leader in the meantime."""
         if (self._raft.epoch, self._raft.leader_id) == (epoch, leader_id):
             self._feed(events.LogAppended(self._log.end_offset))

@@ -1,4 +1,5 @@
-"""Snapshots of the metadata: taken when they are due, sent to followers, loaded where the leader's log begins later.
+"""Snapshots of the metadata: written when due, sent to followers, fetched where the leader's log begins after this
+node's log ends.
 
 Files are read, written and removed in an executor thread; the log and the image change on the loop alone (KIP-630).
 """
@@ -60,13 +61,13 @@ class MetadataSnapshots:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Begin no further snapshot."""
+        """Begin no further snapshot: the node stops."""
         self._is_stopping = True
 
-    # Taken of the published image
+    # Writing
 
     def take_if_due(self) -> None:
-        """Begin a snapshot where the policy asks for one and something was committed since the newest one."""
+        """Begin a snapshot if the policy asks for one and records were committed since the newest one."""
         image = self._publisher.image
         newest = self._log.latest_snapshot
         is_new = newest is None or image.provenance.end_offset > newest.end_offset
@@ -77,7 +78,10 @@ class MetadataSnapshots:
 
     async def take(self, image: MetadataImage) -> None:
         """Write a snapshot of the image. The image is immutable, so an executor thread can write it while the event
-        loop continues. After an error of the disk a snapshot is written when the next one is due."""
+        loop continues.
+
+        After a disk error the next snapshot is written when it is due.
+        """
         environment, now_ms = self._environment, self._environment.wall_ms()
         end_offset = image.provenance.end_offset
         quorum = self._history.description_at(end_offset)
@@ -101,10 +105,10 @@ class MetadataSnapshots:
             )
         self._policy.ended()
 
-    # Sent to a follower
+    # Sending to a follower
 
     def reply(self, effect: events.RespondWithSnapshot) -> None:
-        """Answer a FetchSnapshot with the bytes that it asks for."""
+        """Respond to a FetchSnapshot with bytes of the snapshot."""
         self._tasks.spawn(self._reply(effect), "snapshot to a follower")
 
     async def _reply(self, effect: events.RespondWithSnapshot) -> None:
@@ -115,7 +119,7 @@ class MetadataSnapshots:
             partition.unaligned_records = await self._environment.offload(
                 lambda: read(effect.snapshot_id, effect.size_max, effect.position)
             )
-        except OSError as error:  # a later snapshot may have replaced it since the machine looked
+        except OSError as error:  # A later snapshot may have replaced it since the machine checked.
             log.warning(
                 "cannot read snapshot %s for a follower, which fetches a later one instead: %s",
                 effect.snapshot_id.file_name,
@@ -124,14 +128,14 @@ class MetadataSnapshots:
             partition.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         reply.complete(effect.response)
 
-    # Fetched from the leader
+    # Fetching from the leader
 
     def write_part(self, snapshot_id: SnapshotId, position: int, data: BytesLike) -> None:
         """Write bytes of a snapshot that is being fetched."""
         self._files.write_part(snapshot_id, position, data)
 
     def load(self, snapshot_id: SnapshotId) -> None:
-        """All bytes of a fetched snapshot have been written: let it replace the log."""
+        """A fetched snapshot is complete: let it replace the log."""
         self._tasks.spawn(self._load(snapshot_id), "snapshot of the leader")
 
     async def _load(self, snapshot_id: SnapshotId) -> None:

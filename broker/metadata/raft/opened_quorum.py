@@ -1,4 +1,4 @@
-"""What opening the metadata log brings into being: the Raft machine over it, and the parts that act for the machine."""
+"""The parts that exist once the metadata log is open: the Raft machine, and the parts that act for it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from storage.log.log import Log
 
 @dataclass(frozen=True, slots=True)
 class QuorumSurroundings:
-    """What exists before the log is opened, and lasts as long as the node."""
+    """The parts that exist before the log is opened, and last as long as the node."""
 
     environment: Environment
     config: Config
     properties: MetaProperties
     """The meta.properties of the metadata directory."""
     settings: SettingsInForce
-    """The settings by which the controller checks new settings."""
+    """The settings in force, with which the controller checks new settings."""
     channels: PeerChannels
     tasks: Tasks
     flusher: Flusher
@@ -60,7 +60,7 @@ class QuorumSurroundings:
     publisher: MetadataPublisher
     incarnation_id: bytes
     halt: Callable[[str], None]
-    """Ends the node with a reason: its disk cannot be trusted any more."""
+    """Ends the node, with a reason: its disk cannot be trusted any more."""
     disk_is_full: Callable[[OSError], None]
 
 
@@ -81,9 +81,9 @@ class OpenedQuorum:
 
 
 def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQuorum:
-    """Put the parts together, in the order in which they need each other. Raises `UnusableMetadata`.
+    """Compose the parts in dependency order. Raises `UnusableMetadata`.
 
-    The parts report to the driver, which is made of them: `feed` ties that one knot.
+    The parts report to the driver, which is constructed from them: `feed` closes this cycle.
     """
     environment, config, publisher, tasks = around.environment, around.config, around.publisher, around.tasks
     loop, metadata_log, policy, halt = around.channels.loop, loaded.log, around.policy, around.halt
@@ -92,8 +92,10 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
         driver.feed(event)
 
     def cannot_lead(error: NoRoom) -> None:
-        """Why this node cannot lead the quorum. While it starts, the node ends with this error. Later it halts, so that
-        another node is elected."""
+        """Handle that this node cannot lead the quorum.
+
+        During its start the node ends with this error. Later it halts, so that another node is elected.
+        """
         if catch_up.is_over:
             environment.halt(str(error))
         else:
@@ -142,19 +144,19 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
 
 
 def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurroundings) -> None:
-    """Whatever reads or writes the log, a failure of its disk is found here."""
+    """Report failures of the log's disk, which any reader or writer may find."""
     disk_log.on_failure = writer.disk_failed
     disk_log.on_damage = writer.damaged
     disk_log.on_shortage = around.disk_is_full
 
 
 def controllers_asked(config: Config) -> list[str]:
-    """The addresses at which this node is told to look for the quorum, without its own."""
+    """The configured addresses of the quorum, without this node's own."""
     voters = [f"{each.host}:{each.port}" for each in config.controller_quorum_voters if each.node_id != config.node_id]
     own = {f"{each.host}:{each.port}" for each in config.advertised_controller_listeners}
     return voters or [each for each in config.controller_quorum_bootstrap_servers if each not in own]
 
 
 def full_disk(error: NoRoom) -> OSError:
-    """What a start raises that cannot write the first batch of its term."""
+    """The error of a start that cannot write the first batch of its term."""
     return OSError(errno.ENOSPC, str(error))

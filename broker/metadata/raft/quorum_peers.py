@@ -1,4 +1,4 @@
-"""The requests of the Raft machine on their way to other members of the quorum, and what became of them."""
+"""Sends the requests of the Raft machine to other members of the quorum, and reports the responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 
 class QuorumPeers:
-    """Each `Send` becomes exactly one `Answered`, with the response or without one."""
+    """Turns each `Send` into exactly one `ResponseReceived`, with the response or without one."""
 
     def __init__(
         self,
@@ -24,8 +24,10 @@ class QuorumPeers:
         feed: Feed,
         answered: Callable[[Address, object], None],
     ) -> None:
-        """`disconnected`: told the id of a node whose connection broke or was refused. `answered`: told each response,
-        with the address that it came from, before the machine is."""
+        """`disconnected`: called with the id of a node whose connection broke or was refused.
+
+        `answered`: called with each response and the address that it came from, before the machine gets it.
+        """
         self._channels = channels
         self._former_leader = former_leader
         self._disconnected = disconnected
@@ -33,8 +35,10 @@ class QuorumPeers:
         self._tell_answered = answered
 
     def send(self, send: events.Send) -> None:
-        """A Fetch may wait at the leader for a long time. It has a connection of its own, so that no vote waits behind
-        it."""
+        """Send a request.
+
+        A Fetch may wait at the leader for long, so it has its own connection, and no vote waits behind it.
+        """
         is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
         channel = self._channels.to("quorum fetch" if is_fetch else "quorum", send.to.host, send.to.port)
         channel.ask(send.request, lambda response: self._answered(send, response), send.timeout_ms)

@@ -24,8 +24,11 @@ from kraft.raft.raft import Raft
 
 
 class RaftDriver:
-    """`feed` may be called while the effects of an earlier event are still being carried out: an append at once leads
-    to `Appended`, as `kraft/raft/events.py` allows."""
+    """Drives one Raft machine.
+
+    `feed` may be called while the effects of an earlier event are still being carried out: an append leads to
+    `LogAppended` at once, as `kraft/raft/events.py` allows.
+    """
 
     def __init__(
         self,
@@ -55,10 +58,10 @@ class RaftDriver:
         self._stopped: asyncio.Future[None] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-        """The logs are about to be closed: no event changes anything any more."""
+        """Whether the logs are about to be closed; later events are ignored."""
 
     def feed(self, event: events.Event) -> None:
-        """Step the machine, carry out what it asks for, set the timer for its next deadline."""
+        """Step the machine with an event, carry out the effects, and set the timer for its next deadline."""
         if self._is_over:
             return
         environment = self._environment
@@ -66,7 +69,7 @@ class RaftDriver:
             for effect in self._raft.step(event, environment.monotonic_ms(), environment.wall_ms()):
                 self._perform(effect)
         except OSError as error:
-            self._writer.disk_failed(error)  # only a part of the step's effects was carried out
+            self._writer.disk_failed(error)  # Only a part of the step's effects was carried out.
         self._arm()
 
     async def stop(self, patience_ms: int) -> None:
@@ -125,7 +128,7 @@ class RaftDriver:
             self._stopped.set_result(None)
 
     def _arm(self) -> None:
-        """One timer, for the machine's next deadline."""
+        """Set the timer for the machine's next deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

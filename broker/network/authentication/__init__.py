@@ -1,1 +1,1 @@
-"""Authentication: the SASL exchange of a connection before its routes, the login to other nodes, certificates."""
+"""Authentication: the SASL exchange of a connection, this node's login to other nodes, certificates."""

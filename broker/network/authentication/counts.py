@@ -1,15 +1,15 @@
-"""How many logins of a listener succeeded and failed, by mechanism."""
+"""Counts of the successful and failed logins of a listener, by mechanism."""
 
 from __future__ import annotations
 
 from typing import Final
 
 TLS: Final = "SSL"
-"""Stands for a mechanism: the TLS handshake itself."""
+"""The name in place of a mechanism for the TLS handshake."""
 
 
 class AuthenticationCounts:
-    """Totals since the start, by mechanism; `TLS` for handshakes."""
+    """Totals since the start, by mechanism; handshakes are under `TLS`."""
 
     def __init__(self) -> None:
         self.succeeded: dict[str, int] = {}
@@ -20,7 +20,7 @@ class AuthenticationCounts:
         """Clients that failed to authenticate again."""
 
     def count(self, mechanism: str, *, is_renewal: bool, has_failed: bool) -> None:
-        """One login is over."""
+        """Count one login."""
         if is_renewal:
             of = self.not_renewed if has_failed else self.renewed
         else:

@@ -1,4 +1,4 @@
-"""The SASL exchange of one connection, without I/O: which input is allowed when, and what becomes of it.
+"""The state machine of a connection's SASL exchange, without I/O: the input that each state allows, and the result.
 
                     handshake v1            token                        session over
     GREETING ────────────────────▶ TOKENS ─────────────▶ AUTHENTICATED ──────────────▶ EXPIRED
@@ -7,8 +7,8 @@
                                       └───────────────────────────────────────────────────┘ handshake
 
 Whatever fails in GREETING, TOKENS and RAW ends the connection (FAILED). A wrong request of a client that has
-authenticated is answered with ILLEGAL_SASL_STATE and changes nothing. What is answered was observed of Apache Kafka
-4.3.1. A mechanism that has to look something up leaves the state as it is until `found`.
+authenticated is answered with ILLEGAL_SASL_STATE and changes nothing. The responses were observed of Apache Kafka
+4.3.1. While a mechanism waits for a lookup the state stays as it is, until `found`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from security.principal import Principal
 from security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
 
 RENEWAL_MS_MIN: Final = 1000
-"""A client may authenticate again once in this time."""
+"""The least time (ms) between two authentications of a client."""
 LATE_TOKEN: Final = "SaslAuthenticate request received after successful authentication"
 
 MechanismMaker = Callable[[], Mechanism]
 
 
 class ExchangeState(Enum):
-    """Where the exchange is."""
+    """The states of the exchange."""
 
     GREETING = auto()
     TOKENS = auto()
@@ -40,31 +40,31 @@ class ExchangeState(Enum):
 
 
 class Begun(NamedTuple):
-    """The mechanism is offered; its messages follow."""
+    """The mechanism is offered; the client's messages follow."""
 
     mechanisms: tuple[str, ...]
     is_raw: bool
-    """They come as frames without a header."""
+    """Whether the messages come as frames without a header."""
 
 
 class Mistaken(NamedTuple):
-    """The request is refused, and the client stays authenticated."""
+    """The request is wrong and is refused; the client stays authenticated."""
 
     message: str
 
 
 class LoginRefused(NamedTuple):
-    """The exchange failed: the client is told after a pause, then its connection ends."""
+    """The exchange failed: the error is sent after a pause, then the connection ends."""
 
     error: ErrorCode
     message: str
-    """For the client."""
+    """The message to the client."""
     reason: str
-    """For the log; without secrets."""
+    """The reason for the log, without secrets."""
 
 
 class Answered(NamedTuple):
-    """The client answers this message with another."""
+    """The message to the client, which has to answer it."""
 
     message: bytes
 
@@ -75,12 +75,12 @@ class Accepted(NamedTuple):
     message: bytes
     principal: Principal
     session_ms: int
-    """Time after which the client must have authenticated again; 0 for no limit."""
+    """The time (ms) after which the client must have authenticated again; 0 for no limit."""
     is_renewal: bool
 
 
 class LookupWanted(NamedTuple):
-    """Something has to be looked up before the answer; `found` takes it."""
+    """The mechanism needs a lookup before it answers; its result is passed to `found`."""
 
     what: object
 
@@ -89,7 +89,7 @@ TokenOutcome: TypeAlias = Answered | Accepted | LoginRefused | Mistaken | Lookup
 
 
 class SaslExchange:
-    """`offered` makes a machine for each mechanism of the listener."""
+    """The exchange of one connection. `offered` makes the server's side of each mechanism that the listener offers."""
 
     def __init__(self, offered: Mapping[str, MechanismMaker], reauth_ms_max: Mapping[str, int]) -> None:
         self._offered = offered
@@ -97,17 +97,19 @@ class SaslExchange:
         self.state = ExchangeState.GREETING
         self.mechanism_name = ""
         self.principal: Principal | None = None
-        """That of the last authentication that succeeded."""
+        """The principal of the last successful authentication."""
         self._mechanism: Mechanism | None = None
         self._renewed_at_ms: int | None = None
 
     def handshake(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
-        """SaslHandshake; `now_ms` is monotonic."""
+        """Handle a SaslHandshake; `now_ms` is monotonic."""
         return _HANDSHAKES[self.state](self, mechanism, version, now_ms)
 
     def token(self, message: bytes, wall_ms: int) -> TokenOutcome:
-        """A message of the client, in SaslAuthenticate or in a frame of its own. `wall_ms` is compared with the end of
-        credentials."""
+        """Handle a message of the client, from a SaslAuthenticate or from a frame of its own.
+
+        `wall_ms` is compared with the expiry of credentials.
+        """
         if self.state in (ExchangeState.TOKENS, ExchangeState.RAW):
             assert self._mechanism is not None
             return self._stepped(self._mechanism.step(message), wall_ms)
@@ -116,12 +118,12 @@ class SaslExchange:
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate came before SaslHandshake")
 
     def found(self, result: object, wall_ms: int) -> TokenOutcome:
-        """What was wanted has been looked up."""
+        """Continue with the result of a lookup."""
         assert self._mechanism is not None
         return self._stepped(self._mechanism.found(result), wall_ms)
 
     def expire(self) -> None:
-        """The session is over: the client may do nothing but authenticate again."""
+        """The session has expired: the client may only authenticate again."""
         if self.state is ExchangeState.AUTHENTICATED:
             self.state = ExchangeState.EXPIRED
 

@@ -1,4 +1,7 @@
-"""The login of this node to another one: SaslHandshake, then one SaslAuthenticate for each message of the mechanism."""
+"""The login of this node to another node:
+
+SaslHandshake, then one SaslAuthenticate for each message of the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ Versions = Mapping[int, tuple[int, int]]
 
 
 class LoginChannel(Protocol):
-    """The channel that logs in."""
+    """The channel over which the login is sent."""
 
     def send_login(self, request: object, reply: Callable[[object], None], version: int) -> None: ...
 
@@ -49,7 +52,7 @@ class PeerLogin:
 
     def _offered(self, response: object) -> None:
         if not isinstance(response, SaslHandshakeResponse):
-            return  # the connection is lost, and its channel knows
+            return  # The connection is lost, and its channel has been notified.
         assert self._mechanism is not None
         if response.error_code != ErrorCode.NONE:
             offered = ", ".join(response.mechanisms) or "none"

@@ -19,7 +19,7 @@ class RawTokens(FrameHook):
     """Takes every frame of a connection as one message of its SASL exchange."""
 
     def __init__(self, take: Callable[[bytes], bytes | None]) -> None:
-        """`take` gives the message to answer with; None where there is nothing to answer now."""
+        """`take` handles a message and returns the message to answer with; None where there is no answer now."""
         super().__init__(Route(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 0, _not_bound))
         self._take = take
 

@@ -1,4 +1,4 @@
-"""SASL on one connection: the exchange, its replies and pauses, and which routes the connection sees meanwhile.
+"""SASL on one connection: the exchange, its replies and pauses, and the routes that are served in each state.
 
     GREETING                ApiVersions, SaslHandshake
     TOKENS                  SaslHandshake (refused), SaslAuthenticate
@@ -6,8 +6,8 @@
     AUTHENTICATED           all routes of the listener
     EXPIRED                 SaslHandshake
 
-A request without a route ends the connection before it is decoded. So the path of a request of a client that has
-authenticated has no test for any of this.
+A request without a route ends the connection before it is decoded. So the requests of an authenticated client need no
+check of the state.
 """
 
 from __future__ import annotations
@@ -46,18 +46,20 @@ SASL_AUTHENTICATE: Final = 36
 
 Response = TypeVar("Response")
 AccessMaker = Callable[[Principal, str], Access]
-"""The access of a principal from an address."""
+"""Makes the access of a principal at an address."""
 
 
 class CredentialLookup(Protocol):
-    """Fetches what a mechanism needs, as the keys of an identity provider. It never raises: a failure is a result that
-    the mechanism refuses."""
+    """Fetches data that a mechanism needs, such as the keys of an identity provider.
+
+    It never raises: a failure is a result that the mechanism refuses.
+    """
 
     def __call__(self, what: object) -> Coroutine[object, object, object]: ...
 
 
 class AuthenticatingConnection(Protocol):
-    """The connection, as its authentication sees and changes it."""
+    """The part of a connection that its authentication uses."""
 
     client_host: str
     access: Access
@@ -76,7 +78,9 @@ class AuthenticatingConnection(Protocol):
 
 
 class SaslGate:
-    """What the connections of one listener share: its mechanisms, and what they need of the node."""
+    """The state that the connections of one listener share: its mechanisms, and the parts of the node that
+    they need.
+    """
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class SaslGate:
         self.spawn = spawn
 
     def begin(self, connection: AuthenticatingConnection) -> SaslAuthentication:
-        """A connection begins: it sees nothing but the exchange."""
+        """Begin the exchange of a new connection, which serves only the APIs of the exchange at first."""
         return SaslAuthentication(self, connection)
 
 
@@ -120,7 +124,7 @@ class SaslAuthentication:
         if self._session_timer is not None:
             self._session_timer.cancel()
 
-    # The requests
+    # Requests
 
     def handshake(
         self, context: RequestContext, request: SaslHandshakeRequest
@@ -156,7 +160,10 @@ class SaslAuthentication:
         return self._response(outcome)
 
     def raw_token(self, token: bytes) -> bytes | None:
-        """The answer to a message that came without a header; None where there is none and the connection ends."""
+        """Handle a message that came without a header.
+
+        Returns the answer; None where there is none and the connection ends.
+        """
         outcome = self._exchange.token(token, self._gate.environment.wall_ms())
         if isinstance(outcome, Answered):
             return outcome.message
@@ -191,7 +198,7 @@ class SaslAuthentication:
         found = await self._gate.lookup(what)
         outcome = self._exchange.found(found, self._gate.environment.wall_ms())
         response = self._response(outcome)
-        if isinstance(response, Pending):  # refused: the connection stays held until it is closed
+        if isinstance(response, Pending):  # The lookup was refused: the connection stays held until it is closed.
             told: asyncio.Future[SaslAuthenticateResponse] = self._gate.loop.create_future()
             response.listen(told.set_result)
             response = await told
@@ -213,12 +220,15 @@ class SaslAuthentication:
             self._session_timer = gate.loop.call_later(accepted.session_ms / 1000, self._expired)
 
     def _expired(self) -> None:
-        """Nothing but a new exchange is served from now on."""
+        """The session has expired: serve only a new exchange."""
         self._exchange.expire()
         self._see(SASL_HANDSHAKE)
 
     def _fail(self, reason: str, response: Response) -> Pending[Response]:
-        """The client failed: nothing more of it is handled. It is told after a pause, so that it cannot guess fast."""
+        """The client failed to authenticate: handle no further request.
+
+        The error is sent after a pause, so that passwords cannot be guessed fast.
+        """
         gate = self._gate
         is_renewal = self._exchange.principal is not None
         gate.counts.count(self._exchange.mechanism_name or "none", is_renewal=is_renewal, has_failed=True)
@@ -235,10 +245,10 @@ class SaslAuthentication:
             mechanism = self._exchange.mechanism_name
             connection.close(f"authentication failed{f' ({mechanism})' if mechanism else ''}: {reason}")
 
-    # What the connection may do
+    # The served APIs
 
     def _see(self, *keys: int) -> None:
-        """Serve these APIs and no others, in small frames."""
+        """Serve only these APIs, in small frames."""
         connection = self._connection
         if connection is not None:
             all_routes = connection.listener.routes

@@ -1,1 +1,1 @@
-"""TLS: stores of keys and certificates, contexts that follow their files, and the byte stream of one connection."""
+"""TLS: key and trust stores, contexts that are renewed when files change, and the byte stream of one connection."""

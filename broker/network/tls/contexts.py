@@ -1,7 +1,7 @@
-"""TLS contexts of one listener: made of its stores at one moment, and never changed.
+"""TLS contexts of one listener, made from its stores. They are never changed.
 
-A context that lives cannot forget a certificate authority. So a store that was replaced makes a new pair of contexts,
-and each connection takes the pair of the moment in which it begins.
+A certificate authority cannot be removed from a context. So a replaced store needs a new pair of contexts, and each
+connection uses the pair that is current when it begins.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
-    """`server` is None where the listener has no key: this node only connects to it then."""
+    """The pair of contexts. `server` is None where the listener has no key: then this node only connects to it."""
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext
     trusted: frozenset[bytes] | None
-    """The trusted certificates in DER; None where those of the system are."""
+    """The trusted certificates in DER; None where the system's are trusted."""
     names: CertificateNames | None
-    """What this node's own certificate says."""
+    """The names in this node's own certificate."""
 
 
 def make_contexts(settings: TlsSettings) -> TlsContexts:
@@ -52,7 +52,7 @@ def make_contexts(settings: TlsSettings) -> TlsContexts:
     if key is not None:
         server = _context(ssl.PROTOCOL_TLS_SERVER, settings, key, trusted)
         server.verify_mode = _VERIFY[settings.client_auth]
-        # A ticket would let a client in without a look at its certificate, and Java's clients use none.
+        # A session ticket would admit a client without a check of its certificate, and Java's clients use none.
         server.num_tickets = 0
         server.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     return TlsContexts(
@@ -64,7 +64,7 @@ def _context(
     protocol: ssl._SSLMethod, settings: TlsSettings, key: OwnKey | None, trusted: tuple[bytes, ...] | None
 ) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    # As in Java, each certificate of the store is trusted by itself, also one that another authority has signed.
+    # As in Java, each certificate of the store is trusted by itself, even if another authority has signed it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     versions = [_VERSIONS[each] for each in settings.protocols]
     if settings.cipher_suites:
@@ -85,7 +85,8 @@ def _load_key(context: ssl.SSLContext, store: StoreSettings, key: OwnKey) -> Non
     where = f"{store.location_name}={store.location}" if store.location is not None else store.certificates_name
     with memory_file(key.pem) as path:
         try:
-            context.load_cert_chain(path, password=key.password or "")  # no password must not ask a terminal
+            # Without a password OpenSSL must not prompt on a terminal.
+            context.load_cert_chain(path, password=key.password or "")
         except (ssl.SSLError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise InvalidStore(
@@ -118,7 +119,7 @@ def _choose_suites(
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a suite of TLS 1.2, from Java's; its own name stays as it is."""
+    """OpenSSL's name of a TLS 1.2 suite, from Java's name; OpenSSL's own names are returned unchanged."""
     if "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")

@@ -1,11 +1,11 @@
-"""TLS contexts that follow their files: what is replaced on disk is taken up without a restart.
+"""TLS contexts that are renewed when their files change on disk, without a restart.
 
-    every `LOOK_S`      the files of the stores are looked at; where one has changed, both contexts are made anew
+    every `LOOK_S`      the files of the stores are checked; where one has changed, both contexts are made anew
     cannot be used      the contexts stay as they are, and the log says why, once for each reason
     another name        refused, unless ssl.allow.dn.changes or ssl.allow.san.changes allows it
-    an authority gone   the connections that it let in end
+    authority removed   the connections that it authenticated are closed
 
-A new context counts for the connections that begin after it. The others go on with the certificate of their beginning.
+A new context is used by later connections. Existing connections keep the certificate with which they began.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class TrustedConnection(Protocol):
-    """A connection that was let in by a certificate."""
+    """A connection that a certificate authenticated."""
 
     def trusted_by(self) -> bytes | None:
-        """The trusted certificate at the end of its peer's chain; None where the peer showed none."""
+        """The trusted certificate at the end of its peer's chain; None where the peer presented none."""
 
     def distrusted(self) -> None:
-        """That certificate is trusted no more: the connection ends."""
+        """That certificate is not trusted any more: close the connection."""
 
 
 class FollowedTls:
-    """The contexts of one listener, as its files are now. Raises `InvalidStore` where they cannot be used at first."""
+    """The current contexts of one listener. Raises `InvalidStore` where the stores cannot be used at first."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
         self._stamp = self._look()
         self._contexts = make_contexts(settings)
         self._trusting: dict[TrustedConnection, bytes] = {}
-        """The connections with a certificate of their peer, and by which it is trusted."""
+        """The connections whose peer presented a certificate, with the trusted certificate of its chain."""
         self._problem: str | None = None
 
     @property
@@ -56,27 +56,27 @@ class FollowedTls:
         return self._contexts
 
     def server_context(self) -> ssl.SSLContext:
-        """For a client that connects now."""
+        """The context for a client that connects now."""
         assert self._contexts.server is not None, "a listener that is bound has a key"
         return self._contexts.server
 
     def client_context(self) -> ssl.SSLContext:
-        """For a node to connect to now."""
+        """The context for a connection of this node that begins now."""
         return self._contexts.client
 
     def trust(self, connection: TrustedConnection) -> None:
-        """Note a connection that was let in by its certificate, until `forget`."""
+        """Register a connection that its certificate authenticated, until `forget`."""
         anchor = connection.trusted_by()
         if anchor is not None:
             self._trusting[connection] = anchor
-            if not self._trusts(anchor):  # its handshake began before the authority was removed
+            if not self._trusts(anchor):  # Its handshake began before the authority was removed.
                 connection.distrusted()
 
     def forget(self, connection: TrustedConnection) -> None:
         self._trusting.pop(connection, None)
 
     async def look(self, offload: Offload) -> None:
-        """Take up what has changed on disk."""
+        """Check the files, and renew the contexts where one has changed."""
         stamp = await offload(self._look)
         if stamp == self._stamp:
             return
@@ -99,7 +99,7 @@ class FollowedTls:
                 connection.distrusted()
 
     def _look(self) -> tuple[object, ...]:
-        """Changes with the files; None for one that is not there."""
+        """A value that changes with the files; None for a missing file."""
         return tuple(_stamp(Path(each)) for each in self._files())
 
     def _files(self) -> list[str]:
@@ -111,7 +111,10 @@ class FollowedTls:
         return trusted is None or anchor in trusted
 
     def _refusal(self, contexts: TlsContexts) -> str | None:
-        """Why a certificate is not taken up: it is for something else than the one before."""
+        """Why a new certificate is refused: its names differ from those of the current one.
+
+        None where it is accepted.
+        """
         before, after = self._contexts.names, contexts.names
         if before is None or after is None:
             return None
@@ -136,7 +139,7 @@ class FollowedTls:
 
 
 async def follow(all_tls: tuple[FollowedTls, ...], offload: Offload) -> None:
-    """Look at the files of all listeners for as long as the node runs."""
+    """Check the files of all listeners periodically, as long as the node runs."""
     while True:
         await asyncio.sleep(LOOK_S)
         for each in all_tls:

@@ -1,7 +1,7 @@
-"""Handshakes of one node: off the event loop, and bounded in number and in time.
+"""The TLS handshakes of one node: they run outside of the event loop, limited in number and in time.
 
     steps in executor threads    at most `STEPS_MAX` at a time; the others wait in the order of their arrival
-    handshakes that wait         at most `WAITING_MAX`; beyond, the one that has waited longest for its peer ends
+    handshakes that wait         at most `WAITING_MAX`; beyond, the handshake that has waited longest for its peer ends
     time                         `HANDSHAKE_S` from the connection to the end of the handshake
 
 A signature takes 0.1 to 2 ms: on the loop, a thousand clients that return at once would stall all others for a second.
@@ -23,26 +23,26 @@ class Handshake(Protocol):
     """A connection in its handshake."""
 
     def give_up(self, reason: str) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class Handshakes:
-    """What the handshakes of a node share."""
+    """The handshakes in progress on a node."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._open: dict[Handshake, asyncio.TimerHandle] = {}
-        """In order of arrival."""
+        """The open handshakes in order of arrival."""
         self._running = 0
         self._queue: deque[tuple[Callable[[], BaseException | None], Callable[[BaseException | None], None]]] = deque()
 
     @property
     def count(self) -> int:
-        """Handshakes that have begun and not ended."""
+        """The number of handshakes in progress."""
         return len(self._open)
 
     def begin(self, handshake: Handshake) -> None:
-        """A connection begins; its time runs."""
+        """Begin a handshake; its time limit starts."""
         if len(self._open) >= WAITING_MAX:
             oldest = next(iter(self._open))
             self.end(oldest)
@@ -50,14 +50,16 @@ class Handshakes:
         self._open[handshake] = self._loop.call_later(HANDSHAKE_S, self._timed_out, handshake)
 
     def end(self, handshake: Handshake) -> None:
-        """It is over, one way or the other."""
+        """End a handshake, successful or not."""
         timer = self._open.pop(handshake, None)
         if timer is not None:
             timer.cancel()
 
     def step(self, work: Callable[[], BaseException | None], done: Callable[[BaseException | None], None]) -> None:
-        """Do one step of a handshake in an executor thread; `done` is called on the loop with its result, also where
-        the connection has ended meanwhile."""
+        """Run one step of a handshake in an executor thread.
+
+        `done` is called on the loop with its result, even if the connection has ended meanwhile.
+        """
         if self._running < STEPS_MAX:
             self._run(work, done)
         else:

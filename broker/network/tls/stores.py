@@ -1,4 +1,4 @@
-"""Key stores and trust stores: from a file or a setting to PEM.
+"""Key stores and trust stores: read from a file or a setting, and converted to PEM.
 
     PEM       in a file, or in the settings themselves
     PKCS12    in a file; the default of Java's keytool, also where the setting calls it JKS
@@ -28,11 +28,11 @@ _CONVERT: Final = (
 
 
 class InvalidStore(ValueError):
-    """Why a store cannot be used; the text names the setting and the file."""
+    """The store cannot be used; the text names the setting and the file."""
 
 
 class CertificateNames(NamedTuple):
-    """What a certificate says that it is for."""
+    """The names in a certificate."""
 
     subject: str
     alternatives: frozenset[str]
@@ -42,9 +42,9 @@ class OwnKey(NamedTuple):
     """A private key with its chain."""
 
     pem: bytes
-    """Key and certificates, the leaf first; the key may be encrypted."""
+    """The private key and the certificates, the leaf first. The key may be encrypted."""
     password: str | None
-    """That of the key."""
+    """The password of the key."""
 
 
 def own_key(store: StoreSettings, key_password: str | None) -> OwnKey | None:
@@ -63,8 +63,10 @@ def own_key(store: StoreSettings, key_password: str | None) -> OwnKey | None:
 
 
 def trusted_certificates(store: StoreSettings) -> tuple[bytes, ...] | None:
-    """The certificates of a trust store in DER, without repetition; None where there is no store, and the system's are
-    trusted. Raises `InvalidStore`."""
+    """The trusted certificates of a trust store in DER, each once.
+
+    None where there is no store, and the system's certificates are trusted. Raises `InvalidStore`.
+    """
     where = f"{store.location_name}={store.location}"
     if store.certificates is not None:
         where = store.certificates_name
@@ -81,7 +83,7 @@ def trusted_certificates(store: StoreSettings) -> tuple[bytes, ...] | None:
 
 
 def certificate_names(pem: bytes) -> CertificateNames:
-    """The names in the first certificate. Raises ValueError."""
+    """The names in the first certificate of a PEM text. Raises ValueError."""
     from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(pem[pem.index(_CERTIFICATE.encode()) :])
@@ -113,13 +115,13 @@ def _read(store: StoreSettings) -> bytes:
 
 
 def _pem(text: str) -> str:
-    """PEM as a setting holds it: its lines may have become one line, with blanks between them."""
+    """The PEM text of a setting. Its lines may have become one line, separated by blanks."""
     lines: list[str] = []
     for block in text.replace("\\n", "\n").split("-----BEGIN ")[1:]:
         label, _, rest = block.partition("-----")
         body, _, _ = rest.partition("-----END ")
         words = body.split()
-        if "Proc-Type:" in body:  # a header that belongs to the encrypted key
+        if "Proc-Type:" in body:  # A header that belongs to the encrypted key.
             lines.append(f"-----BEGIN {label}-----{body}-----END {label}-----")
         else:
             lines += [f"-----BEGIN {label}-----", *words, f"-----END {label}-----"]

@@ -1,15 +1,15 @@
 """The byte stream of one connection under TLS: between the loop's transport and the protocol that it serves.
 
-    transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink       the stream is a protocol to one, a transport to the other
+transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink the stream is a protocol for the one, a transport for the other
 
     HANDSHAKE   steps run in executor threads (`Handshakes`); the transport is not read during one
-    OPEN        what arrives is decrypted into the protocol's own buffer; what it writes is encrypted as the peer takes
-                it
-    CLOSING     what was written before `close` still leaves
+    OPEN        received bytes are decrypted into the protocol's own buffer; written bytes are encrypted while the
+                peer reads
+    CLOSING     bytes that were written before `close` are still sent
     CLOSED      nothing is read or written
 
-All streams of a loop share one buffer for what arrives encrypted: it is used within one callback. What a slow peer
-leaves unsent waits as plain bytes, of which the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted.
+All streams of a loop share one buffer for received encrypted bytes, which is used within one callback. For a slow peer,
+unsent bytes wait unencrypted; the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted bytes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from broker.network.tls.handshakes import Handshakes
 log = logging.getLogger("moldau.connection")
 
 ENCRYPTED_SIZE_MAX: Final = 1 << 18
-"""Bytes of encrypted output that wait in the transport: above it, no more is encrypted."""
+"""The most bytes of encrypted output in the transport; above it, no more is encrypted."""
 PIECE_SIZE_MAX: Final = 1 << 16
-"""Bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
+"""The most bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
 RAW_BUFFER_SIZE: Final = 1 << 17
-"""Bytes of the buffer that all streams of a loop share for what arrives."""
+"""The size of the receive buffer (bytes) that all streams of a loop share."""
 
 
 class StreamState(Enum):
-    """Where the stream is in its life."""
+    """The states of a stream."""
 
     HANDSHAKE = auto()
     OPEN = auto()
@@ -45,7 +45,7 @@ class StreamState(Enum):
 
 
 class SecuredProtocol(Protocol):
-    """What the stream serves: a buffered protocol of asyncio."""
+    """The protocol over the stream: a buffered protocol of asyncio."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -61,20 +61,23 @@ class SecuredProtocol(Protocol):
 
 
 class StreamOwner(Protocol):
-    """Learns how the handshake ended."""
+    """Is notified of the end of the handshake."""
 
     def secured(self, stream: TlsStream) -> None:
-        """The peer is the one of its certificate, where it showed one."""
+        """The handshake succeeded: the peer has the names in its certificate, if it presented one."""
 
     def not_secured(self, stream: TlsStream, reason: str) -> None:
-        """The handshake failed; the connection ends."""
+        """The handshake failed, and the connection ends."""
 
     def lost(self, stream: TlsStream) -> None:
         """The connection is gone."""
 
 
 class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
-    """`inner` is told of the transport when the connection is made, and gets no bytes before the handshake is over."""
+    """The stream.
+
+    `inner` is connected when the connection is made, and gets no bytes before the handshake has succeeded.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         raw_buffer: memoryview,
         server_name: str | None = None,
     ) -> None:
-        """`server_name` is that of the node to connect to; None on the side that is connected to."""
+        """`server_name` is the name of the node to connect to; None on the accepting side."""
         super().__init__()
         self._inner = inner
         self._owner = owner
@@ -103,26 +106,26 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_decrypting = False
         self._is_writable = True
         self._unsent: deque[memoryview] = deque()
-        """Not encrypted yet."""
+        """The bytes that are not encrypted yet."""
         self._unsent_size = 0
 
-    # What is known of the peer
+    # The peer
 
     def peer_certificate(self) -> bytes | None:
-        """In DER; None where the peer showed none."""
+        """The peer's certificate in DER; None where it presented none."""
         return self._ssl.getpeercert(binary_form=True)
 
     def trusted_by(self) -> bytes | None:
-        """The trusted certificate, in DER, at the end of the peer's chain; None where the peer showed none."""
+        """The trusted certificate, in DER, at the end of the peer's chain; None where the peer presented none."""
         if self._ssl.getpeercert(binary_form=True) is None:
             return None
         known = getattr(self._ssl, "get_verified_chain", None)
-        if known is not None:  # from Python 3.13 on
+        if known is not None:  # Available from Python 3.13 on.
             return cast("bytes", known()[-1])
         chain = cast("Any", self._ssl)._sslobj.get_verified_chain()
         return ssl.PEM_cert_to_DER_cert(chain[-1].public_bytes()) if chain else None
 
-    # The raw transport's calls
+    # Called by the raw transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -174,7 +177,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     # The handshake
 
     def _shake(self) -> None:
-        """One step in a thread; the transport is not read meanwhile, so that the thread has the buffers for itself."""
+        """Run one step in a thread. The transport is not read meanwhile, so that only the thread uses the buffers."""
         assert self._transport is not None
         self._transport.pause_reading()
         self._handshakes.step(self._shake_in_thread, self._shaken)
@@ -189,7 +192,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     def _shaken(self, error: BaseException | None) -> None:
         transport = self._transport
         if self._state is not StreamState.HANDSHAKE or transport is None:
-            return  # the connection has ended meanwhile
+            return  # The connection has ended in the meantime.
         if self._outgoing.pending:
             transport.write(self._outgoing.read())
         if isinstance(error, ssl.SSLWantReadError):
@@ -211,7 +214,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._decrypt()
 
     def give_up(self, reason: str) -> None:
-        """The handshake took too long, or there are too many."""
+        """Close the connection: the handshake took too long, or there are too many."""
         if self._state is StreamState.HANDSHAKE:
             self._failed(reason)
 
@@ -219,12 +222,12 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = StreamState.CLOSED
         self._owner.not_secured(self, reason)
         if self._transport is not None:
-            self._transport.close()  # an alert for the peer may wait to leave
+            self._transport.close()  # Send a pending alert to the peer.
 
     # Decrypting
 
     def _decrypt(self) -> None:
-        """Give the protocol what has arrived, in as few calls as its buffers allow."""
+        """Decrypt the received bytes into the protocol's buffers, in as few calls as possible."""
         if self._is_decrypting:
             return
         self._is_decrypting = True
@@ -237,7 +240,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             self._send_encrypted()
 
     def _decrypt_once(self) -> bool:
-        """Fill the protocol's buffer once; whether there may be more."""
+        """Fill the protocol's buffer once. Returns whether there may be more bytes."""
         inner, incoming, tls = self._inner, self._incoming, self._ssl
         buffer = inner.get_buffer(-1)
         room, size = len(buffer), 0
@@ -245,12 +248,12 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         try:
             while size < room:
                 count = tls.read(room - size, buffer[size:] if size else buffer)
-                if not count:  # the peer closes, and may wait for the same of this side
+                if not count:  # The peer closes the stream, and may wait for this side to do the same.
                     may_be_more = False
                     self._ended_by_peer()
                     break
                 size += cast("int", count)
-                # To ask in vain raises an exception, which costs more than to decrypt a small record.
+                # A read without data raises an exception, which takes longer than decrypting a small record.
                 if not incoming.pending and not tls.pending():
                     may_be_more = False
                     break
@@ -265,13 +268,13 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         return may_be_more
 
     def _ended_by_peer(self) -> None:
-        """The peer closes, or sent something other than TLS. What it sent before still counts."""
+        """The peer closed the stream, or sent bytes that are not TLS. Bytes that it sent before are still handled."""
         asyncio.get_running_loop().call_soon(self.close)
 
     # Encrypting
 
     def _encrypt(self) -> None:
-        """Encrypt what is unsent, as far as the transport takes it."""
+        """Encrypt unsent bytes, as far as the transport accepts them."""
         unsent = self._unsent
         while unsent and self._is_writable and self._state in (StreamState.OPEN, StreamState.CLOSING):
             first = unsent[0]
@@ -298,13 +301,13 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _say_goodbye(self) -> None:
         self._state = StreamState.CLOSED
-        with suppress(ssl.SSLError, ValueError):  # the peer's goodbye is not waited for
+        with suppress(ssl.SSLError, ValueError):  # The peer's close_notify is not awaited.
             self._ssl.unwrap()
         self._send_encrypted()
         if self._transport is not None:
             self._transport.close()
 
-    # The transport's face
+    # The transport interface for the protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         transport = self._transport
@@ -340,7 +343,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         if self._is_reading or self._state is not StreamState.OPEN or self._transport is None:
             return
         self._is_reading = True
-        self._decrypt()  # what was decrypted late may pause again
+        self._decrypt()  # Late decrypted bytes may pause the protocol again.
         if self._is_reading and self._transport is not None:
             self._transport.resume_reading()
 
@@ -374,7 +377,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _reason(error: BaseException) -> str:
-    """What OpenSSL says, without its file and line."""
+    """OpenSSL's message, without its file and line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError):

@@ -27,8 +27,10 @@ from protocol.records.metadata import BrokerRegistrationChangeRecord
 
 MOVES_MIN: Final = 64
 MOVES_SHARE: Final = 8
-"""With each heartbeat a broker that shuts down hands over `MOVES_MIN` partitions, or one in `MOVES_SHARE` of its
-partitions where that is more."""
+"""Divisor of the share of its partitions that a broker hands over with each heartbeat while it shuts down.
+
+The broker hands over that share, and at least `MOVES_MIN` partitions.
+"""
 
 
 class BrokerState(Enum):
@@ -39,7 +41,7 @@ class BrokerState(Enum):
 
 
 class RequestedState(Enum):
-    """What a heartbeat requests."""
+    """The state that a heartbeat requests for its broker."""
 
     SERVE = auto()
     FENCE = auto()
@@ -49,15 +51,17 @@ class RequestedState(Enum):
 F, U, C, S = BrokerState.FENCED, BrokerState.UNFENCED, BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
 NEXT_STATE: dict[tuple[BrokerState, RequestedState], BrokerState] = {
-    (F, RequestedState.SERVE): U,  # `next_state` waits until it has caught up; never after a shutdown
+    # `next_state` keeps the broker fenced until it has caught up; it never unfences a broker after its shutdown.
+    (F, RequestedState.SERVE): U,
     (F, RequestedState.FENCE): F,
     (F, RequestedState.SHUT_DOWN): S,
     (U, RequestedState.SERVE): U,
     (U, RequestedState.FENCE): F,
-    (U, RequestedState.SHUT_DOWN): C,  # goes on to S at once where the broker leads nothing
+    (U, RequestedState.SHUT_DOWN): C,  # A broker that leads nothing goes straight on to S.
     (C, RequestedState.SERVE): C,
     (C, RequestedState.FENCE): C,
-    (C, RequestedState.SHUT_DOWN): S,  # held back by `next_state` while there is something to be moved
+    # `next_state` keeps the broker in this state while it has partitions to hand over.
+    (C, RequestedState.SHUT_DOWN): S,
 }
 
 
@@ -115,7 +119,8 @@ def refused(error: ErrorCode) -> Decision:
 def next_state(
     view: View, broker: Broker, state: BrokerState, requested: RequestedState, *, is_caught_up: bool, may_go: bool
 ) -> BrokerState:
-    """`may_go`: the broker has handed over all its partitions, and the other active brokers know their new leaders.
+    """The state after a heartbeat. `may_go`: the broker has handed over all its partitions, and the other active
+    brokers know their new leaders.
 
     DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat arrives late that the broker had
     sent before, and elects it where it is in sync.
@@ -133,9 +138,11 @@ def next_state(
 
 
 def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
-    """Changes of some partitions that the broker leads or is in sync with, so that it does neither.
+    """Changes of some partitions that the broker leads or is in sync with, after which it is neither leader nor in
+    sync.
 
-    DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has taken in all of that.
+    DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has replayed all of those
+    records.
     """
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:

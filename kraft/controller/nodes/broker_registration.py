@@ -20,8 +20,11 @@ RESERVED_DIRECTORIES_COUNT = 100
 
 
 def register_broker(context: DecisionContext, request: BrokerRegistrationRequest) -> Decision:
-    """Register a new incarnation of a broker. The records that take its partitions from the earlier incarnation come
-    before the registration. Where the log ends between them, the broker registers again."""
+    """Register a new incarnation of a broker.
+
+    The records that take its partitions from the earlier incarnation come before the registration. A controller that
+    fails after the first of them leaves the broker unregistered, and the broker registers again.
+    """
     view, image = context.view, context.image
     existing = image.cluster.brokers.get(request.broker_id)
     is_alive = context.sessions.is_alive(existing, context.now_ms)
@@ -43,8 +46,11 @@ def register_broker(context: DecisionContext, request: BrokerRegistrationRequest
 def changes_of_restart(
     view: View, request: BrokerRegistrationRequest, existing: Broker | None
 ) -> Iterator[PartitionChangeRecord]:
-    """A clean stop leaves its broker epoch on disk (KIP-966). A broker that cannot name that epoch may have lost
-    records that were not on disk yet."""
+    """The changes that a restart of the broker makes to its partitions.
+
+    A clean stop leaves the broker epoch on disk (KIP-966). A broker that cannot name that epoch may have lost records
+    that were not synced.
+    """
     is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
     if view.has_eligible_replicas and not is_clean:
         return changes_after_loss(view, request.broker_id)
@@ -52,7 +58,10 @@ def changes_of_restart(
 
 
 def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:
-    """A new incarnation begins fenced; its broker epoch is the offset of this record."""
+    """The record of a registration.
+
+    A new incarnation is fenced at first; its broker epoch is the offset of this record.
+    """
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -90,8 +99,9 @@ def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> A
 
 
 def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> ApiError | None:
-    """Refuse a second process with the same id while the first one lives; one in controlled shutdown may be
-    replaced."""
+    """Refuse a registration while another process with the same id is alive, unless that process is in controlled
+    shutdown.
+    """
     if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
         return None
     return ApiError(

@@ -11,7 +11,11 @@ from protocol.records.metadata import UnregisterBrokerRecord
 
 
 def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:
-    """Other replicas take over its partitions first. It stays in the replica lists until a reassignment removes it."""
+    """Remove the registration of a broker.
+
+    Other replicas become leaders of its partitions first. The broker stays in the replica lists until a reassignment
+    removes it.
+    """
     view = context.view
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None:

@@ -1,1 +1,1 @@
-"""What becomes of partitions that exist: leaders, in-sync sets, replicas on the move, log directories."""
+"""Decisions about existing partitions: leaders, in-sync sets, reassignments, log directories."""

@@ -52,8 +52,11 @@ def assign_in_directory(view: View, broker: Broker, directory: DirectoryData, re
 def assign(
     view: View, broker: Broker, directory_id: bytes, topic_id: bytes, index: int
 ) -> PartitionChangeRecord | ErrorCode:
-    """Note the log directory of a replica; NONE also where the metadata already has it. A replica in an offline
-    directory loses leadership, and one in an online directory may be elected."""
+    """Assign a replica to a log directory.
+
+    The error is NONE also where the metadata already has that directory. A replica in an offline directory loses
+    leadership; one in an online directory may be elected.
+    """
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -78,10 +81,11 @@ def assign(
 def without(
     wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
 ) -> RequestedChange:
-    """A replica that cannot serve stays in sync only where it is the last in-sync replica.
+    """The partition without a replica that cannot serve.
 
-    A damaged replica is not an eligible leader replica either, because it is going to be fetched anew from its start.
-    The last in-sync replica stays eligible: no other replica has its records.
+    The replica stays in sync only where it is the last in-sync replica. A damaged replica is not an eligible leader
+    replica either, because the broker is going to fetch it anew from the log start. The last in-sync replica stays
+    eligible: no other replica has its records.
     """
     isr = [replica for replica in partition.isr if replica != broker_id]
     is_damaged = directory_id == LOST_DIRECTORY and bool(isr)

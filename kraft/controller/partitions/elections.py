@@ -106,7 +106,7 @@ def elected(
 
 
 def balancing(view: View, count_max: int) -> list[PartitionChangeRecord]:
-    """Elections of preferred leaders that can lead again, at most `count_max`."""
+    """Elections of at most `count_max` preferred leaders that do not lead and may lead again."""
     return list(islice(_preferred(view), count_max))
 
 

@@ -1,4 +1,4 @@
-"""AlterPartition: the leader of a partition asks for another in-sync set, and the controller confirms it or not.
+"""AlterPartition: the leader of a partition asks for another in-sync set, and the controller accepts or refuses it.
 
 The leader epoch and the partition epoch of the request must be those of the controller. Otherwise the leader or the
 controller lacks a change: the leader waits for newer metadata, or sends the request again.
@@ -27,7 +27,7 @@ from protocol.messages.alter_partition import (
 )
 
 ANY_EPOCH: Final = -1
-"""The epoch of a follower whose incarnation the leader does not know, as with brokers before 3.5."""
+"""The broker epoch of a follower where the leader does not know it, as with brokers before 3.5."""
 
 
 def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
@@ -61,8 +61,8 @@ def alter(
     data: PartitionData,
     records: list[object],
 ) -> PartitionResult:
-    """Decide on one partition; an accepted change is added to `records`. The change may complete a reassignment, which
-    may make another replica the leader: then the response names that leader."""
+    """Decide on the proposal for one partition; an accepted change is added to `records`. The change may complete a
+    reassignment, which may make another replica the leader: then the response names that leader."""
     members = members_of(data)
     refusal = refusal_of(view.image, broker_id, partition, data, members)
     if refusal is not ErrorCode.NONE:
@@ -90,7 +90,7 @@ def alter(
 
 
 def members_of(data: PartitionData) -> Sequence[BrokerState]:
-    """The set that is asked for; before version 3 without the epochs of its members."""
+    """The proposed in-sync set; before version 3 without the broker epochs of its members."""
     return data.new_isr_with_epochs or [BrokerState(broker_id=each) for each in data.new_isr]
 
 
@@ -103,7 +103,7 @@ def refusal_of(
 ) -> ErrorCode:
     """The error of a proposed in-sync set, checked in the order of Apache Kafka's controller."""
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader has heard of a later controller than this one
+        return ErrorCode.NOT_CONTROLLER  # The leader follows a later controller than this one.
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:

@@ -14,7 +14,10 @@ MayLead = Callable[[int], bool]
 
 
 def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
-    """The rules for a partition of the topic. `min_in_sync` is 0 where no eligible leader replicas are kept."""
+    """The rules for a partition of the topic.
+
+    `min_in_sync` is 0 where the cluster keeps no eligible leader replicas.
+    """
     has_eligible = view.has_eligible_replicas
     return PartitionRules(
         may_lead, view.min_in_sync(topic) if has_eligible else 0, has_eligible, view.default_directory
@@ -26,12 +29,12 @@ def election_of(view: View, topic: Topic) -> Election:
 
 
 def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker does not serve: it leads no partition, and stays in sync only where it is the last in-sync replica."""
+    """The changes after which the broker leads no partition, and is in sync only as the last in-sync replica."""
     return _changes_without(view, broker_id, view.by_broker.concerning(broker_id))
 
 
 def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Iterator[PartitionChangeRecord]:
-    """The changes after these log directories of a broker failed, for the replicas in them."""
+    """The changes to the replicas in these log directories of a broker, after the directories failed."""
     keys = view.by_broker.concerning(broker_id)
     found = view.partitions(keys)
     in_lost = [(topic.id, index) for topic, index, each in found if each.directory_of(broker_id) in lost]
@@ -52,8 +55,10 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
 
 
 def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker comes back and may have lost records: it leaves every in-sync set, even where it was the last member,
-    and the eligible leader replicas."""
+    """The changes for a broker that comes back and may have lost records.
+
+    It leaves the eligible leader replicas and every in-sync set, even where it was the last member.
+    """
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(
         view,
@@ -64,7 +69,8 @@ def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRe
 
 
 def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The broker serves: it leads the partitions without a leader for which it is in sync or eligible.
+    """The changes for a broker that serves again: it leads the partitions without a leader for which it is in sync or
+    eligible.
 
     A partition that still names the broker as leader is one of its former incarnation: the controller failed before it
     had written all changes that followed from the end of that incarnation. Naming the broker again begins a new leader
@@ -89,7 +95,10 @@ def _changes(
     except_broker: int = NO_LEADER,
     with_broker: int = NO_LEADER,
 ) -> Iterator[PartitionChangeRecord]:
-    """`except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none."""
+    """The change records of the partitions with these keys.
+
+    `except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none.
+    """
     for topic, partition_id, partition in view.partitions(keys):
         may_lead = _may_lead(view, partition, except_broker, with_broker)
         wanted = wanted_of(partition)._replace(election=election_of(view, topic))

@@ -28,7 +28,7 @@ RECOVERING: Final = 1
 
 
 class Election(Enum):
-    """Which replicas may be elected."""
+    """Which replicas an election may choose from."""
 
     ONLINE = auto()
     PREFERRED = auto()
@@ -38,7 +38,7 @@ class Election(Enum):
 
 
 class PartitionRules(NamedTuple):
-    """What the change of a partition depends on apart from the partition."""
+    """The settings and broker states that the change of a partition depends on."""
 
     may_lead: Callable[[int], bool]
     min_in_sync: int
@@ -47,7 +47,7 @@ class PartitionRules(NamedTuple):
 
 
 class RequestedChange(NamedTuple):
-    """The change that is asked for; None leaves a field as it is."""
+    """The fields that a request changes; None leaves a field as it is."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -62,7 +62,7 @@ class RequestedChange(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What the partition is to be, apart from its leader."""
+    """The state of the partition after the change, apart from its leader."""
 
     isr: list[int]
     replicas: list[int]
@@ -73,7 +73,7 @@ class Target(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """The leader from now on; -1 for none."""
+    """The result of an election: the leader from now on; -1 for none."""
 
     leader: int
     is_unclean: bool = False
@@ -82,14 +82,14 @@ class Elected(NamedTuple):
 def change_of(
     topic_id: bytes, partition_id: int, partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
-    """The record of the differences; None where there are none."""
+    """The record that changes the partition to its new state; None where nothing differs."""
     target = target_of(partition, wanted, rules)
     elected = elect(partition, target, wanted.election, rules)
     record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
     if elected.leader != partition.leader:
         record.leader = elected.leader
     elif not set(partition.replicas) <= set(target.replicas):
-        record.leader = partition.leader  # a new leader epoch: the leader stops counting the removed replica
+        record.leader = partition.leader  # A new leader epoch makes the leader stop counting the removed replica.
     if elected.leader in target.eligible:
         target = led_by_eligible(target, elected.leader, rules)
     isr = [elected.leader] if elected.is_unclean else target.isr
@@ -134,8 +134,11 @@ def with_reassignment_ended(target: Target) -> Target:
 def with_eligible(
     partition: PartitionRegistration, target: Target, wanted: RequestedChange, rules: PartitionRules
 ) -> Target:
-    """A replica that leaves the in-sync set while the set is smaller than min.insync.replicas stays eligible: no record
-    is committed then, so the replica has every committed record (KIP-966)."""
+    """The target with its eligible leader replicas.
+
+    A replica that leaves the in-sync set while the set is smaller than min.insync.replicas stays eligible: no record is
+    committed then, so the replica has every committed record (KIP-966).
+    """
     if has_enough_in_sync(target, rules):
         return target._replace(eligible=[], last_known=[])
     candidates = list(dict.fromkeys([*partition.eligible_leader_replicas, *partition.isr]))
@@ -144,8 +147,10 @@ def with_eligible(
 
 
 def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
-    """Where the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas
-    lack."""
+    """The target where the elected leader was an eligible leader replica.
+
+    Where the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack.
+    """
     target = target._replace(isr=[leader])
     eligible = [replica for replica in target.eligible if replica != leader]
     return target._replace(eligible=[] if has_enough_in_sync(target, rules) else eligible)
@@ -173,8 +178,7 @@ def elect(partition: PartitionRegistration, target: Target, election: Election, 
 
 
 def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
-    """Whether the last known leader may lead: no replica is in sync or eligible any more, so none with more records can
-    come back."""
+    """Whether the last known leader may lead: no replica is in sync or eligible, so no replica has more records."""
     return (
         rules.has_eligible_replicas
         and not target.isr
@@ -191,7 +195,7 @@ def note_eligible(
     elected: Elected,
     rules: PartitionRules,
 ) -> None:
-    """Record the last known leader when the in-sync set becomes empty; clear it when the set has members again."""
+    """Set the last known leader when the in-sync set becomes empty; clear it when the set has members again."""
     eligible = [] if elected.is_unclean or not rules.has_eligible_replicas else target.eligible
     if tuple(eligible) != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = eligible

@@ -1,4 +1,4 @@
-"""Moving the replicas of partitions: AlterPartitionReassignments begins a move or gives it up, AlterPartition ends it.
+"""Moving the replicas of partitions: AlterPartitionReassignments begins or cancels a move, AlterPartition completes it.
 
     replicas R ── begin, target T ──▶ T, then R without T; adding T without R, removing R without T
        ▲                                   │
@@ -76,9 +76,9 @@ def reassign(
 def begun(
     view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
-    """The replicas after a reassignment begins, also one that replaces an unfinished one. A new target starts from all
-    current replicas: a replica that was being added and is not in the new target is removed; one that was being removed
-    and is in it stays.
+    """The replicas after a reassignment begins, which may replace an unfinished one. A new target starts from all
+    current replicas: a replica that was being added and is not in the new target is removed; one that was being
+    removed and is in it stays.
 
     DIVERGES: in Apache Kafka, where the second target itself adds (or removes) nothing, the additions (or removals) of
     the first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted
@@ -98,7 +98,10 @@ def begun(
 
 
 def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
-    """Without the replicas that were being added. Where no other replica is in sync, that takes an unclean election."""
+    """The partition after its reassignment is cancelled: without the added replicas.
+
+    Where no remaining replica is in sync, this takes an unclean election.
+    """
     if not is_under_way(partition):
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
@@ -151,7 +154,7 @@ def everything(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]
 def named(
     view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
 ) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
-    """Partitions that do not exist are left out of the response."""
+    """The reassignments of the partitions that the request names; a partition that does not exist is left out."""
     for asked in topics:
         topic = view.image.topics.by_name(asked.name)
         for index in asked.partition_indexes if topic is not None else ():

@@ -31,7 +31,7 @@ from security.acl.bindings import (
 )
 
 RECORDS_MAX: Final = 10_000
-"""ACLs that one request may make or remove."""
+"""The most ACLs that one request may create or delete."""
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 DONE: Final = ApiError(ErrorCode.NONE, "")
 
@@ -69,8 +69,9 @@ def binding_of(creation: AclCreation) -> AclBinding:
 
 
 def refusal_of(binding: AclBinding) -> ApiError | None:
-    """Why there cannot be such an ACL."""
-    # DIVERGES: Apache Kafka closes the connection where a code is 0, and answers UNKNOWN_SERVER_ERROR to that of ANY.
+    """Why this ACL cannot be created; None where it can."""
+    # DIVERGES: Apache Kafka closes the connection where a code is 0, and answers UNKNOWN_SERVER_ERROR to the code of
+    # ANY.
     if binding.kind not in KNOWN_KINDS - {ResourceKind.ANY}:
         return invalid(f"Invalid resourceType {word(ResourceKind, binding.kind)}")
     if binding.kind == ResourceKind.CLUSTER and binding.name not in ("", CLUSTER_NAME):
@@ -156,14 +157,14 @@ def matching_acl(binding: AclBinding) -> DeleteAclsMatchingAcl:
 
 
 def refuse_creations(request: CreateAclsRequest, error: ErrorCode, message: str | None) -> CreateAclsResponse:
-    """The controller did not decide: each creation says so."""
+    """The response to a CreateAcls on which the controller did not decide: each creation has the error."""
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=error, error_message=message) for _ in request.creations]
     )
 
 
 def refuse_filters(request: DeleteAclsRequest, error: ErrorCode, message: str | None) -> DeleteAclsResponse:
-    """The same for DeleteAcls."""
+    """The response to a DeleteAcls on which the controller did not decide: each filter has the error."""
     return DeleteAclsResponse(
         filter_results=[DeleteAclsFilterResult(error_code=error, error_message=message) for _ in request.filters]
     )

@@ -53,7 +53,7 @@ def refusal_of(entity: QuotaEntity, entry: RequestEntryData) -> str | None:
 
 
 def refusal_of_address(entity: QuotaEntity) -> str | None:
-    # DIVERGES: Apache Kafka takes a host name too, which it resolves whenever it compares addresses.
+    # DIVERGES: Apache Kafka accepts a host name too, and resolves it whenever it compares addresses.
     kind, name = entity.parts[0]
     if kind != IP or name is None:
         return None
@@ -65,7 +65,7 @@ def refusal_of_address(entity: QuotaEntity) -> str | None:
 
 
 def changes(context: DecisionContext, entity: QuotaEntity, entry: RequestEntryData) -> list[object]:
-    """Only what differs from the values as they are."""
+    """The quotas whose value differs from the current one."""
     existing = context.image.quotas.by_entity.get(entity) or {}
     wanted = {change.key: None if change.remove else change.value for change in entry.ops}
     return [record_of(entity, key, value) for key, value in wanted.items() if existing.get(key) != value]
@@ -82,6 +82,6 @@ def response(entity: QuotaEntity, outcome: ApiError) -> ResponseEntryData:
 def refuse_quotas(
     request: AlterClientQuotasRequest, error: ErrorCode, message: str | None
 ) -> AlterClientQuotasResponse:
-    """The controller did not decide: each entity says so."""
+    """The response to an AlterClientQuotas on which the controller did not decide: each entity has the error."""
     entities = dict.fromkeys(entity_of(entry) for entry in request.entries)
     return AlterClientQuotasResponse(entries=[response(entity, ApiError(error, message)) for entity in entities])

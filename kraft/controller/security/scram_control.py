@@ -79,7 +79,10 @@ def unacceptable(message: str) -> ApiError:
 
 
 def upserted(upsertion: ScramCredentialUpsertion) -> object:
-    """The record holds keys that follow from the salted password; the password itself is written nowhere."""
+    """The record of a credential.
+
+    It holds keys derived from the salted password; the salted password itself is never written.
+    """
     mechanism = ScramMechanism(upsertion.mechanism)
     salted = bytes(upsertion.salted_password)
     credential = credential_of(mechanism, salted, bytes(upsertion.salt), upsertion.iterations)
@@ -94,7 +97,7 @@ def result(user: str, refusal: ApiError | None) -> AlterUserScramCredentialsResu
 def refuse_scram_alterations(
     request: AlterUserScramCredentialsRequest, error: ErrorCode, message: str | None
 ) -> AlterUserScramCredentialsResponse:
-    """The controller did not decide: each user's result says so."""
+    """The response to an AlterUserScramCredentials on which the controller did not decide: each user has the error."""
     refusal = ApiError(error, message)
     users = dict.fromkeys(users_of(request))
     return AlterUserScramCredentialsResponse(results=[result(user, refusal) for user in users])

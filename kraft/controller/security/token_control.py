@@ -29,7 +29,7 @@ Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTok
 
 
 def refusal_of_requester(context: DecisionContext) -> ErrorCode | None:
-    """Why the requester may not speak of tokens at all."""
+    """Why the requester may not create, renew, expire or describe tokens; None where it may."""
     if not may_hold_tokens(context.principal):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if context.settings.security.token_key is None:
@@ -111,7 +111,7 @@ def renew_token(context: DecisionContext, request: RenewDelegationTokenRequest) 
 
 
 def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest) -> Decision:
-    """A negative period removes the token at once."""
+    """Set the expiry of a token. A negative period removes the token at once."""
     token = token_for(context, request.hmac)
     if isinstance(token, ErrorCode):
         return Decision((), ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0))
@@ -127,7 +127,10 @@ def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest
 
 
 def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | ErrorCode:
-    """The token of a secret, where the requester may renew it. It computes the secrets of all tokens."""
+    """The token with this HMAC, where the requester may renew it.
+
+    The secrets are not stored, so the function computes the HMAC of every token.
+    """
     refusal = refusal_of_requester(context)
     if refusal is not None:
         return refusal
@@ -141,7 +144,7 @@ def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | Erro
 
 
 def expired_tokens(image: MetadataImage, settings: ControllerSettings) -> Iterator[RemoveDelegationTokenRecord]:
-    """The removal of each token that has expired."""
+    """Records that remove the tokens that have expired."""
     now_ms = settings.security.wall_clock_ms()
     for token in image.tokens.by_id.values():
         if token.is_expired(now_ms):

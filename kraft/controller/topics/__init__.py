@@ -1,1 +1,1 @@
-"""Topics and new partitions: made, placed, deleted."""
+"""Decisions about topics and new partitions: creation, placement, deletion."""

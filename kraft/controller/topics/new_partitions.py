@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.records.metadata import PartitionRecord
 
 NEW_PARTITIONS_MAX = 10_000
-"""How many partitions one request may create: their records are one atomic batch."""
+"""The most partitions that one request may create: their records are one atomic batch."""
 TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
@@ -48,14 +48,14 @@ def automatic_assignments(view: View, count: int, replication_factor: int) -> li
 
 
 def takes_replicas(broker: Broker) -> bool:
-    """Whether it has a directory that is not cordoned."""
+    """Whether the broker has a log directory that is not cordoned."""
     return not broker.directories or not set(broker.directories).issubset(broker.cordoned_directories or ())
 
 
 def partition_records(
     view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
 ) -> list[PartitionRecord] | ApiError:
-    """A new partition is in sync on every active replica: it holds no records yet."""
+    """The record of a new partition. All its active replicas are in sync, because it holds no records yet."""
     records = []
     for partition_id, replicas in enumerate(assignments, first_partition_id):
         isr = tuple(replica for replica in replicas if view.image.cluster.is_active(replica))

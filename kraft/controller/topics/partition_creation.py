@@ -29,7 +29,8 @@ def create_partitions(context: DecisionContext, request: CreatePartitionsRequest
     view = context.view
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
-    # DIVERGES: Apache bounds only CreateTopics and fails with UNKNOWN_SERVER_ERROR here, having created a part.
+    # DIVERGES: Apache Kafka bounds CreateTopics alone; here it fails with UNKNOWN_SERVER_ERROR after it created some of
+    # the partitions.
     is_too_much = sum(additional_count(view.image, topic) for topic in once) > NEW_PARTITIONS_MAX
     records: list[object] = []
     results = []
@@ -101,5 +102,5 @@ def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> l
 def refuse_partitions(
     request: CreatePartitionsRequest, error: ErrorCode, message: str | None
 ) -> CreatePartitionsResponse:
-    """The controller did not decide: each topic says so."""
+    """The response to a CreatePartitions on which the controller did not decide: each topic has the error."""
     return CreatePartitionsResponse(results=[refused(each.name, ApiError(error, message)) for each in request.topics])

@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of new partitions: leaders evenly, replicas over racks, brokers that serve first."""
+"""Placement of new replicas: leaders spread evenly over brokers, replicas over racks, unfenced brokers preferred."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def place_replicas(
     """The replicas of each partition, the preferred leader first.
 
     `replication_factor` is at most the count of brokers. A fenced broker gets a replica only where the others do not
-    suffice. Where to begin is random, so that topics of one partition do not all meet on one broker.
+    suffice. Placement begins at a random broker, so that the leaders of many topics with one partition spread over
+    brokers.
     """
     all_brokers = sorted(brokers)
     serving = stripe([broker for broker in all_brokers if not broker.fenced], random)
@@ -24,7 +25,7 @@ def place_replicas(
 
 
 def stripe(brokers: Sequence[Broker], random: Random) -> list[Broker]:
-    """The brokers in an order in which neighbours are of different racks as far as that goes."""
+    """The brokers in an order in which neighbours are in different racks as far as possible."""
     racks: dict[str | None, list[Broker]] = {}
     for broker in rotated(brokers, random.randrange(len(brokers)) if brokers else 0):
         racks.setdefault(broker.rack, []).append(broker)
@@ -35,7 +36,11 @@ def stripe(brokers: Sequence[Broker], random: Random) -> list[Broker]:
 
 
 def replicas_of(index: int, serving: list[Broker], fenced: list[Broker], replication_factor: int) -> list[int]:
-    """Each partition begins one broker further; each round over all brokers mixes the followers anew."""
+    """The replicas of the partition with this index, the preferred leader first.
+
+    Each partition begins one broker further than the one before; after each round over all brokers the followers are
+    chosen in another order.
+    """
     candidates: list[Broker] = []
     if serving:
         leader, *others = rotated(serving, index % len(serving))

@@ -30,13 +30,13 @@ from protocol.messages.create_topics import (
 from protocol.records.metadata import ConfigRecord, TopicRecord
 
 RESERVED_IDS_COUNT = 100
-"""Ids below this number have a meaning of their own, that of the metadata topic among them."""
+"""Ids below this number are reserved, among them the id of the metadata topic."""
 DEFAULT = -1
 """The value of a count in a request that leaves the count to the broker's settings."""
 
 
 class NewTopic(NamedTuple):
-    """A topic that will exist once its records are committed."""
+    """A topic that exists once its records are committed."""
 
     name: str
     topic_id: bytes
@@ -91,7 +91,7 @@ def created(topic: NewTopic, settings: ControllerSettings) -> CreatableTopicResu
 
 
 def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]) -> NewTopic | ApiError:
-    """`metric_names`: those of the topics that the same request creates."""
+    """Decide on one topic. `metric_names`: the metric names of the topics that the same request creates."""
     image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}
     refusal = (
@@ -119,7 +119,7 @@ def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]
 
 
 def new_topic_id(image: MetadataImage, settings: ControllerSettings) -> bytes:
-    """A random id whose text does not begin with a dash: a command line would parse such an id as an option."""
+    """A random id whose text does not begin with a dash, which a command line would parse as an option."""
     while True:
         topic_id = settings.new_uuid()
         starts_with_dash = topic_id[0] >> 2 == 62
@@ -196,5 +196,5 @@ def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]]
 
 
 def refuse_topics(request: CreateTopicsRequest, error: ErrorCode, message: str | None) -> CreateTopicsResponse:
-    """The controller did not decide: each topic says so."""
+    """The response to a CreateTopics on which the controller did not decide: each topic has the error."""
     return CreateTopicsResponse(topics=[refused(each.name, ApiError(error, message)) for each in request.topics])

@@ -31,7 +31,10 @@ class NamedTopics(NamedTuple):
 
     @classmethod
     def of(cls, request: DeleteTopicsRequest) -> NamedTopics:
-        """Versions before 6 say names alone; from 6 on, each topic is a name or an id."""
+        """Read the topics of a request.
+
+        Versions before 6 have names alone; from version 6 on, each topic is a name or an id.
+        """
         by_name = (DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
         states = [*request.topics, *by_name]
         return cls(
@@ -41,7 +44,7 @@ class NamedTopics(NamedTuple):
         )
 
     def distinct(self) -> Iterator[DeleteTopicState]:
-        """Each of them once: a topic that is named twice has one result."""
+        """The topics without repetitions: a topic that is named twice has one result."""
         seen: set[tuple[str | None, bytes]] = set()
         for state in self.states:
             if (state.name, state.topic_id) not in seen:
@@ -110,8 +113,9 @@ def named_topic(image: MetadataImage, name: str, wanted: NamedTopics) -> Topic |
 
 
 def refuse_deletions(request: DeleteTopicsRequest, error: ErrorCode, message: str | None) -> DeleteTopicsResponse:
-    """The response where the controller made no decision: every topic has the error, under the name or id of the
-    request."""
+    """The response to a DeleteTopics on which the controller did not decide: every topic has the error, under the name
+    or id of the request.
+    """
     results = [DeletableTopicResult(name=name, error_code=error, error_message=message) for name in request.topic_names]
     results += [
         DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=error, error_message=message)

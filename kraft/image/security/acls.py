@@ -21,7 +21,7 @@ class AclsImage(NamedTuple):
 
 
 class AclsDelta:
-    """What records changed; None for an ACL that is gone."""
+    """The ACLs that records changed; None for a removed ACL."""
 
     __slots__ = ("changed", "image")
 

@@ -15,7 +15,7 @@ def place_of_entity(entity: QuotaEntity) -> int:
 
 
 class ClientQuotasImage(NamedTuple):
-    """Values by key, by entity; an entity without quotas is absent."""
+    """Quota values by entity and key; an entity without quotas is absent."""
 
     by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = PersistentMap(place_of_entity)
 
@@ -26,7 +26,7 @@ class ClientQuotasImage(NamedTuple):
 
 
 class ClientQuotasDelta:
-    """What records changed; None for a value that is gone."""
+    """The quotas that records changed; None for a removed value."""
 
     __slots__ = ("changed", "image")
 
@@ -49,6 +49,6 @@ class ClientQuotasDelta:
 
 
 def record_of(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
-    """The record that sets a value; None removes it."""
+    """The record that sets a quota; the value None removes it."""
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts]
     return ClientQuotaRecord(entity=parts, key=key, value=0.0 if value is None else value, remove=value is None)

@@ -13,15 +13,17 @@ from security.principal import Principal
 
 
 class TokensImage(NamedTuple):
-    """Tokens by id, those included that have expired and were not removed yet."""
+    """Tokens by id, including expired ones that no record has removed yet."""
 
     by_id: PersistentMap[str, DelegationToken] = PersistentMap(place_of_text)
 
     def visible(
         self, owners: Sequence[Principal] | None, principal: Principal, may_describe: Callable[[DelegationToken], bool]
     ) -> list[DelegationToken]:
-        """The tokens that concern some principals, None for all, and that a principal may see: those that concern it,
-        and those that an ACL lets it describe."""
+        """The tokens that a principal may see: those that concern it, and those that an ACL lets it describe.
+
+        `owners`: only the tokens that concern one of these; None for all.
+        """
         return [
             token
             for token in self.by_id.values()
@@ -35,7 +37,7 @@ class TokensImage(NamedTuple):
 
 
 class TokensDelta:
-    """What records changed; None for a token that is gone."""
+    """The tokens that records changed; None for a removed token."""
 
     __slots__ = ("changed", "image")
 
@@ -62,7 +64,7 @@ class TokensDelta:
 
 
 def _principal(text: str) -> Principal:
-    """As records hold it: type and name may be empty. Raises `MalformedMessage`."""
+    """Decode a principal of a record, whose type and name may be empty. Raises `MalformedMessage`."""
     kind, colon, name = text.partition(":")
     if not colon:
         raise MalformedMessage(f"{text!r} is not a principal")

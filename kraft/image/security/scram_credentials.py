@@ -11,7 +11,7 @@ from security.sasl.scram.credential import ScramCredential
 
 
 class ScramKey(NamedTuple):
-    """A user and the code of a mechanism."""
+    """The key of a credential: a user and the code of a mechanism."""
 
     user: str
     mechanism: int
@@ -32,7 +32,7 @@ class ScramImage(NamedTuple):
 
 
 class ScramDelta:
-    """What records changed; None for a credential that is gone."""
+    """The credentials that records changed; None for a removed credential."""
 
     __slots__ = ("changed", "image")
 

@@ -1,1 +1,1 @@
-"""The roles of a member of the quorum, a file for each, and the ways between them."""
+"""The roles of a member of the quorum, one module for each, and the transitions between them."""

@@ -1,5 +1,4 @@
-"""Candidate: a voter that wants to lead its epoch. Once its vote for itself is durable, it asks the others for
-theirs."""
+"""Candidate: a voter that asks the others for their votes in a new epoch, once its vote for itself is durable."""
 
 from __future__ import annotations
 
@@ -12,7 +11,10 @@ from kraft.raft.transitions import BecomeLeader, BecomeProspective, Transition
 
 
 class CandidateRole(RaftRole):
-    """It wins with a majority of the votes; after a lost or undecided election it becomes prospective again."""
+    """The role of a candidate.
+
+    It leads after a majority of votes; after a lost or undecided election it becomes prospective again.
+    """
 
     __slots__ = ("_deadline_ms", "_is_lost", "_is_saved", "_votes")
 
@@ -20,7 +22,7 @@ class CandidateRole(RaftRole):
         super().__init__(member)
         self._votes = VoteCollection(member, is_pre_vote=False)
         self._deadline_ms = 0
-        """The end of the election, set when the vote is durable; after a lost election the end of the backoff."""
+        """The end of the election (ms), set when the vote is durable. After a lost election: the end of the backoff."""
         self._is_saved = False
         self._is_lost = False
 
@@ -65,5 +67,5 @@ class CandidateRole(RaftRole):
         return self.tick()
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """It has granted its vote in this epoch to itself; a pre-vote is about the next epoch."""
+        """Grant no vote: this node voted for itself in this epoch. A pre-vote is about the next epoch."""
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)

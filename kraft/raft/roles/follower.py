@@ -1,4 +1,5 @@
-"""Follower: it copies the leader's log, one fetch after the other; without a response in time it becomes prospective.
+"""Follower: a node that copies the leader's log, one fetch after the other. Without a response in time it becomes
+prospective.
 
     Fetch ⟶ records      AppendFetched ⟶ LogAppended ⟶ LogFlushed ⟶ Fetch from the new end
           ⟶ diverging    TruncateLog ⟶ LogTruncated ⟶ Fetch from the new end
@@ -29,11 +30,11 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterResponse
 from protocol.primitives import BytesLike
 
 REFUSALS_MAX = 2
-"""Connections to the leader that must be refused one after the other before this node takes it for failed."""
+"""The number of refused connections in a row after which this node considers the leader failed."""
 
 
 class FollowerRole(RaftRole):
-    """Follows the leader that the election names, for as long as its epoch lasts."""
+    """The role of a node that follows the leader of its epoch."""
 
     __slots__ = (
         "_fetch_deadline_ms",
@@ -48,19 +49,21 @@ class FollowerRole(RaftRole):
     )
 
     def __init__(self, member: QuorumMember) -> None:
-        """Fetch from the leader that the election names."""
+        """Begin to fetch from the leader that the election names."""
         super().__init__(member)
         self._leader = Destination(member.election.leader_id, *leader_address(member, member.leader_endpoints))
         self._fetch_deadline_ms = member.fetch_deadline_ms()
         self._update_deadline_ms = self._fetch_deadline_ms
         self._has_fetched = False
-        """Whether this leader has responded: as long as it does, this node refuses pre-votes."""
+        """Whether this leader has responded. While it does, this node refuses pre-votes."""
         self._has_described_itself = False
-        """Whether this leader knows this voter's endpoints. With kraft.version 0 the log does not hold them, so each
-        leader has to be told."""
+        """Whether this leader knows the endpoints of this voter.
+
+        With kraft.version 0 the log does not hold them, so this voter sends them to each new leader.
+        """
         self._heard_high_watermark = -1
         self._is_writing = False
-        """An append or a truncation that the role asked for has not been carried out."""
+        """Whether an append or a truncation that this role asked for is still in progress."""
         self._refusals = 0
         self._snapshot: SnapshotFetch | None = None
 
@@ -93,7 +96,7 @@ class FollowerRole(RaftRole):
         return self._fetch_deadline_ms
 
     def _is_waiting_for_disk(self) -> bool:
-        """Whether the next fetch waits for this node's disk: the leader is not to be suspected for that."""
+        """Whether the next fetch waits for this node's disk. Meanwhile this node does not suspect the leader."""
         return self._is_writing or self.member.durable_end() is None
 
     def _disk_done(self) -> Transition | None:
@@ -145,12 +148,13 @@ class FollowerRole(RaftRole):
             self._take(report)
         else:
             if report is not None:
-                self._snapshot = None  # the leader may have deleted it; the next fetch names another one
+                # The leader may have deleted the snapshot; the response to the next fetch names another one.
+                self._snapshot = None
             member.peers.back_off(self._leader.node_id, member.now_ms)
         return self.tick()
 
     def _take(self, report: LeaderReport) -> None:
-        """A successful response of the leader that this node follows."""
+        """Handle a successful response of the leader."""
         self._heard_from_leader()
         self._has_fetched = True
         partition = report.partition
@@ -169,7 +173,7 @@ class FollowerRole(RaftRole):
             self._snapshot = SnapshotFetch(member, snapshot)
         else:
             self._heard_high_watermark = partition.high_watermark
-            records = cast("BytesLike", partition.records)  # of a response that was decoded
+            records = cast("BytesLike", partition.records)  # The response was decoded before.
             if records:
                 self._is_writing = True
                 member.put(AppendFetched(records, member.epoch))
@@ -177,8 +181,10 @@ class FollowerRole(RaftRole):
                 self._commit()
 
     def _truncate(self, diverging: EpochEndOffset) -> None:
-        """Drop the end of the log that the leader does not have (Raft, section 5.3). The next fetch finds out whether
-        the rest is the same."""
+        """Remove the end of the log that the leader does not have (Raft, section 5.3).
+
+        The response to the next fetch shows whether the rest of the log is the same.
+        """
         log = self.member.log
         local = log.end_offset_for_epoch(diverging.epoch)
         is_same = local.epoch == diverging.epoch
@@ -192,9 +198,10 @@ class FollowerRole(RaftRole):
         self.member.commit(min(self._heard_high_watermark, self.member.log.end_offset))
 
     def _count_refusals(self, event: ResponseReceived) -> None:
-        """A leader whose address refuses connections has ended, so this node does not wait for the fetch timeout.
+        """Count refused connections.
 
-        DIVERGES: Apache Kafka's followers wait for it. A pre-vote does no harm if the leader lives after all.
+        A leader whose address refuses connections has ended, so this node does not wait for the fetch timeout.
+        DIVERGES: Apache Kafka's followers wait for it. A pre-vote does no harm if the leader is alive after all.
         """
         member = self.member
         self._refusals = self._refusals + 1 if event.is_refused else 0
@@ -202,7 +209,7 @@ class FollowerRole(RaftRole):
             self._expect_new_leader(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
 
     def _expect_new_leader(self, delay_ms: int) -> None:
-        """The leader has failed or resigned: grant pre-votes, and become prospective after the delay."""
+        """The leader has failed or resigned: this node grants pre-votes, and becomes prospective after the delay."""
         self._has_fetched = False
         self._fetch_deadline_ms = min(self._fetch_deadline_ms, self.member.now_ms + delay_ms)
 
@@ -211,7 +218,7 @@ class FollowerRole(RaftRole):
     def appended(self) -> Transition | None:
         self._is_writing = False
         self._commit()
-        if self.member.durable_end() is not None:  # no fetched batch was valid: fetch again, but not at once
+        if self.member.durable_end() is not None:  # No fetched batch was valid: the next fetch comes after a pause.
             self.member.peers.back_off(self._leader.node_id, self.member.now_ms)
         return self.tick()
 
@@ -229,15 +236,21 @@ class FollowerRole(RaftRole):
     # Requests that it receives
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """No vote in an epoch that has a leader. A pre-vote only while this leader has not responded: a follower that
-        hears from its leader protects the leader's term (KIP-996)."""
+        """Grant no vote in an epoch that has a leader.
+
+        A pre-vote is granted only while this leader has not responded: a follower of a live leader protects the
+        leader's term (KIP-996).
+        """
         member = self.member
         is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
         return vote.is_pre_vote and is_long and not self._has_fetched
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The first preferred candidate becomes prospective at once; each further one waits twice as long as the one
-        before it, so that the elections do not collide."""
+        """The leader resigned.
+
+        The first preferred candidate becomes prospective at once. Each further one waits twice as long as the candidate
+        before it, so that the elections do not collide.
+        """
         if position == 0:
             self._expect_new_leader(0)
         else:
@@ -245,5 +258,5 @@ class FollowerRole(RaftRole):
 
 
 def leader_address(member: QuorumMember, endpoints: Mapping[str, Address]) -> Address:
-    """The address at the quorum's listener, or at any listener where there is none of that name."""
+    """The leader's address at the quorum's listener; any of its addresses where it has no listener of that name."""
     return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))

@@ -32,7 +32,7 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 class LeaderRole(RaftRole):
-    """Leads for one term: it writes the first batch, answers fetches, commits, changes the voters."""
+    """The role of the leader for one term: it writes the first batch, answers fetches, commits, changes the voters."""
 
     __slots__ = ("_changes", "_epoch_start_offset", "_granted", "_heard_ms", "_replicas", "_service", "_upgrade")
 
@@ -40,21 +40,23 @@ class LeaderRole(RaftRole):
         super().__init__(member)
         self._granted = granted
         self._epoch_start_offset = member.log.end_offset
-        """The end of the log at the election. Until a record after it is durable on a majority, nothing is
-        committed."""
+        """The end of the log at the election.
+
+        The leader commits nothing until a record after this offset is durable on a majority.
+        """
         self._replicas = ReplicaStates(member)
         self._service = FetchService(member)
         self._upgrade = VersionUpgrade(member)
         self._changes = VoterChanges(member, self._replicas, self._upgrade)
         self._heard_ms: dict[int, int] = {}
-        """When each voter last fetched, or acknowledged a BeginQuorumEpoch."""
+        """The time (ms) at which each voter last fetched, or acknowledged a BeginQuorumEpoch."""
 
     def enter(self) -> Transition | None:
-        """Write the first batch of the term. It names the leader; records of earlier terms are committed together with
-        it.
+        """Write the first batch of the term, which names the leader. Records of earlier terms are committed together
+        with it.
 
-        Where no other node has read the voters yet, which a `format --standalone` left in the bootstrap checkpoint, the
-        batch carries them too.
+        `format --standalone` leaves the voters in the bootstrap checkpoint. Where no other node has read them yet, the
+        batch carries the voters too.
         """
         member = self.member
         records = [leader_change(member.node_id, member.voters, self._granted, member.wall_ms)]
@@ -66,7 +68,7 @@ class LeaderRole(RaftRole):
         return None
 
     def leave(self) -> None:
-        """The election state is already that of the next role: the responses name the new epoch."""
+        """End the term. The election state is already that of the next role, so the responses name the new epoch."""
         self._service.end_term(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._changes.end_term()
 
@@ -116,7 +118,8 @@ class LeaderRole(RaftRole):
         return self._commit()
 
     def _commit(self) -> Transition | None:
-        """Advance the high watermark to what a majority has on disk, if that includes a record of this term.
+        """Advance the high watermark to the offset that is durable on a majority, if that includes a record of this
+        term.
 
         Records of an earlier term that a majority holds can still be overwritten by another leader. They count as
         committed only below a committed record of this term (Raft, section 5.4.2 and figure 8).

@@ -1,6 +1,6 @@
 """Prospective: this node asks the voters for pre-votes before it starts a new epoch (KIP-996).
 
-A voter that still hears from the leader refuses. So a node that was cut off from the others and comes back does not end
+A voter refuses while it gets responses from the leader. So a node that returns after a network partition does not end
 the term of a leader that the others follow.
 """
 
@@ -16,7 +16,10 @@ from kraft.raft.transitions import BecomeCandidate, BecomeFollower, BecomeUnatta
 
 
 class ProspectiveRole(RaftRole):
-    """It keeps the epoch, the leader and the vote of the role before it; quorum-state does not change."""
+    """The role of a voter that collects pre-votes.
+
+    It keeps the epoch, the leader and the vote of the role before it; quorum-state does not change.
+    """
 
     __slots__ = ("_election_deadline_ms", "_votes")
 
@@ -56,8 +59,7 @@ class ProspectiveRole(RaftRole):
         return may_vote(self.member, vote)
 
     def _lost(self) -> Transition:
-        """The election is lost: follow the former leader again, which other voters seem to hear, or become
-        unattached."""
+        """The election is lost: this node follows the former leader again, if it knows one, or becomes unattached."""
         member = self.member
         if member.has_leader and member.leader_endpoints and member.election.leader_id != member.node_id:
             return BecomeFollower(member.epoch, member.election.leader_id, member.leader_endpoints)

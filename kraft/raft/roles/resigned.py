@@ -12,12 +12,17 @@ from kraft.raft.transitions import EnterEpoch, Transition
 
 
 class ResignedRole(RaftRole):
-    """It cannot lead its epoch again: an epoch has one election. After an election timeout it enters the next epoch."""
+    """The role of a former leader.
+
+    It cannot lead its epoch again. After an election timeout it enters the next epoch.
+    """
 
     __slots__ = ("_acknowledged", "_election_deadline_ms", "_is_stopped", "_preferred", "_stop_deadline_ms")
 
     def __init__(self, member: QuorumMember, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
-        """`stop_timeout_ms`: how long a node that stops tries to tell the others; None where it does not stop."""
+        """`stop_timeout_ms`: how long a node that stops tries to tell the other voters; None where the node does not
+        stop.
+        """
         super().__init__(member)
         self._preferred = preferred
         self._acknowledged: set[int] = set()
@@ -60,7 +65,7 @@ class ResignedRole(RaftRole):
         transition = transition_to_leader(self.member, report) if report is not None else None
         if transition is not None:
             return transition
-        # A peer that refuses connections has ended: a node that stops need not tell it.
+        # A peer that refuses connections has ended, so a node that stops need not tell it.
         is_gone = event.is_refused and self._stop_deadline_ms is not None
         if is_gone or (report is not None and report.is_success):
             self._acknowledged.add(event.to.node_id)
@@ -69,11 +74,14 @@ class ResignedRole(RaftRole):
         return self.tick()
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """It granted its vote in this epoch to itself; it grants a pre-vote to any candidate with a long enough log."""
+        """Grant no vote: this node voted for itself in this epoch.
+
+        A pre-vote is granted to any candidate whose log is at least as long.
+        """
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)
 
     def _uninformed(self) -> list[VoterNode]:
-        """The voters that do not know yet; empty once this node has stopped."""
+        """The voters that have not acknowledged the resignation; empty once this node has stopped."""
         voters = self.member.other_voters()
         return [
             each for each in voters if each.endpoints and each.id not in self._acknowledged and not self._is_stopped

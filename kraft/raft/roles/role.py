@@ -1,4 +1,4 @@
-"""The events that a role can receive; a role that does not define a reaction ignores the event."""
+"""The interface of a role: the events that it can receive. A role ignores an event for which it defines no reaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraft.raft.transitions import Transition
 
 
 class RequestedVote(NamedTuple):
-    """What a candidate asks for, after this node has entered its epoch."""
+    """The vote that a candidate asks for, after this node has entered the candidate's epoch."""
 
     candidate: ReplicaKey
     last_epoch: int
@@ -29,14 +29,14 @@ class RaftRole:
         self.member = member
 
     def enter(self) -> Transition | None:
-        """Called once, after the election state that goes with the role was set."""
+        """Called once, after the election state of the role was set."""
         return None
 
     def leave(self) -> None:
         """Called once, before the next role enters."""
 
     def deadline_ms(self) -> int | None:
-        """When `tick` has something to do; None for never."""
+        """The time (ms) at which `tick` has something to do; None for never."""
         return None
 
     def leader_deadline_ms(self) -> int | None:
@@ -61,23 +61,26 @@ class RaftRole:
         return None
 
     def snapshot_ended(self) -> Transition | None:
-        """The fetched snapshot was loaded or refused."""
+        """The fetched snapshot was loaded or refused, so the log can be used again."""
         return None
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """A response to a request of this role, or its absence."""
+        """A request of this role got a response, failed or timed out."""
         return None
 
     def resign(self) -> Transition | None:
-        """This node's controller wants another node to lead."""
+        """The controller of this node asks for another leader."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become this."""
+        """Why kraft.version cannot become `version`; None where it can."""
         return "Upgrade kraft version failed because the replica is not the current leader"
 
     def raise_version(self, version: int) -> None:
-        """Raise kraft.version, as this node's controller has decided; `refusal_of_version` had no objection."""
+        """Write a higher kraft.version, as this node's controller decided.
+
+        The caller has checked `refusal_of_version`.
+        """
 
     def stop(self, timeout_ms: int) -> Transition | None:
         """A clean stop begins."""
@@ -86,12 +89,14 @@ class RaftRole:
     # Requests that this node receives, in its epoch
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """Whether the candidate gets this node's vote, or its pre-vote."""
+        """Whether this node grants the candidate its vote or pre-vote."""
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The leader has resigned; `position`: this node's place among the `count` preferred candidates, 0 for the
-        first."""
+        """The leader has resigned.
+
+        `position`: the index of this node among the `count` preferred candidates; 0 is the first.
+        """
 
     def request_received(self, event: RequestReceived) -> Transition | None:
         """A valid request to the leader of this epoch."""

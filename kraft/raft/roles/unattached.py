@@ -1,4 +1,7 @@
-"""Unattached: this node knows no leader of its epoch. It asks for one; a voter becomes prospective after a timeout."""
+"""Unattached: this node knows no leader of its epoch.
+
+It asks other nodes for the leader; a voter becomes prospective after a timeout.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,22 @@ from kraft.raft.roles.role import RaftRole, RequestedVote
 from kraft.raft.transitions import BecomeProspective, Transition
 
 ASK_PAUSE_MS: Final = 50
-"""After a response that named no leader, or a request without a response."""
+"""The pause (ms) after a response that named no leader, or a request without a response."""
 
 
 class UnattachedRole(RaftRole):
-    """A quorum of one voter has no other leader: that voter becomes prospective at once."""
+    """The role of a node that knows no leader. In a quorum of one voter, that voter becomes prospective at once."""
 
     __slots__ = ("_ask_ms", "_election_deadline_ms")
 
     def __init__(self, member: QuorumMember, election_deadline_ms: int | None = None) -> None:
-        """`election_deadline_ms`: that of the role before, where that role waited for a leader too."""
+        """`election_deadline_ms`: the deadline of the earlier role, where that role waited for a leader too."""
         super().__init__(member)
         self._ask_ms = member.now_ms
-        """When it may ask again; the next leader tells every voter by itself (BeginQuorumEpoch)."""
+        """The time (ms) from which on this node may ask again.
+
+        A new leader tells every voter by itself (BeginQuorumEpoch).
+        """
         self._election_deadline_ms = (
             member.election_deadline_ms() if election_deadline_ms is None else election_deadline_ms
         )
@@ -62,7 +68,7 @@ class UnattachedRole(RaftRole):
         return transition
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """One vote in an epoch, and only for a candidate whose log is at least as long."""
+        """Grant one vote in an epoch, and only to a candidate whose log is at least as long as this node's."""
         return may_vote(self.member, vote)
 
     def flushed(self) -> Transition | None:
@@ -75,7 +81,7 @@ class UnattachedRole(RaftRole):
         return self.member.may_be_candidate and not self.member.is_stopping and not self.member.is_loading
 
     def _ask(self) -> None:
-        """Send a Fetch to one server, chosen at random: its response names the leader."""
+        """Send a Fetch to a server chosen at random; the response names the leader."""
         member = self.member
         end = member.durable_end()
         servers = self._servers_to_ask()
@@ -83,12 +89,15 @@ class UnattachedRole(RaftRole):
             member.peers.send(servers[member.random.randrange(len(servers))], fetch_request(member, end))
 
     def _servers_to_ask(self) -> list[Destination]:
-        """Empty while one of them has not responded yet."""
+        """The servers that may be asked now; empty while one of them has not responded yet."""
         servers = self._servers()
         return [] if any(self.member.peers.is_waiting(each.node_id) for each in servers) else servers
 
     def _servers(self) -> list[Destination]:
-        """The bootstrap servers of the configuration and the voters: the quorum may have moved away from the former."""
+        """The configured bootstrap servers and the voters.
+
+        The quorum may have moved away from the bootstrap servers.
+        """
         member = self.member
         voters = [voter.address(member.identity.listener) for voter in member.other_voters()]
         servers = dict.fromkeys([*member.settings.bootstrap_servers, *voters])
@@ -101,7 +110,8 @@ class UnattachedRole(RaftRole):
 
 
 def may_vote(member: QuorumMember, vote: RequestedVote) -> bool:
-    """Whether a node that follows no leader grants a vote: one in an epoch, and only for a log at least as long.
+    """Whether a node that follows no leader grants a vote: one vote in an epoch, and only to a candidate whose log is
+    at least as long.
 
     A pre-vote does not bind the voter, so it may be granted to several candidates (KIP-996).
     """

@@ -1,4 +1,4 @@
-"""Asking the voters for votes or pre-votes, and counting those that are granted and refused."""
+"""Collection of votes or pre-votes: asks the voters and counts the votes that they grant and refuse."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PRE_VOTE_PAUSE_MS: Final = 150
 
 
 class VoteCollection:
-    """A majority is one of the voters at the time of counting: the voters may change during an election."""
+    """The votes of one election. A majority is one of the current voters, which may change during the election."""
 
     def __init__(self, member: QuorumMember, *, is_pre_vote: bool) -> None:
         self._member = member
         self._is_pre_vote = is_pre_vote
         self._granted: list[int] = []
-        """Voter ids in the order in which the votes came."""
+        """The ids of the voters that granted a vote, in the order of their responses."""
         self._refused: set[int] = set()
         self._ask_again_ms = 0
-        """When voters that refused a pre-vote may be asked again."""
+        """When each voter that refused a pre-vote may be asked again (ms)."""
 
     @property
     def granted(self) -> tuple[int, ...]:
@@ -42,12 +42,12 @@ class VoteCollection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the votes of all voters that have not responded yet would not be enough."""
+        """Whether the granted votes, and those of all voters that have not responded yet, are fewer than a majority."""
         voters = self._member.voters
         return len(voters.ids) - sum(voter_id in voters.by_id for voter_id in self._refused) < voters.majority
 
     def count(self, event: ResponseReceived, report: LeaderReport | None) -> None:
-        """Count the response of a voter; a voter without a response is asked again."""
+        """Count the response of a voter. A voter that did not respond is asked again."""
         voter_id = event.to.node_id
         if (
             report is not None
@@ -61,7 +61,7 @@ class VoteCollection:
                 self._refused.add(voter_id)
                 self._ask_again_ms = self._member.now_ms + PRE_VOTE_PAUSE_MS
         elif self._is_pre_vote and _knows_no_pre_vote(event):
-            self.grant(voter_id)  # a release without pre-votes is asked for its vote in the election itself
+            self.grant(voter_id)  # A release without pre-votes is asked for its vote in the election itself.
         elif event.response is not None:
             self._member.peers.back_off(voter_id, self._member.now_ms)
 
@@ -74,7 +74,7 @@ class VoteCollection:
                 member.peers.send(to, vote_request(member, voter, is_pre_vote=self._is_pre_vote))
 
     def retry_ms(self) -> int | None:
-        """When the next voter may be asked again; None where all have responded."""
+        """The time (ms) at which the next voter may be asked again; None where all have responded."""
         peers = self._member.peers
         times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
         return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)
@@ -86,9 +86,10 @@ class VoteCollection:
         return [each for each in voters if each.id not in response_received and member.destination(each) is not None]
 
     def _may_ask_again(self) -> bool:
-        """A refused pre-vote may be granted later: a voter that heard from the leader then may hear no more from it.
+        """Whether a voter that refused may be asked again: only for a pre-vote.
 
-        DIVERGES: Apache Kafka asks each voter once; after a refusal the node waits for its election timeout.
+        The voter may have received something from the leader at that time, and nothing since. DIVERGES: Apache Kafka
+        asks each voter once; after a refusal the node waits for its election timeout.
         """
         return self._is_pre_vote and self._member.now_ms >= self._ask_again_ms
 

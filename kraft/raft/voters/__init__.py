@@ -1,1 +1,1 @@
-"""Changes of the voters: one at a time, as KIP-853 describes them."""
+"""Changes of the voter set, one voter at a time (KIP-853)."""

@@ -15,7 +15,7 @@ from kraft.raft.voters.voter_description import own_description
 
 
 class VersionUpgrade:
-    """Lasts for one leader's term."""
+    """The upgrade of kraft.version during one leader's term."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
@@ -23,11 +23,11 @@ class VersionUpgrade:
         self._described: dict[int, VoterNode] = {own.id: own}
 
     def describe(self, voter: VoterNode) -> None:
-        """Take the description that a static voter sent."""
+        """Remember the description that a static voter sent."""
         self._described[voter.id] = voter
 
     def refusal(self, version: int) -> str | None:
-        """Why kraft.version cannot become this; None where it can, or already is."""
+        """Why kraft.version cannot become `version`; None where it can, or already is."""
         before = self._member.history.kraft_version
         if version < before:
             return (
@@ -40,7 +40,7 @@ class VersionUpgrade:
         return None
 
     def write(self, version: int) -> None:
-        """Write version and voters; nothing where the log has that version already."""
+        """Write the version and the voters; write nothing where the log has that version already."""
         member = self._member
         assert self.refusal(version) is None, "an upgrade that was refused"
         if version > member.history.kraft_version:
@@ -48,11 +48,14 @@ class VersionUpgrade:
             member.put(Append(member.epoch, quorum_records(version, voters, member.wall_ms)))
 
     def _supports(self, voter_id: int, version: int) -> bool:
-        """A voter that has sent no description may be of a release that supports static voters alone."""
+        """Whether a voter supports the version.
+
+        A voter that sent no description may be of a release that supports static voters alone.
+        """
         voter = self._described.get(voter_id)
         return voter is not None and voter.kraft_versions.first <= version <= voter.kraft_versions.last
 
 
 def version_text(version: int) -> str:
-    """The name of a version in Apache Kafka's messages."""
+    """The name of a version as Apache Kafka's messages spell it."""
     return f"KRAFT_VERSION_{version}"

@@ -28,25 +28,28 @@ from protocol.schema import ZERO_UUID
 from storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""Within this time (ms) a new voter must have caught up with the log; a slower one would delay commits as a voter."""
+"""The time (ms) since which a new voter may at most have been behind the log. A slower voter would delay commits."""
 IN_HAND: Final = "Request timed out waiting for leader to handle previous voter change request"
 NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
 class VoterChangeResult(NamedTuple):
-    """The result that the response carries; the error is NONE for a change that is committed, or not needed."""
+    """The error and message of the response. The error is NONE for a change that is committed or was not needed."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class VoterChange(NamedTuple):
-    """`event` is None once its response was sent; `offset` is None until the record is in the log."""
+    """A change in progress.
+
+    `event` is None once its response was sent; `offset` is None until the record is in the log.
+    """
 
     event: RequestReceived | None
     voter: VoterNode
     voters: VoterSet
-    """The voters after the change."""
+    """The voters after the change is committed."""
     deadline_ms: int
     offset: int | None = None
 
@@ -139,10 +142,10 @@ class VoterChanges:
     # Progress
 
     def response_received(self, event: ResponseReceived) -> None:
-        """The new voter has responded to ApiVersions, or its time is over."""
+        """The new voter has responded to ApiVersions, or the request timed out."""
         change = self._change
         if change is None or change.event is None or change.offset is not None:
-            return  # the change has ended meanwhile
+            return  # The change has ended in the meantime.
         refusal = self._refusal_of_new_voter(change.voter, event.response)
         if refusal is not None:
             self._end(refusal)
@@ -172,7 +175,10 @@ class VoterChanges:
             self._end(VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT))
 
     def end_term(self) -> None:
-        """This node no longer leads: whether the change is committed depends on the next leader."""
+        """End the change in progress, because this node no longer leads.
+
+        Whether it is committed depends on the next leader.
+        """
         if self._change is not None:
             self._end(VoterChangeResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
@@ -182,7 +188,10 @@ class VoterChanges:
     # Rules
 
     def _refusal_now(self, high_watermark: int, doing: str | None) -> VoterChangeResult | None:
-        """Why no change may begin now. `doing`: the change, where only a quorum with dynamic voters supports it."""
+        """Why no change may begin now; None where one may.
+
+        `doing`: names a change that needs a quorum with dynamic voters.
+        """
         history = self._member.history
         if self._change is not None:
             return VoterChangeResult(ErrorCode.REQUEST_TIMED_OUT, IN_HAND)
@@ -249,7 +258,7 @@ class VoterChanges:
 
 
 def kraft_versions_of(response: ApiVersionsResponse) -> SupportedRange:
-    """The range of kraft.version that a node supports; a release that does not name it supports version 0 alone."""
+    """The range of kraft.version that a node supports. A release that does not report one supports version 0 alone."""
     for feature in response.supported_features:
         if feature.name == KRAFT_VERSION:
             return SupportedRange(feature.min_version, feature.max_version)
@@ -265,7 +274,7 @@ def text_of_voters(voters: VoterSet) -> str:
 
 
 def text_of_endpoints(endpoints: tuple[tuple[str, tuple[str, int]], ...]) -> str:
-    """The endpoints in the format of Apache Kafka's messages."""
+    """The endpoints as Apache Kafka's messages spell them."""
     texts = (f"ListenerName({name})={host}/<unresolved>:{port}" for name, (host, port) in endpoints)
     return f"Endpoints(endpoints={{{', '.join(texts)}}})"
 

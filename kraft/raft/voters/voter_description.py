@@ -1,5 +1,4 @@
-"""This node as a voter: the entry that the voters record should have for it, and the request that corrects the
-record."""
+"""The entry that the voters record should have for this node, and the request that corrects the record."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ def describes_voter(member: QuorumMember) -> bool:
 
 def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
     """The request that corrects this node's entry in the voters record; None where the entry is right. A controller
-    with controller.quorum.auto.join.enable adds itself. Where the voters include its id with another directory, it
-    removes that voter first."""
+    with controller.quorum.auto.join.enable adds itself. Where the voter set has the same node id with another
+    directory id, the controller removes that voter first."""
     if member.history.kraft_version == 0:
         return update_voter_request(member) if member.is_voter else None
     if member.is_voter:

@@ -1,6 +1,7 @@
-"""Which addresses this node fetches keys and tokens from: those of a list, compared as they are written.
+"""The list of URLs from which this node may fetch keys and tokens, compared as text.
 
-The class of CVE-2025-27817: a setting that names any URL reads files and reaches hosts behind the firewall.
+It prevents attacks as in CVE-2025-27817, in which a setting with an arbitrary URL reads files or reaches hosts behind
+the firewall.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class AllowedUrls:
         self._urls = frozenset(url.strip() for url in urls if url.strip())
 
     def check(self, url: str) -> str:
-        """The URL itself. Raises `UrlNotAllowed`."""
+        """Return the URL if it is on the list. Raises `UrlNotAllowed`."""
         if url not in self._urls:
             raise UrlNotAllowed(f"{url} is not among the allowed URLs of OAUTHBEARER")
         if urlsplit(url).scheme not in SCHEMES:

@@ -1,4 +1,6 @@
-"""OAUTHBEARER on the side of this node: a token of the identity provider (client credentials), then one message."""
+"""The client's side of OAUTHBEARER: this node gets a token from the identity provider (client credentials), then sends
+one message.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ RESPONSE_SIZE_MAX: Final = 1 << 20
 
 
 class TokenRequest(NamedTuple):
-    """A request to the token endpoint: what the shell posts. Its `repr` shows no secret."""
+    """A request to the token endpoint, which the shell posts. Its `repr` shows no secret."""
 
     url: str
     headers: dict[str, str]
@@ -61,7 +63,7 @@ class BearerClient(ClientMechanism):
     name = NAME
 
     def __init__(self, token: str, extensions: dict[str, str] | None = None) -> None:
-        """Raises ValueError where an extension cannot be sent."""
+        """Build the message. Raises ValueError where an extension cannot be sent."""
         self._message = bearer_message(token, extensions or {})
 
     def first(self) -> bytes:

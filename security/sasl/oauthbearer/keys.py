@@ -1,7 +1,8 @@
 """The public keys of an identity provider: a JSON Web Key Set (RFC 7517), read with limits.
 
 A key verifies signatures of the algorithms of its own type alone, so that no token can choose how a key is used.
-Symmetric keys are left out: a public key that is taken for a secret would sign for any client (RS and HS confused).
+Symmetric keys are left out: otherwise a client could sign a token with a public key as the secret (confusion of RS and
+HS algorithms).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
 
 SIZE_MAX: Final = 1 << 20
-"""Bytes of a key set."""
+"""The most bytes of a key set."""
 KEYS_MAX: Final = 256
 RSA_BITS_MIN: Final = 2_048
 RSA_BITS_MAX: Final = 8_192
@@ -30,7 +31,7 @@ _CURVES: Final[dict[str, tuple[str, ec.EllipticCurve]]] = {
 }
 RSA_ALGORITHMS: Final = tuple(kind + size for kind in ("RS", "PS") for size in _HASHES)
 ALGORITHMS: Final = frozenset((*RSA_ALGORITHMS, *(name for name, _ in _CURVES.values())))
-"""Those that a token may be signed with."""
+"""The algorithms with which a token may be signed."""
 
 
 class InvalidKeys(ValueError):
@@ -43,22 +44,22 @@ class VerificationKey(NamedTuple):
     id: str | None
     algorithms: tuple[str, ...]
     verify: Callable[[str, bytes, bytes], bool]
-    """Whether a signature by an algorithm, one of `algorithms`, is that of the data."""
+    """Whether a signature by one of `algorithms` matches the data."""
 
 
 class KeySet(NamedTuple):
-    """All keys; those of types that are not known are left out."""
+    """The keys of a provider, without those of unknown types."""
 
     keys: tuple[VerificationKey, ...] = ()
 
     def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """The key of a token. A token without the id of a key is verified where one key alone can be meant."""
+        """The key of a token. A token without a key id is verified only if one key alone is possible."""
         fitting = [key for key in self.keys if algorithm in key.algorithms and key_id in (None, key.id)]
         return fitting[0] if fitting and (key_id is not None or len(fitting) == 1) else None
 
 
 def parse_key_set(data: bytes) -> KeySet:
-    """Raises `InvalidKeys`."""
+    """Parse a key set. Raises `InvalidKeys`."""
     if len(data) > SIZE_MAX:
         raise InvalidKeys(f"the key set has more than {SIZE_MAX} bytes")
     try:
@@ -71,7 +72,7 @@ def parse_key_set(data: bytes) -> KeySet:
 
 
 def _key(fields: Mapping[str, object]) -> VerificationKey | None:
-    """None for a key that is not for signatures, or of a type that is not known, or not sound."""
+    """Parse one key. None for a key that is not for signatures, has an unknown type, or is not sound."""
     if fields.get("use", "sig") != "sig":
         return None
     try:
@@ -135,7 +136,7 @@ def _number(value: object) -> int:
 
 
 def base64url(text: str) -> bytes:
-    """Bytes in base64 for URLs, without padding. Raises ValueError."""
+    """Decode base64 for URLs, without padding. Raises ValueError."""
     if not text.isascii() or any(char in text for char in "=+/ \n\r"):
         raise ValueError("the text is not base64 for URLs")
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

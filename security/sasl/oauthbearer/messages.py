@@ -18,7 +18,7 @@ EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class MalformedBearer(ValueError):
-    """The message is none of OAUTHBEARER."""
+    """The message is not one of OAUTHBEARER."""
 
 
 class BearerMessage(NamedTuple):
@@ -28,7 +28,7 @@ class BearerMessage(NamedTuple):
 
 
 def parse_bearer(message: bytes) -> BearerMessage:
-    """Raises `MalformedBearer`."""
+    """Parse the client's message. Raises `MalformedBearer`."""
     try:
         match = _FIRST.fullmatch(bytes(message).decode("utf-8"))
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def parse_bearer(message: bytes) -> BearerMessage:
 
 
 def bearer_message(token: str, extensions: dict[str, str]) -> bytes:
-    """Raises ValueError where an extension cannot be written."""
+    """Build the client's message. Raises ValueError where an extension cannot be written."""
     for name, value in extensions.items():
         if name == "auth" or not EXTENSION_NAME.fullmatch(name) or not EXTENSION_VALUE.fullmatch(value):
             raise ValueError(f"{name} is not the name of an extension, or its value cannot be sent")

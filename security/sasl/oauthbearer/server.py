@@ -1,4 +1,4 @@
-"""OAUTHBEARER on the side of the server.
+"""The server's side of OAUTHBEARER.
 
 client's token ──▶ accepted: Authenticated      ──▶ refused: a challenge that says so, then Failed
                └─▶ its key is not known: NeedsLookup(KeysWanted) ──▶ found(KeySet) ──▶ as above
@@ -20,9 +20,8 @@ INVALID_TOKEN: Final = "invalid_token"
 
 
 class KeysWanted(NamedTuple):
-    """What `NeedsLookup` asks for: the key set of the provider, fetched anew unless that happened just before.
-
-    The shell bounds how often it fetches: a client chooses the ids of keys in its tokens.
+    """Asks for the key set of the provider, fetched anew unless it was fetched just before. The shell limits the rate
+    of fetches, because a client chooses the key ids in its tokens.
     """
 
     key_id: str | None
@@ -38,7 +37,10 @@ class BearerServer(Mechanism):
         self._token: str | None = None
         self._authorization_id = ""
         self._reason: str | None = None
-        """Why the token was refused: the client knows by the challenge, and the exchange ends with its answer."""
+        """The reason for which the token was refused.
+
+        The client learns it from the challenge; the exchange ends with the client's answer.
+        """
 
     def step(self, message: bytes) -> Step:
         if self._reason is not None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from security.sasl.oauthbearer.keys import ALGORITHMS, KeySet, base64url
 
 SIZE_MAX: Final = 64 * 1024
-"""Characters of a token."""
+"""The most characters of a token."""
 NONE: Final = "none"
 
 
@@ -21,24 +21,24 @@ class InvalidToken(ValueError):
 
 
 class UnknownKey(InvalidToken):
-    """The key that the token names is not among those that are known: the provider may have a new one."""
+    """The key id of the token is not among the known keys: the provider may have a new key."""
 
 
 class TokenRules(NamedTuple):
-    """What is asked of a token."""
+    """The rules for accepting a token."""
 
     issuer: str | None = None
-    """`sasl.oauthbearer.expected.issuer`; None where any is taken."""
+    """`sasl.oauthbearer.expected.issuer`; None where any issuer is accepted."""
     audiences: frozenset[str] = frozenset()
-    """`sasl.oauthbearer.expected.audience`: one of them must be named; none are asked for where it is empty."""
+    """`sasl.oauthbearer.expected.audience`: the token must name one of them; empty where none is required."""
     subject_claim: str = "sub"
     scope_claim: str = "scope"
     scopes: frozenset[str] = frozenset()
-    """All of them must be there."""
+    """The scopes that the token must have."""
     clock_skew_ms: int = 30_000
     algorithms: frozenset[str] = ALGORITHMS
     takes_unsecured: bool = False
-    """Whether a token without a signature is taken: for development alone, and instead of signed ones."""
+    """Whether tokens without a signature are accepted, in place of signed ones: for development only."""
 
 
 class ParsedToken(NamedTuple):
@@ -50,7 +50,7 @@ class ParsedToken(NamedTuple):
 
 
 class AcceptedToken(NamedTuple):
-    """What a token says of its bearer."""
+    """The claims of an accepted token."""
 
     subject: str
     expires_at_ms: int
@@ -58,7 +58,7 @@ class AcceptedToken(NamedTuple):
 
 
 def accept(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> AcceptedToken:
-    """What a token says once its signature and its claims have been checked. Raises `InvalidToken`."""
+    """Check the signature and the claims of a token. Raises `InvalidToken`."""
     parsed = parse(token)
     verify(parsed, rules, keys)
     return check_claims(parsed.claims, rules, now_ms)
@@ -80,7 +80,7 @@ def unsecured_token(subject: str, now_ms: int, life_ms: int) -> str:
 
 
 def parse(token: str) -> ParsedToken:
-    """Raises `InvalidToken`."""
+    """Decode a token without verifying it. Raises `InvalidToken`."""
     if len(token) > SIZE_MAX:
         raise InvalidToken(f"the token has more than {SIZE_MAX} characters")
     parts = token.split(".")
@@ -100,7 +100,7 @@ def parse(token: str) -> ParsedToken:
 
 
 def verify(token: ParsedToken, rules: TokenRules, keys: KeySet) -> None:
-    """Raises `InvalidToken`, or `UnknownKey`."""
+    """Verify the signature of a token. Raises `InvalidToken`, or `UnknownKey`."""
     if rules.takes_unsecured:
         if token.algorithm != NONE or token.signature:
             raise InvalidToken("the token is signed, and this listener takes unsecured ones")
@@ -115,7 +115,7 @@ def verify(token: ParsedToken, rules: TokenRules, keys: KeySet) -> None:
 
 
 def check_claims(claims: dict[str, object], rules: TokenRules, now_ms: int) -> AcceptedToken:
-    """Raises `InvalidToken`."""
+    """Check the claims of a token. Raises `InvalidToken`."""
     expires_ms = _time_ms(claims, "exp")
     if expires_ms is None:
         raise InvalidToken("the token does not say when it expires")
@@ -151,7 +151,7 @@ def _json(part: str, what: str) -> dict[str, object]:
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Two readers may take different ones of two equal names: such a token is refused."""
+    """Refuse a token with a repeated name: two readers might use different values."""
     names = dict(pairs)
     if len(names) < len(pairs):
         raise ValueError("a name is there twice")
@@ -168,7 +168,7 @@ def _time_ms(claims: dict[str, object], name: str) -> int | None:
 
 
 def _texts(claims: dict[str, object], name: str, separator: str | None = None) -> list[str]:
-    """The values of a claim that is a text or a list of texts; others are none."""
+    """The values of a claim that is a text or a list of texts; empty for any other claim."""
     value = claims.get(name)
     if isinstance(value, str):
         return [value] if separator is None else value.split(separator)

@@ -1,4 +1,4 @@
-"""SCRAM on the side of the client: this node proves that it knows a password, and checks that the server does."""
+"""The client's side of SCRAM: this node proves that it knows a password, and verifies that the server knows it too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _HEADER: Final = "n,,"
 
 
 class ScramLogin:
-    """A user and its password, kept for many exchanges: what takes long to compute is computed once for a salt."""
+    """A user and its password, for many exchanges.
+
+    The keys, which take long to compute, are computed once for each salt.
+    """
 
     __slots__ = ("_password", "_salted", "mechanism", "user")
 
@@ -56,7 +59,7 @@ class ScramClient(ClientMechanism):
     """One exchange with one server."""
 
     def __init__(self, login: ScramLogin, random_bytes: Callable[[int], bytes], extensions: str = "") -> None:
-        """`extensions`: as `,tokenauth=true`."""
+        """`extensions`: extensions of the first message, such as `,tokenauth=true`."""
         self.name = login.mechanism.mechanism_name
         self._login = login
         self._nonce = base64_text(random_bytes(NONCE_SIZE))

@@ -1,4 +1,4 @@
-"""What is stored of a SCRAM password, and the arithmetic of RFC 5802, section 3.
+"""The stored form of a SCRAM password, and the computations of RFC 5802, section 3.
 
 SaltedPassword = PBKDF2(password, salt, iterations)
 ClientKey = HMAC(SaltedPassword, "Client Key")      StoredKey = H(ClientKey)
@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
-"""Of credentials that are created, and of those that a server may ask a client of this node to compute with."""
+"""The most iterations of a credential that is created, and of one that a server requests from a client of this node."""
 SALT_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(IntEnum):
-    """With the codes of requests and records."""
+    """The SCRAM mechanisms, with their codes in requests and records."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -30,7 +30,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def mechanism_name(self) -> str:
-        """As SaslHandshake names it."""
+        """The name of the mechanism in SaslHandshake."""
         return self.name.replace("_", "-")
 
     @property
@@ -39,7 +39,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def key_size(self) -> int:
-        """Bytes of a key."""
+        """Size of a key in bytes."""
         return 32 if self is ScramMechanism.SCRAM_SHA_256 else 64
 
 
@@ -49,7 +49,7 @@ SCRAM_MECHANISMS: Final = {
 
 
 class ScramCredential(NamedTuple):
-    """Enough to check a proof, not enough to make one. Its `repr` shows no key."""
+    """A credential with which a proof can be verified, but not made. Its `repr` shows no key."""
 
     salt: bytes
     stored_key: bytes
@@ -61,7 +61,7 @@ class ScramCredential(NamedTuple):
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """It takes some milliseconds: that is its purpose."""
+    """Derive the salted password. It takes some milliseconds by design."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
 
 
@@ -79,7 +79,7 @@ def credential_of_password(
 
 
 def new_salt(random_bytes: Callable[[int], bytes]) -> bytes:
-    """As Kafka's tools make it: a number of 130 bits in digits of base 36."""
+    """A random salt in the form of Kafka's tools: a number of 130 bits in base 36."""
     return salt_of_number(int.from_bytes(random_bytes(17), "big"))
 
 
@@ -105,7 +105,7 @@ def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
 
 
 def keyed(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
-    """HMAC with the hash of the mechanism."""
+    """HMAC with the hash function of the mechanism."""
     return hmac.digest(key, data, mechanism.hash_name)
 
 

@@ -1,4 +1,4 @@
-"""The messages of SCRAM (RFC 5802, section 7): read strictly, for they come before authentication.
+"""The messages of SCRAM (RFC 5802, section 7): read strictly, because they arrive before authentication.
 
 client first    gs2 header, then n=user,r=nonce and extensions       n,,n=alice,r=abc,tokenauth=true
 server first    r=nonces,s=salt,i=iterations                         r=abcdef,s=c2FsdA==,i=4096
@@ -13,13 +13,13 @@ from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 
 TOKEN_EXTENSION: Final = "tokenauth"
-"""With the value true: the user is the id of a delegation token (KIP-48)."""
+"""The extension `tokenauth=true`: the user name is the id of a delegation token (KIP-48)."""
 MESSAGE_SIZE_MAX: Final = 8_192
-"""Bytes of a message; honest ones have some hundred."""
+"""The most bytes of a message; regular messages have some hundred."""
 
 
 class MalformedScram(ValueError):
-    """The message is none of SCRAM; the text says what is wrong, without its contents."""
+    """The message is not one of SCRAM. The text says what is wrong, without the message's contents."""
 
 
 class ClientFirst(NamedTuple):
@@ -29,7 +29,7 @@ class ClientFirst(NamedTuple):
     nonce: str
     extensions: dict[str, str]
     bare: str
-    """The message without the header: both sides sign it."""
+    """The message without the header, which both sides sign."""
 
 
 class ServerFirst(NamedTuple):
@@ -46,7 +46,10 @@ class ClientFinal(NamedTuple):
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
-    """Raises `MalformedScram`. A client that requires channel binding is refused: no mechanism here has it."""
+    """Parse the client's first message. Raises `MalformedScram`.
+
+    A client that requires channel binding is refused, because no mechanism here supports it.
+    """
     text = _text(message)
     flag, comma, rest = text.partition(",")
     authorization, second_comma, bare = rest.partition(",")
@@ -77,7 +80,7 @@ def parse_client_first(message: bytes) -> ClientFirst:
 
 
 def parse_server_first(message: bytes) -> ServerFirst:
-    """Raises `MalformedScram`."""
+    """Parse the server's first message. Raises `MalformedScram`."""
     fields = _fields(_text(message))
     if [name for name, _ in fields[:3]] != ["r", "s", "i"]:
         raise MalformedScram("the server's first message lacks nonce, salt or iterations")
@@ -88,7 +91,7 @@ def parse_server_first(message: bytes) -> ServerFirst:
 
 
 def parse_client_final(message: bytes) -> ClientFinal:
-    """Raises `MalformedScram`."""
+    """Parse the client's final message. Raises `MalformedScram`."""
     text = _text(message)
     without_proof, separator, proof = text.rpartition(",p=")
     if not separator:
@@ -100,7 +103,10 @@ def parse_client_final(message: bytes) -> ClientFinal:
 
 
 def parse_server_final(message: bytes) -> bytes:
-    """The server's signature. Raises `MalformedScram`, also with the error that the server sends instead."""
+    """The server's signature in its final message.
+
+    Raises `MalformedScram`, also for an error that the server sends instead.
+    """
     name, value = _fields(_text(message))[0]
     if name == "e":
         raise MalformedScram(f"the server says {value[:100]!r}")
@@ -114,12 +120,12 @@ def base64_text(data: bytes) -> str:
 
 
 def escaped(name: str) -> str:
-    """A user as messages hold it: `=` and `,` are written =3D and =2C."""
+    """A user name as messages hold it: `=` and `,` are written =3D and =2C."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescaped(name: str) -> str:
-    """Raises `MalformedScram` where a `=` begins neither of the two."""
+    """Decode a user name. Raises `MalformedScram` for a `=` that begins neither =3D nor =2C."""
     parts = name.split("=")
     if any(part[:2] not in ("2C", "3D") for part in parts[1:]):
         raise MalformedScram("a name holds = which is not escaped")
@@ -139,7 +145,7 @@ def _text(message: bytes) -> str:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """`name=value` with commas between; no name twice."""
+    """The fields of a message: `name=value`, separated by commas; no name twice."""
     fields = []
     for each in text.split(","):
         name, equals, value = each.partition("=")

@@ -1,9 +1,9 @@
-"""SCRAM on the side of the server.
+"""The server's side of SCRAM.
 
     client first ──▶ server first (salt, iterations) ──▶ client final (proof) ──▶ server final (signature)
 
-An unknown user gets a salt that follows from its name and a secret of the cluster, and fails with its proof like a
-wrong password does: messages and work are the same. For the same reason both have one error.
+For an unknown user the salt is derived from its name and a secret of the cluster. The exchange then fails at the proof,
+as for a wrong password: messages, computing time and error are the same.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from security.sasl.scram.messages import (
 )
 
 NONCE_SIZE: Final = 18
-"""Random bytes of the server's nonce; it is sent in base64, whose digits are all allowed."""
+"""Random bytes in the server's nonce, which is sent in base64: all its characters are allowed there."""
 
 
 class TokenLogin(NamedTuple):
-    """What a delegation token lets its bearer log in with."""
+    """The credentials and the principal of a delegation token's bearer."""
 
     credential: ScramCredential
     owner: Principal
@@ -46,13 +46,13 @@ class TokenLogin(NamedTuple):
 
 
 class ScramUsers(Protocol):
-    """The credentials of this moment."""
+    """The current credentials."""
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        """None where the user has none of this mechanism."""
+        """The credential of a user; None where it has none of this mechanism."""
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
-        """None where the token does not exist or has expired."""
+        """The login of a delegation token; None where it does not exist or has expired."""
 
 
 class ScramServer(Mechanism):
@@ -65,8 +65,10 @@ class ScramServer(Mechanism):
         random_bytes: Callable[[int], bytes],
         secret: bytes,
     ) -> None:
-        """`secret`: from it follow the salts of unknown users. It is the same on all nodes and stays the same, as the
-        salts of known users do."""
+        """`secret`: the salts of unknown users are derived from it.
+
+        It must be the same on all nodes and never change, because the salts of known users do not change either.
+        """
         self._mechanism = mechanism
         self._users = users
         self._random_bytes = random_bytes
@@ -132,7 +134,7 @@ class ScramServer(Mechanism):
         return salt_of_number(int.from_bytes(hmac.digest(self._secret, named, "sha256"), "big"))
 
     def _fake_credential(self) -> ScramCredential:
-        """No proof fits."""
+        """A credential that no proof satisfies."""
         key = self._random_bytes(self._mechanism.key_size)
         return ScramCredential(b"", key, key, ITERATIONS_MIN)
 

@@ -1,1 +1,1 @@
-"""Remote log metadata: which segments of a partition are in remote storage, as `__remote_log_metadata` says."""
+"""Remote log metadata: the remote segments of a partition, as the records of `__remote_log_metadata` list them."""

@@ -1,4 +1,4 @@
-"""Which remote segments are cleaned together, and what the metadata of the result says (decision 14).
+"""The groups of remote segments that are cleaned together, and the metadata of the result (decision 14).
 
 A group is one run of neighbours and gives one segment, so that one record swaps it in. It begins and ends where no
 segment spans the border: segments that overlap are cleaned together or not at all.
@@ -15,7 +15,10 @@ from storage.tiered.metadata.lineage import ANCESTOR_COUNT_MAX, Lineage, ancesto
 from storage.tiered.metadata.remote_segment import RemoteSegment
 
 OFFSET_SPAN_MAX: Final = (1 << 31) - 1
-"""Offsets in an index are relative to the start of the segment, in 31 bits; sizes in records have as many."""
+"""The most offsets in a group: offsets in an index are relative to the segment's start, in 31 bits.
+
+Sizes in records have 31 bits too.
+"""
 
 
 def cleaning_groups(segments: Sequence[RemoteSegment], size_max: int) -> list[list[RemoteSegment]]:
@@ -77,7 +80,9 @@ def _span(group: Sequence[RemoteSegment]) -> int:
 
 
 def _can_be_one(group: Sequence[RemoteSegment]) -> bool:
-    """Whether one record can describe the result: epochs in the order of their offsets, as in one history."""
+    """Whether one record can describe the result: its epochs must be in the order of their offsets, as in one
+    history.
+    """
     starts = [offset for _, offset in merged_epochs(group)]
     return (
         all(a < b for a, b in pairwise(starts))

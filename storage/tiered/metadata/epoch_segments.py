@@ -1,4 +1,4 @@
-"""The remote segments of one leader epoch: which of them is read at which offset."""
+"""The remote segments of one leader epoch, and the choice of the segment that is read at an offset."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class EpochSegments:
         """First offsets in this epoch, ascending; one for each of `_rows`."""
         self._rows = array("i")
         self._transactional = array("q")
-        """The first offsets of those rows whose segments have a transaction index."""
+        """The first offsets of the rows whose segments have a transaction index."""
         self._latest = array("q")
-        """Of the first slots, as far as it was needed: the largest timestamp of a slot and of all before it."""
+        """For the first slots, as far as lookups needed it: the largest timestamp up to and including each slot."""
         self.unreferenced: set[int] = set()
         self.highest_offset = NO_OFFSET
-        """The last offset (inclusive) of this epoch that was ever copied; deletions do not lower it."""
+        """The highest offset (inclusive) of this epoch that was ever copied. Deletions do not lower it."""
 
     @property
     def is_empty(self) -> bool:
@@ -75,12 +75,12 @@ class EpochSegments:
         return is_read
 
     def _forget_transactional(self, first_start: int, last_start: int) -> None:
-        """The rows that begin from one offset to another (inclusive) are not read any more."""
+        """Stop reading the rows that begin between two offsets (both inclusive)."""
         starts = self._transactional
         del starts[bisect_left(starts, first_start) : bisect_right(starts, last_start)]
 
     def forget(self, row: int) -> None:
-        """Drop an unreferenced row, whose deletion is finished."""
+        """Drop an unreferenced row whose deletion is finished."""
         self.unreferenced.discard(row)
 
     def at_or_before(self, offset: int) -> int | None:
@@ -105,21 +105,24 @@ class EpochSegments:
         if slot >= 0 and last_offset_of(self._rows[slot]) < offset:
             slot += 1
         slot = max(0, slot, bisect_left(latest, timestamp))
-        # Where timestamps do not ascend, the maximum may be that of a row before.
+        # Timestamps may not ascend: the maximum may be that of an earlier row.
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
     def outside(self, start_offset: int, end_offset: int) -> list[int]:
-        """The rows that begin before an offset; all rows where one was copied that ends past another (exclusive)."""
+        """The rows that begin before `start_offset`.
+
+        All rows, if a segment was ever copied that ends past `end_offset` (exclusive).
+        """
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])
 
     def referenced(self, first_offset: int = 0) -> list[int]:
-        """The rows from which something at or past `first_offset` may be read, by offset."""
+        """The rows from which an offset at or past `first_offset` may be read, by offset."""
         return list(self._rows[max(0, bisect_right(self._starts, first_offset) - 1) :])
 
     def memory_size(self) -> int:
-        """Bytes."""
+        """Memory in bytes."""
         return (
             self._starts.__sizeof__()
             + self._rows.__sizeof__()

@@ -1,4 +1,4 @@
-"""Whether a remote segment belongs to the history of the present leader: what retention may count and delete.
+"""The test whether a remote segment belongs to the history of the current leader. Retention counts only such segments.
 
 After an unclean election, remote storage may hold segments of a history that the log does not have any more. Retention
 does not count them against `retention.bytes`: otherwise it would delete data of the present history for them. It
@@ -14,9 +14,9 @@ from storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 def is_in_history(segment: RemoteSegment, log_end_offset: int, epochs: Sequence[EpochStart]) -> bool:
-    """Whether the leader, with these leader epochs and end of the log (exclusive), has all that the segment holds, at
-    the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has passed
-    them. The rule is Apache Kafka's (a test compares)."""
+    """Whether the leader, with these leader epochs and this end of the log (exclusive), has all records of the segment,
+    at the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has
+    passed them. The rule is Apache Kafka's (a test compares)."""
     if not epochs or segment.last_offset >= log_end_offset or segment.epochs[-1].epoch < epochs[0].epoch:
         return False
     slots = {epoch: slot for slot, (epoch, _) in enumerate(epochs)}
@@ -27,7 +27,7 @@ def is_in_history(segment: RemoteSegment, log_end_offset: int, epochs: Sequence[
         if known is None:
             return False
         end_offset = epochs[known + 1].start_offset if known + 1 < len(epochs) else log_end_offset
-        # The first epoch of the leader begins where its log begins, which may be inside the segment.
+        # The leader's first epoch begins at the log start offset, which may be inside the segment.
         if (known > 0 and epochs[known].start_offset > start_offset) or segment.last_offset_in(slot) >= end_offset:
             return False
     return True

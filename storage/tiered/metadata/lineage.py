@@ -21,7 +21,7 @@ ANCESTOR_COUNT_MAX: Final = 0xFFFF
 
 
 class Lineage(NamedTuple):
-    """What the custom metadata of a segment says."""
+    """The content of the custom metadata of a segment."""
 
     generation: int
     """0 for a segment that was copied from a local log; one more than the latest of its ancestors otherwise."""
@@ -35,7 +35,7 @@ class Lineage(NamedTuple):
 
 
 def read_lineage(custom_metadata: bytes | None) -> Lineage | None:
-    """The lineage in some custom metadata; None where there is none, or another writer's."""
+    """Decode the lineage in custom metadata; None where there is none, or another program wrote it."""
     if custom_metadata is None or len(custom_metadata) != FORMAT.size:
         return None
     magic, *fields = FORMAT.unpack(custom_metadata)

@@ -32,7 +32,7 @@ S = TypeVar("S", SegmentState, PartitionDeleteState)
 
 
 def encode_change(partition: RemotePartition, change: RemoteChange) -> bytes:
-    """The value of the record that says a change."""
+    """Encode a change as the value of a record."""
     entry = TopicIdPartitionEntry(name=partition.topic, id=partition.topic_id, partition=partition.partition)
     match change:
         case RemoteSegment():
@@ -75,9 +75,8 @@ def _segment_record(entry: TopicIdPartitionEntry, segment: RemoteSegment) -> Rem
 
 
 def decode_change(value: BytesLike) -> tuple[RemotePartition | None, RemoteChange]:
-    """The partition and the change of a record; None for the partition of the snapshot form, which does not name it.
-
-    Raises `MalformedMessage` for anything that Apache Kafka 4.3.1 would not take: an unknown type, version or state, a
+    """Decode the partition and the change of a record. The partition is None for the snapshot form, which does not name
+    it. Raises `MalformedMessage` for a value that Apache Kafka 4.3.1 refuses: an unknown type, version or state, a
     segment without leader epochs, offsets or epochs out of order.
     """
     match RECORDS.decode(value):

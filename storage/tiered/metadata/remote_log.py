@@ -16,8 +16,8 @@ a replica may delete its local segment.
     update, delete finished      forgotten
     partition delete             `delete_state`; the segments stay until their own records say otherwise
 
-Memory: 95 to 105 bytes a segment (measured), and some 300 more where it has custom metadata or several epochs
-(`tests/unit/storage/tiered/metadata/test_memory.py`). A lookup takes a few microseconds, whatever the number.
+Memory: 95 to 110 bytes a segment (measured), and some 250 more where it has custom metadata or several epochs
+(`bench/micro/remote_segments.py`). A lookup takes a few microseconds, whatever the number.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from itertools import filterfalse
 from typing import Final
 
 from storage.checkpoints.leader_epochs import EpochStart
+from storage.tiered.metadata.cleaned_ends import CleanedEnds
 from storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
 from storage.tiered.metadata.leader_history import is_in_history
 from storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
@@ -43,29 +44,42 @@ OFFSET_MAX: Final = (1 << 63) - 1
 class RemoteLog:
     """The remote segments of one partition."""
 
-    __slots__ = ("_epochs", "_references", "_segments", "_size", "_spanning", "_superseded_ms", "delete_state")
+    __slots__ = (
+        "_cleaned_ends",
+        "_epochs",
+        "_references",
+        "_segments",
+        "_size",
+        "_spanning",
+        "_superseded_ms",
+        "delete_state",
+    )
 
     def __init__(self) -> None:
         self._segments = SegmentTable()
         self._epochs: dict[int, EpochSegments] = {}
         self._references = array("H")
-        """By row: the number of epochs in which it is read."""
+        """The number of epochs in which a row is read, by row."""
         self._size = 0
+        self._cleaned_ends = CleanedEnds()
+        """Of the rows that are read."""
         self._spanning: set[int] = set()
         """The rows that are read and have several epochs."""
         self.delete_state: PartitionDeleteState | None = None
-        """None: the partition is not being removed."""
+        """The state of the partition's removal; None where it is not being removed."""
         self._superseded_ms: dict[int, int] = {}
-        """The finished copies that are not read in any epoch, by row: the time (ms) of the record that made them so."""
+        """The finished copies that are not read in any epoch, by row, with the time (ms) of the record that replaced
+        them.
+        """
 
     def __len__(self) -> int:
-        """The number of segments that are known, in any state."""
+        """The number of known segments, in any state."""
         return self._segments.count
 
     # Records
 
     def replay(self, change: RemoteChange) -> bool:
-        """Take a record. False: it may not follow the records before it, and has no effect."""
+        """Apply a record. False where the record may not follow the records before it, and has no effect."""
         match change:
             case RemoteSegment():
                 return self._replay_segment(change)
@@ -75,7 +89,7 @@ class RemoteLog:
                 return self._replay_delete(change)
 
     def _replay_segment(self, segment: RemoteSegment) -> bool:
-        """A segment of any state: a copy that begins, or the present state of one in a snapshot."""
+        """Apply a record with a whole segment: a copy that begins, or a segment of a snapshot in any state."""
         if self._segments.find(segment.segment_id) is not None:
             return False
         if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
@@ -92,11 +106,14 @@ class RemoteLog:
         if row is None or update.state not in SEGMENT_STEPS[self._segments.state(row)]:
             return False
         if update.state is SegmentState.COPY_SEGMENT_STARTED:
-            return False  # a copy is started by a record that describes it
+            return False  # The record that starts a copy describes the segment.
         before = self._segments.get(row)
         if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:
             return False
         segment = before.updated(update)
+        if segment.custom_metadata != before.custom_metadata and self._is_read(row):
+            self._cleaned_ends.remove(before.custom_metadata)
+            self._cleaned_ends.add(segment.custom_metadata)
         self._segments.put(row, segment)
         if segment.state is before.state:
             return True
@@ -140,14 +157,20 @@ class RemoteLog:
                 self._superseded_ms[other] = segment.event_timestamp_ms
 
     def _was_copied(self, segment: RemoteSegment) -> bool:
-        """Whether all that a copy of a local segment holds was copied before: a late copy of a former leader must not
-        take the place of what was cleaned since. Only of compacted topics: those of others are as Apache Kafka's."""
+        """Whether an earlier copy holds all records of a copy of a local segment.
+
+        Only for compacted topics: a late copy of a former leader must not replace what was cleaned since. Segments of
+        other topics are treated as in Apache Kafka.
+        """
         highest_offset = self.highest_offset(segment.epochs[-1].epoch)
         return highest_offset is not None and segment.last_offset <= highest_offset
 
     def _ancestors(self, segment: RemoteSegment, lineage: Lineage) -> dict[int, RemoteSegment] | None:
-        """The ancestors of a cleaned segment, by row. None where they are not exactly what is read in its range: some
-        were replaced or deleted while it was cleaned, and it must never be read."""
+        """The ancestors of a cleaned segment, by row.
+
+        None where the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
+        during the cleaning. Then it must never be read.
+        """
         ancestors: dict[int, RemoteSegment] = {}
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
             last_offset = segment.last_offset_in(slot)
@@ -171,12 +194,16 @@ class RemoteLog:
                     self._note_not_read(row)
         return list(ancestors)
 
+    def _is_read(self, row: int) -> bool:
+        return row < len(self._references) and self._references[row] > 0
+
     def _note_read(self, row: int) -> None:
-        """One more epoch in which a row is read."""
+        """Count one more epoch in which a row is read."""
         if row >= len(self._references):
             self._references.extend([0] * (row + 1 - len(self._references)))
         if not self._references[row]:
             self._size += self._segments.size(row)
+            self._cleaned_ends.add(self._segments.custom_metadata(row))
             if self._segments.epoch_count(row) > 1:
                 self._spanning.add(row)
         self._references[row] += 1
@@ -185,6 +212,7 @@ class RemoteLog:
         self._references[row] -= 1
         if not self._references[row]:
             self._size -= self._segments.size(row)
+            self._cleaned_ends.remove(self._segments.custom_metadata(row))
             self._spanning.discard(row)
 
     def _hide(self, row: int, segment: RemoteSegment) -> None:
@@ -245,7 +273,7 @@ class RemoteLog:
         return None if row is None else self._segments.state(row)
 
     def segments(self) -> Iterator[RemoteSegment]:
-        """All segments that are known, in any state, in no particular order. Do not replay meanwhile."""
+        """All known segments, in any state, in no particular order. Do not replay while iterating."""
         return map(self._segments.get, self._segments.rows())
 
     def read_segments(self) -> list[RemoteSegment]:
@@ -254,7 +282,10 @@ class RemoteLog:
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
     def oldest_first(self) -> Iterator[RemoteSegment]:
-        """What `read_segments` gives, one by one: what is not asked for costs nothing. Do not replay meanwhile."""
+        """The segments of `read_segments`, made one by one, so that segments after the last needed one cost nothing.
+
+        Do not replay while iterating.
+        """
         key, spanning = self._segments.start_key, self._spanning
         rows = merge(
             *(filterfalse(spanning.__contains__, epoch.referenced()) for epoch in self._epochs.values()),
@@ -267,7 +298,7 @@ class RemoteLog:
         """The segments that are read and do not belong to the history of a log with these leader epochs
         (`is_in_history`), by start offset. It looks only at epochs of which something lies outside of that history."""
         slots = {each.epoch: slot for slot, each in enumerate(entries)}
-        suspects = set(self._spanning)  # one may be read in some of its epochs alone
+        suspects = set(self._spanning)  # A segment may be read in only some of its epochs.
         for epoch, segments in self._epochs.items():
             slot = slots.get(epoch)
             if slot is None:
@@ -280,13 +311,17 @@ class RemoteLog:
         return [each for each in map(self._segments.get, found) if not is_in_history(each, log_end_offset, entries)]
 
     def superseded(self) -> list[tuple[RemoteSegment, int]]:
-        """The finished copies that are not read in any epoch, each with the time (ms) of the record that made them
-        so. The owner deletes them after a grace time for readers."""
+        """The finished copies that are not read in any epoch, each with the time (ms) of the record that replaced it.
+
+        The owner deletes them after a grace time for readers.
+        """
         return [(self._segments.get(row), since_ms) for row, since_ms in self._superseded_ms.items()]
 
     def unfinished(self) -> list[RemoteSegment]:
-        """The copies that were started and not finished, by the time of their record. Those of a former leader, or
-        of this one before its last start, are remains to delete."""
+        """The copies that were started and not finished, by the time of their record.
+
+        Copies of a former leader, or of this leader before its last start, have to be deleted.
+        """
         rows = {row for epoch in self._epochs.values() for row in epoch.unreferenced}
         started = [row for row in rows if self._segments.state(row) is SegmentState.COPY_SEGMENT_STARTED]
         return sorted(map(self._segments.get, started), key=lambda each: (each.event_timestamp_ms, each.segment_id))
@@ -298,18 +333,17 @@ class RemoteLog:
         return sorted(map(self._segments.get, begun), key=lambda each: (each.start_offset, each.segment_id))
 
     def size(self) -> int:
-        """Bytes of the .log objects of the segments that are read; a segment of several epochs counts once."""
+        """Size in bytes of the .log objects of the segments that are read. A segment of several epochs counts once."""
         return self._size
 
     def cleaned_end_offset(self) -> int:
         """The offset (exclusive) below which every remote segment of a compacted topic is cleaned: no tombstone at or
         past it may get its delete horizon. 0 where a segment was never cleaned, `OFFSET_MAX` without remote segments.
         """
-        ends = [read_lineage(segment.custom_metadata) for segment in self.read_segments()]
-        return min((each.cleaned_end_offset if each else 0 for each in ends), default=OFFSET_MAX)
+        return self._cleaned_ends.least(OFFSET_MAX)
 
     def memory_size(self) -> int:
-        """Bytes in memory, without the values of the dictionaries."""
+        """Memory in bytes, without the values of the dictionaries."""
         epochs = sum(epoch.memory_size() for epoch in self._epochs.values())
-        epochs += self._references.__sizeof__()
+        epochs += self._references.__sizeof__() + self._cleaned_ends.memory_size()
         return self._segments.memory_size() + epochs + self._epochs.__sizeof__() + self._superseded_ms.__sizeof__()

@@ -1,4 +1,4 @@
-"""A remote segment as the metadata describes it: what was copied, when, and in which state the copy is."""
+"""A remote segment as the metadata describes it: its content, the time of its records, and the state of the copy."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ class RemotePartition(NamedTuple):
 
     topic: str
     topic_id: bytes
-    """16 bytes."""
+    """The topic id, 16 bytes."""
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """One copy of a segment. Each attempt to copy has a random id of its own."""
+    """One copy of a segment. Each attempt to copy has a random id."""
 
     segment_id: bytes
-    """16 bytes."""
+    """The id of the copy, 16 bytes."""
     start_offset: int
     last_offset: int
-    """Inclusive; the "end offset" of Kafka's record."""
+    """The last offset (inclusive), which Kafka's record calls the end offset."""
     broker_id: int
     """The broker that wrote the latest record of this segment."""
     max_timestamp_ms: int
     event_timestamp_ms: int
-    """When that record was written."""
+    """The time (ms) at which that record was written."""
     epochs: tuple[EpochStart, ...]
     """The leader epochs in the segment, each with the offset of its first batch here; never empty, ascending. The first
     may begin past `start_offset`: the log began there when the segment was copied, and nothing before it is read."""
     size: int
-    """Bytes of the .log object."""
+    """Size of the .log object in bytes."""
     state: SegmentState = SegmentState.COPY_SEGMENT_STARTED
     custom_metadata: bytes | None = None
-    """At most `remote.log.metadata.custom.metadata.max.bytes`. Of a compacted topic: the lineage (`lineage.py`)."""
+    """At most `remote.log.metadata.custom.metadata.max.bytes`. For a compacted topic: the lineage (`lineage.py`)."""
     has_transaction_index: bool = True
 
     def last_offset_in(self, epoch_slot: int) -> int:
@@ -51,7 +51,7 @@ class RemoteSegment:
         return self.epochs[later].start_offset - 1 if later < len(self.epochs) else self.last_offset
 
     def updated(self, update: SegmentUpdate) -> RemoteSegment:
-        """The segment after an update. One without custom metadata of a segment leaves that of the segment as it is."""
+        """The segment after an update. An update without custom metadata keeps that of the segment."""
         keeps_custom = update.custom_metadata is None or update.deletes_remains
         return replace(
             self,
@@ -64,7 +64,7 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A later record of a segment: the state that it enters."""
+    """A later record of a segment, with the state that it enters."""
 
     segment_id: bytes
     broker_id: int

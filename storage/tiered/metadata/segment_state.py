@@ -24,7 +24,7 @@ class SegmentState(IntEnum):
 
 
 class PartitionDeleteState(IntEnum):
-    """How far the removal of all remote segments of a partition has come, by its number in records."""
+    """The state of the removal of all remote segments of a partition, by its number in records."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1

@@ -18,8 +18,9 @@ from storage.tiered.metadata.remote_segment import RemoteSegment
 from storage.tiered.metadata.segment_state import SegmentState
 
 ROW: Final = Struct(">16sqqqqiiqiB?")
-"""Id, start, last offset, largest timestamp, time of the event, broker, first epoch, its offset, size, state, whether
-there is a transaction index."""
+"""The fields: id, start offset, last offset, largest timestamp, time of the event, broker, first epoch, offset of that
+epoch, size, state, whether there is a transaction index.
+"""
 ID_SIZE: Final = 16
 STATE_POSITION: Final = ROW.size - 2
 _OFFSETS: Final = Struct(">16xqq")
@@ -31,11 +32,11 @@ FREE: Final = -1
 ID_COUNT_MIN: Final = 8
 
 Extra = tuple[tuple[EpochStart, ...], bytes | None]
-"""Leader epochs past the first, custom metadata."""
+"""Leader epochs after the first one; custom metadata."""
 
 
 class SegmentTable:
-    """Rows are numbered from 0; the number of a removed row is used again."""
+    """A table of segments. Rows are numbered from 0; the number of a removed row is used again."""
 
     __slots__ = ("_extras", "_free", "_ids", "_rows", "count")
 
@@ -47,12 +48,12 @@ class SegmentTable:
         self.count = 0
 
     def find(self, segment_id: bytes) -> int | None:
-        """The row of a segment, None where it is not known."""
+        """The row of a segment; None for an unknown segment."""
         row = self._ids[self._place(segment_id)]
         return None if row == FREE else row
 
     def add(self, segment: RemoteSegment) -> int:
-        """Add a segment that is not in the table; its row."""
+        """Add a segment that is not in the table. Returns its row."""
         if 2 * (self.count + 1) > len(self._ids):
             self._rehash(2 * len(self._ids))
         if self._free:
@@ -66,7 +67,7 @@ class SegmentTable:
         return row
 
     def put(self, row: int, segment: RemoteSegment) -> None:
-        """Replace what a row says of its segment."""
+        """Replace the content of a row."""
         first = segment.epochs[0]
         ROW.pack_into(
             self._rows,
@@ -100,12 +101,12 @@ class SegmentTable:
         )
 
     def remove(self, row: int) -> None:
-        """Forget the segment of a row."""
+        """Remove the segment of a row."""
         hole = self._place(self._id(row))
         mask = len(self._ids) - 1
         self._ids[hole] = FREE
-        # The rows after the hole, up to the next free place, may be there only because the hole was taken: they are
-        # placed again.
+        # The rows after the hole, up to the next free place, may have been placed there because the hole was taken.
+        # They are placed again.
         place = (hole + 1) & mask
         while (behind := self._ids[place]) != FREE:
             self._ids[place] = FREE
@@ -120,12 +121,12 @@ class SegmentTable:
         return (row for row in self._ids if row != FREE)
 
     def offsets(self, row: int) -> tuple[int, int]:
-        """The first and the last offset (both inclusive)."""
+        """The first and the last offset of a segment (both inclusive)."""
         start, last = _OFFSETS.unpack_from(self._rows, row * ROW.size)
         return start, last
 
     def size(self, row: int) -> int:
-        """Bytes of the .log object."""
+        """Size of the .log object in bytes."""
         size: int = _SIZE.unpack_from(self._rows, row * ROW.size + _SIZE_POSITION)[0]
         return size
 
@@ -134,12 +135,15 @@ class SegmentTable:
         timestamp: int = _TIMESTAMP.unpack_from(self._rows, row * ROW.size + _TIMESTAMP_POSITION)[0]
         return timestamp
 
+    def custom_metadata(self, row: int) -> bytes | None:
+        return self._extras.get(row, ((), None))[1]
+
     def epoch_count(self, row: int) -> int:
         """The number of leader epochs in the segment."""
         return 1 + len(self._extras.get(row, ((), None))[0])
 
     def start_key(self, row: int) -> tuple[int, bytes]:
-        """By what segments are sorted: the first offset, then the id."""
+        """The sort key of segments: the first offset, then the id."""
         return self.offsets(row)[0], self._id(row)
 
     def state(self, row: int) -> SegmentState:
@@ -156,7 +160,7 @@ class SegmentTable:
         return self.offsets(row)[1]
 
     def memory_size(self) -> int:
-        """Bytes, without those of the dictionary's values."""
+        """Memory in bytes, without the dictionary's values."""
         return (
             self._rows.__sizeof__()
             + self._ids.__sizeof__()

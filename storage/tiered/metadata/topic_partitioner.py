@@ -1,4 +1,4 @@
-"""Which partition of `__remote_log_metadata` holds the records of a partition: Apache Kafka's choice, exactly."""
+"""The partition of `__remote_log_metadata` with the records of a user partition, chosen exactly as in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MURMUR2_FACTOR: Final = 0x5BD1E995
 
 
 def metadata_partition(partition: RemotePartition, partition_count: int) -> int:
-    """The partition of the metadata topic, of `partition_count`."""
+    """The partition of the metadata topic, which has `partition_count` partitions."""
     most, least = _LONGS.unpack(partition.topic_id)
     topic_hash = 31 * (31 + _long_hash(least)) + _long_hash(most)
     number = (31 * topic_hash + partition.partition) & _MASK

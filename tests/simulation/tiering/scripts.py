@@ -27,6 +27,8 @@ PROPERTIES: Final[dict[str, Any]] = TIERED | {"rlmm_config_remote_log_metadata_t
 LOOK_S: Final = 0.05
 TEN_MINUTES_S: Final = 600.0
 READ_COMMITTED: Final = 1
+MANY: Final = 10
+MANY_BATCHES: Final = 60
 
 
 class Stage:
@@ -271,8 +273,9 @@ def what_is_not_copied_stays_local(seed: int) -> None:
         for faults in stage.faults():
             faults.loses_answer = 0.0
         await stage.copied()
-        await stage.cluster.until(lambda: stage.leader().log.local_start_offset > 0, "local segments are deleted", 60)
+        await stage.cluster.until(lambda: stage.leader().log.local_start_offset > 1, "local segments are deleted", 60)
         assert await stage.read() == expected(stage.count)
+        assert await stage.read(1) == expected(stage.count)[1:], "a reader begins with the second record of a batch"
 
     told(seed, story)
 
@@ -364,6 +367,26 @@ def two_leaders_copy_one_range(seed: int) -> None:
     told(seed, story)
 
 
+def the_metadata_of_many_topics_is_read_at_once(seed: int) -> None:
+    """Segments of several topics are copied at the same time, and each broker reads the metadata of all of them from
+    several leaders, whose responses come one upon the other."""
+
+    async def story(stage: Stage) -> None:
+        names = [f"u{number}" for number in range(MANY)]
+        for name in names:
+            await stage.cluster.create(name, **TOPIC_SETTINGS)
+        clients = [(name, await stage.cluster.connect(await stage.cluster.led(name))) for name in names]
+        for number in range(MANY_BATCHES):
+            for name, client in clients:
+                answer = await client.produce(name, batch(f"a{number:06}", f"b{number:06}"))
+                assert answer.error_code == 0
+        await stage.fill(10)
+        await stage.cluster.until(lambda: stage.leader().log.tiered_end_offset > 10, "segments are copied", 60)
+        await asyncio.sleep(5)
+
+    told(seed, story)
+
+
 async def deaf(index: int, position: int, data: object) -> bool:
     """In place of `MetadataReader._take`: nothing is read for now."""
     await asyncio.sleep(0.2)
@@ -376,6 +399,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     aborted_records_stay_hidden_in_both_tiers,
     retention_counts_each_byte_once,
     two_leaders_copy_one_range,
+    the_metadata_of_many_topics_is_read_at_once,
 )
 LONG: Final[tuple[Callable[[int], None], ...]] = (
     the_bucket_is_away_for_ten_minutes,

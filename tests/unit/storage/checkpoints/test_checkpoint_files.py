@@ -78,6 +78,15 @@ def test_a_new_epoch_takes_the_place_of_those_it_contradicts(tmp_path: Path) -> 
     assert epochs.entries == [EpochStart(1, 20)] and epochs.latest_epoch == 1 and epochs.is_dirty
 
 
+def test_a_log_that_starts_where_an_epoch_begins_has_no_earlier_epochs(tmp_path: Path) -> None:
+    epochs = LeaderEpochs(FS, str(tmp_path), [EpochStart(1, 0), EpochStart(4, 50), EpochStart(5, 60)])
+    epochs.truncate_from_start(50)
+    assert epochs.entries == [EpochStart(4, 50), EpochStart(5, 60)] and epochs.is_dirty
+    epochs.note_written()
+    epochs.truncate_from_start(50)
+    assert not epochs.is_dirty
+
+
 def test_the_topic_id_is_written_as_kafka_does(tmp_path: Path) -> None:
     assert read_topic_id(FS, str(tmp_path)) is None
     write_topic_id(FS, str(tmp_path), ID)
