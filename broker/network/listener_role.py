@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Flag, auto
 
+from broker.config.config import Config
+
 
 class ListenerRole(Flag):
     """The role: a listener serves brokers and clients, or controllers.
@@ -14,3 +16,8 @@ class ListenerRole(Flag):
     BROKER = auto()
     CONTROLLER = auto()
     BOTH = BROKER | CONTROLLER
+
+
+def role_of(listener_name: str, config: Config) -> ListenerRole:
+    """The role of a listener with this name."""
+    return ListenerRole.CONTROLLER if listener_name in config.controller_listener_names else ListenerRole.BROKER

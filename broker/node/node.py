@@ -22,7 +22,7 @@ from broker.network.connection import RECEIVE_BUFFER_SIZE
 from broker.network.connection_quota import connection_limits
 from broker.network.connection_resources import ConnectionResources
 from broker.network.listener import Listener
-from broker.network.listener_role import ListenerRole
+from broker.network.listener_role import ListenerRole, role_of
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
 from broker.node.mechanisms import NodeMechanisms
@@ -315,7 +315,7 @@ class Node:
                 each.name,
                 each.host or None,
                 each.port,
-                role := _role_of(each.name, config),
+                role := role_of(each.name, config),
                 routes(role, self.services, is_guarded=self.services.has_authorizer),
                 self.admissions[role],
                 self.quorum.disconnected,
@@ -426,9 +426,7 @@ class Node:
             self.settings.follow(image)
 
     async def stop(self) -> None:
-        """Stop cleanly: hand leadership over, refuse new requests, flush the logs, mark the directories as cleanly shut
-        down.
-        """
+        """Stop cleanly: hand leadership over, refuse requests, flush the logs, mark the directories as shut down."""
         self.stage = Stage.STOPPING
         if self.config.is_broker and self.config.flag("controlled.shutdown.enable"):
             await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
@@ -449,7 +447,3 @@ class Node:
         await self.partition_work.finish()  # The tasks of the last published metadata.
         await self.flusher.finish()
         await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
-
-
-def _role_of(listener_name: str, config: Config) -> ListenerRole:
-    return ListenerRole.CONTROLLER if listener_name in config.controller_listener_names else ListenerRole.BROKER

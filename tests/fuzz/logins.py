@@ -36,7 +36,7 @@ from tests.support.identity_provider import IdentityProvider
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 WARM_S = 8.0
 WARM_INPUTS = 10_000
-"""Conversations before memory is measured: modules are loaded by the first client, threads keep what they allocate."""
+"""Conversations before memory is measured: the first client loads modules, and threads keep what they allocate."""
 
 
 def settings(directory: Path, plain: int, controller: int, sasl: int, tls: int) -> list[str]:

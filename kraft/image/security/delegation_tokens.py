@@ -22,7 +22,7 @@ class TokensImage(NamedTuple):
     ) -> list[DelegationToken]:
         """The tokens that a principal may see: those that concern it, and those that an ACL lets it describe.
 
-        `owners`: only the tokens of these owners; None for all.
+        `owners`: only the tokens that concern one of these; None for all.
         """
         return [
             token
