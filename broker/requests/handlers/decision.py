@@ -37,7 +37,9 @@ def handle(services: DecisionServices, context: RequestContext, request: object)
         return refused(request, ErrorCode.NOT_CONTROLLER)
     reply: Pending[object] = Pending()
     client = None
-    if type(request) in STRICT_SINCE:
+    # By a connection with heartbeats a broker asks for the topics that it creates by itself: no quota bounds them. What
+    # it forwards for a client comes in an Envelope, whose client has no heartbeats.
+    if type(request) in STRICT_SINCE and context.connection.heartbeat_broker_id < 0:
         asking = ForwardedClient(context.principal, context.client_host, context.client_id)
         client = mutating_client(request, context.version, asking)
     given_up = partial(_given_up, request, reply)
