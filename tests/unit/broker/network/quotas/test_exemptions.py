@@ -14,7 +14,7 @@ from protocol.messages.fetch import FetchRequest, ReplicaState
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from security.access import Unrestricted
 from security.principal import Principal
-from security.quotas.mutations import MutatingClient
+from security.requester import Requester
 
 FETCH, WRITE_TXN_MARKERS = 1, 27
 
@@ -53,8 +53,8 @@ def test_replication_and_markers_are_exempt_for_those_that_may(access: object, m
 def test_topics_that_a_broker_creates_by_itself_are_not_counted_at_another_node(
     heartbeat_broker_id: int, is_counted: bool
 ) -> None:
-    seen: list[MutatingClient | None] = []
-    active = SimpleNamespace(submit=lambda request, reply, given_up, principal, client: seen.append(client))
+    seen: list[Requester] = []
+    active = SimpleNamespace(submit=lambda request, reply, given_up, requester: seen.append(requester))
     context = SimpleNamespace(
         connection=SimpleNamespace(heartbeat_broker_id=heartbeat_broker_id),
         principal=Principal("User", "node"),
@@ -64,4 +64,4 @@ def test_topics_that_a_broker_creates_by_itself_are_not_counted_at_another_node(
     )
     services = SimpleNamespace(quorum=SimpleNamespace(active_controller=active))
     decision.handle(cast("Any", services), cast("Any", context), CreateTopicsRequest())
-    assert seen == [MutatingClient("node", "node-3", True) if is_counted else None]
+    assert seen == [Requester(Principal("User", "node"), "node-3", True if is_counted else None)]
