@@ -89,7 +89,7 @@ def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> Ending:
-    """Commit or abort. To ask again for what was done is no error. Raises `Refused` where the coordinator does not know
+    """Commit or abort. A repeated request has no effect. Raises `Refused` where the coordinator does not know
     the transactional id any more, or does not answer."""
     assert producer.transactional_id is not None
     transactional_id = producer.transactional_id

@@ -50,7 +50,7 @@ class TransactionLog:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as problem:
-            raise Refused(f"transactionLog: {path} is no file of transactions: {problem}") from None
+            raise Refused(f"transactionLog: {path} is not a file of transactions: {problem}") from None
 
     def write(self, query: str, batch: int, transactions: Sequence[ProducerIdentity]) -> None:
         """Durable when this returns. Raises OSError."""
