@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from broker.cli import client_channels
 from broker.cli.invocation import CommandError, Invocation, read_file
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ EPILOG: Final = """\
 examples:
   moldau acls explain --bootstrap 127.0.0.1:9092 --principal User:alice --operation Write --topic orders
   moldau acls explain --bootstrap 127.0.0.1:9092 -c server.properties --principal User:alice --operation Read --group g
+  moldau acls explain --bootstrap kafka:9092 --command-config c.properties --principal User:x --operation All --cluster
 
 The exit status is 0 where the operation is allowed, 3 where it is denied, 1 where that could not be found out."""
 EXIT_DENIED: Final = 3
@@ -32,7 +34,7 @@ ANY: Final = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the subcommand takes."""
     parser.add_argument("action", choices=("explain",), help="what to do")
-    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker, without TLS or SASL")
+    client_channels.add_arguments(parser, is_required=True)
     parser.add_argument("--principal", required=True, metavar="TYPE:NAME", help="such as User:alice")
     parser.add_argument("--operation", required=True, metavar="NAME", help="such as Read, Write or DescribeConfigs")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="of the client (default: %(default)s)")
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         raise CommandError(f"there is no operation {arguments.operation}", ", ".join(sorted(names)))
     kind, name = resource_of(arguments)
     authorizer = authorizer_of(arguments)
-    follow(authorizer, asyncio.run(described(arguments.bootstrap)))
+    follow(authorizer, asyncio.run(described(arguments.bootstrap, arguments.command_config)))
     found = explain(authorizer, arguments.principal, java_address(arguments.host), operation, kind, name)
     word = "allowed" if found.is_allowed else "denied"
     invocation.out.say(f"{word}: {found.reason}", "green" if found.is_allowed else "red")
@@ -106,22 +108,16 @@ class NoAudit:
         """Write nothing."""
 
 
-async def described(bootstrap: str) -> DescribeAclsResponse:
+async def described(bootstrap: str, command_config: str | None) -> DescribeAclsResponse:
     """All ACLs of the cluster. Raises CommandError."""
     import asyncio
 
-    from broker.network.peer_channel import PeerChannels
-    from broker.purgatory.timer_wheel import Timeouts
-    from broker.release import KAFKA_VERSION
     from protocol.errors import ErrorCode
     from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-    host, _, port = bootstrap.rpartition(":")
-    if not host or not port.isdecimal():
-        raise CommandError(f"--bootstrap {bootstrap} is not of the form host:port")
-    loop = asyncio.get_running_loop()
-    channels = PeerChannels(loop, Timeouts(loop), PURPOSE, KAFKA_VERSION)
-    answered: asyncio.Future[object] = loop.create_future()
+    address = client_channels.address_of(bootstrap)
+    channels = client_channels.client_channels(PURPOSE, command_config)
+    answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     request = DescribeAclsRequest(
         resource_type_filter=ANY,
         resource_name_filter=None,
@@ -132,7 +128,7 @@ async def described(bootstrap: str) -> DescribeAclsResponse:
         permission_type=ANY,
     )
     try:
-        channels.to(PURPOSE, host.strip("[]"), int(port)).ask(request, answered.set_result, TIMEOUT_MS)
+        channels.to(PURPOSE, *address).ask(request, answered.set_result, TIMEOUT_MS)
         response = await answered
     finally:
         channels.close()

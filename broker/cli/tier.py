@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from broker.cli import client_channels
 from broker.cli.invocation import CommandError, Invocation
 
 DESCRIPTION: Final = """\
@@ -32,7 +33,7 @@ DEFAULT_AGE_HOURS: Final = 24.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker of the cluster, without TLS")
+    client_channels.add_arguments(parser, is_required=False)
     parser.add_argument("--storage", metavar="URL", help="the storage, as moldau.tiered.storage names it")
     parser.add_argument("--endpoint", metavar="URL", help="of a server that is compatible with S3")
     parser.add_argument("--region", metavar="NAME", help="of the bucket")

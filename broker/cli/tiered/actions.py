@@ -48,6 +48,7 @@ class TierCommand:
     def __init__(self, arguments: argparse.Namespace, invocation: Invocation) -> None:
         settings = read_file(arguments.config) if arguments.config else {}
         self.bootstrap: str | None = arguments.bootstrap
+        self.command_config: str | None = arguments.command_config
         self.storage_url: str | None = arguments.storage or settings.get("moldau.tiered.storage")
         self.options = ObjectStoreOptions(
             endpoint=arguments.endpoint or settings.get("moldau.tiered.storage.endpoint"),
@@ -91,7 +92,7 @@ class TierCommand:
     @asynccontextmanager
     async def cluster(self) -> AsyncIterator[ClusterReader]:
         assert self.bootstrap is not None
-        reader = ClusterReader(self.bootstrap)
+        reader = ClusterReader(self.bootstrap, self.command_config)
         try:
             await reader.refresh()
             yield reader

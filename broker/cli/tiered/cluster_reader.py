@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from broker.cli.client_channels import address_of, client_channels
 from broker.cli.invocation import CommandError
 from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from broker.network.peer_channel import PeerChannels
-from broker.purgatory.timer_wheel import Timeouts
-from broker.release import KAFKA_VERSION
 from broker.tiering.asking import ask
 from broker.tiering.metadata_reader import decode
 from protocol.errors import ErrorCode
@@ -46,13 +43,9 @@ class Place(NamedTuple):
 class ClusterReader:
     """Reads from the brokers of one cluster. Raises CommandError where they do not respond, or refuse."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        if not host or not port.isdecimal():
-            raise CommandError(f"--bootstrap {bootstrap} is not of the form host:port")
-        loop = asyncio.get_running_loop()
-        self._bootstrap = (host.strip("[]"), int(port))
-        self._channels = PeerChannels(loop, Timeouts(loop), PURPOSE, KAFKA_VERSION)
+    def __init__(self, bootstrap: str, command_config: str | None = None) -> None:
+        self._bootstrap = address_of(bootstrap)
+        self._channels = client_channels(PURPOSE, command_config)
         self._addresses: dict[int, tuple[str, int]] = {}
         self.cluster_id = ""
         self.places: list[Place] = []

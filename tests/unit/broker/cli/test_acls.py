@@ -24,7 +24,7 @@ def pattern(name: str, pattern_type: int, *entries: AclDescription) -> DescribeA
 
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def described(bootstrap: str) -> DescribeAclsResponse:
+    async def described(bootstrap: str, command_config: str | None) -> DescribeAclsResponse:
         return DescribeAclsResponse(
             resources=[
                 pattern("orders", 3, entry("User:alice", READ, ALLOW), entry("User:alice", WRITE, ALLOW)),

@@ -31,7 +31,15 @@ from tests.support.tiered_node import URL, copied, fill, followed_of, is_copied,
 def parsed(words: tuple[str, ...]) -> argparse.Namespace:
     """As the parser does it, which reads files of translations: not in a simulation."""
     found = argparse.Namespace(
-        bootstrap=None, storage=URL, endpoint=None, region=None, config=None, topic=[], json=False, dry_run=False
+        bootstrap=None,
+        command_config=None,
+        storage=URL,
+        endpoint=None,
+        region=None,
+        config=None,
+        topic=[],
+        json=False,
+        dry_run=False,
     )
     found.min_age_hours = 24.0
     coming = iter(words[1:])

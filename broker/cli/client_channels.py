@@ -1,0 +1,85 @@
+"""How a command reaches the brokers of a cluster: as a client, with the properties that Apache Kafka's tools take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker.cli.invocation import CommandError, read_file
+
+if TYPE_CHECKING:
+    from broker.network.peer_channel import PeerChannels
+
+LISTENER: Final = "CLUSTER"
+"""What the listener of the cluster is called in the configuration that is made of the client's properties."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
+    """Declare the arguments that say where the cluster is and how the command logs in."""
+    parser.add_argument("--bootstrap", required=is_required, metavar="HOST:PORT", help="a broker of the cluster")
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="client.properties: security.protocol, sasl.mechanism, sasl.jaas.config and ssl.* (default: PLAINTEXT)",
+    )
+
+
+def address_of(bootstrap: str) -> tuple[str, int]:
+    """Host and port. Raises CommandError."""
+    host, _, port = bootstrap.rpartition(":")
+    if not host or not port.isdecimal():
+        raise CommandError(f"--bootstrap {bootstrap} is not of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
+    """The channels of a command; it runs on an event loop. Raises CommandError where the properties cannot be used."""
+    import asyncio
+
+    from broker.network.peer_channel import PeerChannels
+    from broker.purgatory.timer_wheel import Timeouts
+    from broker.release import KAFKA_VERSION
+
+    loop = asyncio.get_running_loop()
+    timeouts = Timeouts(loop)
+    properties = read_file(command_config) if command_config is not None else {}
+    if properties.get("security.protocol", "PLAINTEXT") == "PLAINTEXT":
+        return PeerChannels(loop, timeouts, purpose, KAFKA_VERSION)
+    from broker.config import Config
+    from broker.config.config import ConfigError
+    from broker.node.mechanisms import NodeMechanisms
+    from broker.node.security import NodeSecurity
+    from broker.runtime.environment import LocalEnvironment
+    from broker.runtime.tasks import Tasks
+    from kraft.image.metadata_image import MetadataImage
+
+    environment = LocalEnvironment(loop)
+    try:
+        config = Config.load(settings_of(properties))
+        mechanisms = NodeMechanisms(config, environment, "", MetadataImage)
+        security = NodeSecurity(config, environment, loop, Tasks(environment.halt).spawn, mechanisms)
+        _, channels = security.channels(timeouts)
+    except (ConfigError, ValueError, OSError) as problem:
+        raise CommandError(f"{command_config} cannot be used: {problem}") from None
+    return channels
+
+
+def settings_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a broker that talks to its controllers as the client talks to the cluster."""
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    settings = {
+        "process.roles": "broker",
+        "node.id": "0",
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "controller.listener.names": LISTENER,
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{LISTENER}:{properties['security.protocol']}",
+        "log.dirs": "/nonexistent",
+    }
+    if properties["security.protocol"].startswith("SASL_"):
+        settings["sasl.mechanism.controller.protocol"] = mechanism
+    if "sasl.jaas.config" in properties:
+        name = f"listener.name.{LISTENER.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        settings[name] = properties["sasl.jaas.config"]
+    return settings | {name: value for name, value in properties.items() if name.startswith("ssl.")}
