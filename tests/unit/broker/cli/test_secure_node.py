@@ -14,6 +14,7 @@ from broker.config import Config
 from broker.config.sasl import sasl_settings, token_key
 from broker.config.tls import tls_settings
 from broker.network.tls.contexts import make_contexts
+from security.acl.authorizer import parse_super_users
 
 SECRET_FILES = ("ca.key", "node.pem", "client.properties", "server.properties")
 
@@ -29,6 +30,9 @@ def test_the_files_fit_each_other_and_are_closed(tmp_path: Path, capsys: pytest.
     assert [each.host for each in open_listeners] == ["127.0.0.1"]
     assert sasl_settings(config, "SECURE").mechanisms == ("SCRAM-SHA-512",)
     assert token_key(config) is not None
+    assert config.text("authorizer.class.name").endswith(".StandardAuthorizer")
+    assert parse_super_users(config.text("super.users")) == {"User:node", "User:admin"}
+    assert not config.flag("allow.everyone.if.no.acl.found")
     assert make_contexts(tls_settings(config, "SECURE")).server is not None
     authority = x509.load_pem_x509_certificate((secure / "ca.pem").read_bytes())
     node = x509.load_pem_x509_certificate((secure / "node.pem").read_bytes())
