@@ -1,4 +1,6 @@
-"""`moldau acls`: which rule decides whether a principal may do something, by the ACLs of a running cluster."""
+"""`moldau acls`: explains which rule decides whether a principal may do an operation, by the ACLs of a running
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ANY: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("action", choices=("explain",), help="what to do")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker, without TLS or SASL")
     parser.add_argument("--principal", required=True, metavar="TYPE:NAME", help="such as User:alice")
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Explain one decision; the exit status."""
+    """Explain one decision. Returns the exit status."""
     import asyncio
 
     from protocol.access import AclOperation
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
-    """The resource that the arguments name."""
+    """The resource (kind and name) that the arguments give."""
     from security.access import CLUSTER_NAME, ResourceKind
 
     named = {
@@ -84,7 +86,7 @@ def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
 
 
 def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
-    """One with the settings of the node whose configuration is named."""
+    """An authorizer with the settings of the node whose configuration file the arguments give."""
     from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
     from security.principal import parse_principal
 
@@ -99,7 +101,7 @@ def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
 
 
 class NoAudit:
-    """Of explanations, which are not logged."""
+    """An audit log that writes nothing, because explanations are not audited."""
 
     def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
         """Write nothing."""

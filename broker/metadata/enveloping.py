@@ -30,8 +30,9 @@ class ForwardedClient(NamedTuple):
 
 
 def mutating_client(request: object, version: int | None, client: ForwardedClient | None) -> MutatingClient | None:
-    """Whose quota of mutations bounds a request (KIP-599); None where none does. What a broker asks for by itself, the
-    topics of coordinators and those that are created automatically, is not bounded."""
+    """The client whose quota of mutations bounds a request (KIP-599); None without such a quota. Requests that a broker
+    makes itself, for internal topics and for topics that are created automatically, are not bounded.
+    """
     strict_since = STRICT_SINCE.get(type(request))
     if strict_since is None or client is None or version is None:
         return None
@@ -52,7 +53,7 @@ def sealed_request(request: object, version: int, client: ForwardedClient) -> En
 
 
 def opened_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
-    """Decode the response inside. Raises `MalformedMessage`."""
+    """Decode the enclosed response. Raises `MalformedMessage`."""
     if envelope.response_data is None:
         raise MalformedMessage("an envelope without a response")
     data = memoryview(envelope.response_data)
