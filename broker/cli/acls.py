@@ -1,4 +1,6 @@
-"""`moldau acls`: which rule decides whether a principal may do something, by the ACLs of a running cluster."""
+"""`moldau acls`: explains which rule decides whether a principal may do an operation, by the ACLs of a running
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ ANY: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("action", choices=("explain",), help="what to do")
     client_channels.add_arguments(parser, is_required=True)
     parser.add_argument("--principal", required=True, metavar="TYPE:NAME", help="such as User:alice")
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Explain one decision; the exit status."""
+    """Explain one decision. Returns the exit status."""
     import asyncio
 
     from protocol.access import AclOperation
@@ -70,7 +72,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
-    """The resource that the arguments name."""
+    """The resource (kind and name) that the arguments give."""
     from security.access import CLUSTER_NAME, ResourceKind
 
     named = {
@@ -87,7 +89,7 @@ def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
 
 
 def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
-    """One with the settings of the node whose configuration is named."""
+    """An authorizer with the settings of the node whose configuration file the arguments give."""
     from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
     from security.principal import parse_principal
 
@@ -102,7 +104,7 @@ def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
 
 
 class NoAudit:
-    """Of explanations, which are not logged."""
+    """An audit log that writes nothing, because explanations are not audited."""
 
     def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
         """Write nothing."""

@@ -83,7 +83,7 @@ class ActiveController:
         self._arm()
 
     def mutation_tokens(self) -> dict[Sharers, float]:
-        """What clients under a quota of mutations may spend."""
+        """The balance in tokens of each client under a quota of mutations."""
         return self._controller.mutation_tokens(self._environment.monotonic_ms())
 
     def disconnected(self, broker_id: int) -> None:
@@ -97,13 +97,13 @@ class ActiveController:
         self._arm_anew()
 
     def resign(self) -> None:
-        """The term is over."""
+        """End the term: the waiting requests are given up."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _carry_out(self, decision: Decision) -> tuple[bool, object]:
-        """Write a decision. Returns whether that was possible, and the response. Where the disk has no room, the
+        """Write a decision. Returns whether it was written, and the response. Where the disk has no room, the
         response has an error. Of a decision that is not atomic, some first batches may have been written.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.

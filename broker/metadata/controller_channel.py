@@ -65,7 +65,7 @@ class ClientService(Protocol):
     """Serves requests of clients at the controller of this node, with the permissions of each client."""
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
-        """`reply` gets the response; NOT_CONTROLLER where this node leads no more."""
+        """Serve a request. `reply` gets the response; NOT_CONTROLLER where this node does not lead any more."""
 
 
 class Attempt(NamedTuple):

@@ -56,7 +56,7 @@ def sealed_request(request: object, version: int, client: ForwardedClient) -> En
 
 
 def opened_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
-    """Decode the response inside. Raises `MalformedMessage`."""
+    """Decode the enclosed response. Raises `MalformedMessage`."""
     if envelope.response_data is None:
         raise MalformedMessage("an envelope without a response")
     data = memoryview(envelope.response_data)

@@ -52,7 +52,7 @@ class Forwarding:
         when_made: Callable[[Callable[[], None]], None],
         quotas: ClientQuotas,
     ) -> None:
-        """`when_made(done)` calls `done` once the partitions that this broker was told to make are there."""
+        """`when_made(done)` calls `done` once this broker has created the replicas that the metadata assigns to it."""
         self._quotas = quotas
         self._controller = controller
         self._purgatory = purgatory
@@ -65,7 +65,7 @@ class Forwarding:
         return reply
 
     def ask_for_partitions(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Forward a request for new partitions. The reply is sent once this broker's partitions of it can be led."""
+        """Forward a request for new partitions. The reply is sent once this broker has created its replicas of them."""
         kind = type(request).__name__.removesuffix("Request")
         operation: DelayedOperation[Response] = DelayedOperation(self._purgatory, kind, None, lambda is_last: None)
 
@@ -96,7 +96,7 @@ class Forwarding:
 
 
 def _lost(request: object, reply: Callable[..., None]) -> None:
-    """The controller that was asked does not lead, or no more: the sender looks for the leader."""
+    """Answer NOT_CONTROLLER: the controller does not lead (any more), and the sender looks for the leader."""
     reply(refused(request, ErrorCode.NOT_CONTROLLER))
 
 

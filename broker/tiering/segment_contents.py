@@ -59,8 +59,9 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
 
 def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int) -> RemoteSegment:
     """The metadata of a copy that begins. Where the log start lies inside of the segment, the log has forgotten the
-    leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: a reader asks for no
-    earlier offset. Raises OSError and `CannotCopy`."""
+    leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: no reader requests an
+    earlier offset. Raises OSError and `CannotCopy`.
+    """
     segment = found.segment
     entries = log.epochs.entries
     epochs = [
@@ -87,7 +88,8 @@ def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_
 
 async def contents_of(log: Log, found: Copyable, environment: Environment) -> dict[ObjectKind, Content]:
     """The contents of the objects. The file of the segment stays open as long as its content is held, also where
-    retention deletes the segment meanwhile. Raises OSError and `CannotCopy`."""
+    retention deletes the segment meanwhile. Raises OSError and `CannotCopy`.
+    """
     segment, fs = found.segment, log.fs
     segment.offset_index.entries.write_pending()
     segment.time_index.entries.write_pending()

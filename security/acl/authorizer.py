@@ -49,7 +49,7 @@ class AuditLog(Protocol):
     def decided(
         self, access: AclAccess, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool
     ) -> None:
-        """Write down a decision. `name` is None for a decision about any resource of the kind."""
+        """Log a decision. `name` is None for a decision about any resource of the kind."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
@@ -69,7 +69,7 @@ class Authorizer:
         self.is_loaded = False
 
     def loaded(self) -> None:
-        """The metadata has been read up to its end at the start of this node: from now on ACLs decide."""
+        """Begin to decide by ACLs: the metadata has been read up to its end at the start of this node."""
         self.is_loaded = True
         self.stamp += 1
 

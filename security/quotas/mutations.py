@@ -1,7 +1,7 @@
-"""How many partitions a client may have created and deleted in a second (KIP-599), as the controller counts them.
+"""The quota of controller mutations: the partitions that a client may create and delete per second (KIP-599).
 
-strict       a client that is told of it: its topics are refused while the bucket has debts
-permissive   an older client: everything is done, and its connection is muted until the debts are paid
+strict       versions with the error THROTTLING_QUOTA_EXCEEDED: topics are refused while the balance is negative
+permissive   older versions: all is done, and the connection is muted until the balance is not negative
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ BUCKETS_MAX: Final = 10_000
 
 
 class Mutations(Protocol):
-    """What one request may change."""
+    """The mutations that one request may make."""
 
     def spend(self, partitions: int) -> bool:
         """Count partitions that are about to be created or deleted; False where they have to be refused."""
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client is throttled for what it spent, or tried to."""
+        """How long (ms) the client is throttled for the mutations that it made, or that were refused."""
 
 
 class Unbounded:
-    """No quota concerns the request."""
+    """The mutations of a request without a quota: none is refused or throttled."""
 
     throttle_ms: Final = 0
 
@@ -42,7 +42,7 @@ UNBOUNDED: Final = Unbounded()
 
 
 class BoundedMutations:
-    """Those of a request under a quota."""
+    """The mutations of a request under a quota."""
 
     def __init__(self, bucket: TokenBucket, now_ms: int, *, is_strict: bool) -> None:
         self._bucket = bucket
@@ -61,18 +61,20 @@ class BoundedMutations:
 
     @property
     def throttle_ms(self) -> int:
-        """A strict client that was refused nothing is not throttled, though it may have spent more than there was."""
+        """The throttle time (ms). A strict client without a refusal is not throttled, although it may have overdrawn
+        the bucket.
+        """
         return 0 if self._is_strict and not self._is_refused else self._bucket.throttle_ms(self._now_ms)
 
 
 class MutationQuotas:
-    """The buckets of one controller. They begin full with its term."""
+    """The token buckets of one controller. They are full at the beginning of its term."""
 
     def __init__(self, windows: Windows) -> None:
         self.limits = QuotaLimits()
         self._windows = windows
         self._buckets: dict[Sharers, TokenBucket] = {}
-        """The bucket that was asked for the longest ago is first."""
+        """The least recently used bucket is first."""
 
     def of(self, requester: Requester, now_ms: int) -> Mutations:
         """What a requester may change now."""
@@ -92,5 +94,5 @@ class MutationQuotas:
         return BoundedMutations(bucket, now_ms, is_strict=requester.is_strict)
 
     def tokens(self, now_ms: int) -> dict[Sharers, float]:
-        """What is in each bucket, for metrics."""
+        """The balance of each bucket in tokens, for metrics."""
         return {sharers: bucket.tokens(now_ms) for sharers, bucket in self._buckets.items()}

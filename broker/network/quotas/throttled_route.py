@@ -1,10 +1,10 @@
-"""Requests under client quotas: what a route's handler is replaced by while some entity has a quota.
+"""Requests under client quotas: the handler that replaces that of a route while any entity has a quota.
 
-    handler ──▶ response ──▶ what it took is recorded ──▶ within the limits: the response
+    handler ──▶ response ──▶ bytes and time are recorded ─▶ within the limits: the response
                                                           above: throttle_time_ms in the response, which leaves at once;
                                                                  then the connection is muted for that time (KIP-219)
 
-A route without quotas does not know of them. A route under quotas has every request measured (`Route.sample_at`), and
+A route without quotas uses its plain handler. A route under quotas has every request measured (`Route.sample_at`), and
 so the hooks that answer frames without decoding them are not asked.
 """
 
@@ -33,20 +33,21 @@ HEADER_SIZE: Final = 10
 
 
 class ThrottledRequests:
-    """The quotas of the requests of one listener. `clock_ns` is a clock for measuring."""
+    """The quotas of the requests of one listener. `clock_ns` is a monotonic clock for measuring (ns)."""
 
     def __init__(
         self, quotas: ClientQuotas, clock_ns: Callable[[], int], now_ms: Callable[[], int], *, counts: bool
     ) -> None:
         """`counts`: whether requests are counted here; a controller's listener only mutes the clients that the
-        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests."""
+        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests.
+        """
         self._quotas = quotas
         self._clock_ns = clock_ns
         self._now_ms = now_ms
         self._counts = counts
 
     def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
-        """The handler of all requests of a route. `sampled` serves those that are measured for the metrics."""
+        """The handler of all requests of a route. `sampled` handles the requests that are measured for the metrics."""
         sample_at = route.sample_at
         route.sample_at = 0
 
@@ -71,17 +72,19 @@ class ThrottledRequests:
         return serve
 
     def _size_of(self, context: RequestContext, request: object) -> int:
-        """Bytes of a Produce request; 0 where they are not counted."""
+        """The bytes of a Produce request; 0 for other requests, and where bytes are not counted."""
         return request_size(context, request) if self._counts and self._quotas.produce is not None else 0
 
     def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:
-        """What is recorded is what there is to record when the response is there, as in Apache Kafka."""
+        """Record a request whose response comes later, once the response is there, as in Apache Kafka."""
         outer: Pending[object] = Pending(inner.abandon)
         inner.listen(lambda response: outer.complete(self._settled(context, response, spent_ns, size)))
         return outer
 
     def _settled(self, context: RequestContext, response: object, spent_ns: int, size: int) -> object:
-        """Record what a request took; where that is too much, mute its connection and say so in the response."""
+        """Record the bytes and the time of a request. Above a limit, mute its connection and set throttle_time_ms in
+        the response.
+        """
         delay_ms = max(getattr(response, "throttle_time_ms", 0), self._recorded(context, response, spent_ns, size))
         if delay_ms <= 0:
             return response
@@ -95,7 +98,9 @@ class ThrottledRequests:
         return told
 
     def _recorded(self, context: RequestContext, response: object, spent_ns: int, size: int) -> int:
-        """The time for which the client is throttled here, in ms."""
+        """Record the bytes and the time of a request. Returns the time (ms) for which this node throttles the
+        client.
+        """
         if not self._counts:
             return 0
         quotas, now_ms = self._quotas, self._now_ms()

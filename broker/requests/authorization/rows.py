@@ -1,7 +1,8 @@
-"""The table of rules: what a client needs for each API, behind the listeners of brokers and of controllers.
+"""The table of rules: the permissions that a client needs for each API, behind the listeners of brokers and of
+controllers.
 
-An API that is served behind a listener and has no rule there is a bug that stops a node with an authorizer at the first
-such request, and fails a test before.
+An API that a listener serves without a rule is a bug: a test finds it, and a node with an authorizer stops at the first
+such request.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _both(rule: Rule) -> RuleRow:
 
 
 def _decided(rule: Rule) -> RuleRow:
-    """What the controller decides on requests of clients."""
+    """The rule of an API that the controller decides and a broker forwards."""
     return RuleRow(controller_asks, rule)
 
 

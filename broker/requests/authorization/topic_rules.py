@@ -77,8 +77,10 @@ def each_topic(
 
 
 def produce(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """WRITE on each topic, and on the transactional id where any batch belongs to a transaction: a flag that one batch
-    hides behind others is found too (CVE-2018-17196). An unknown topic id is told, as it names nothing."""
+    """WRITE on each topic, and on the transactional id where any batch belongs to a transaction: every batch of a
+    partition is examined (CVE-2018-17196). For an unknown topic id the answer is the usual error, because it reveals no
+    topic.
+    """
     assert isinstance(request, ProduceRequest)
     access = context.access
     if any(
@@ -191,7 +193,7 @@ def refused_producers(element: object, error: ErrorCode) -> object:
 
 
 def describe_topic_partitions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each topic; of all topics, those that are allowed are listed."""
+    """DESCRIBE on each topic. A request for all topics gets the allowed ones."""
     assert isinstance(request, DescribeTopicPartitionsRequest)
     access = context.access
     if not request.topics:
@@ -234,7 +236,9 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
 
 
 def create_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """CREATE on the cluster, or on each topic. Its settings are told with DESCRIBE_CONFIGS alone."""
+    """CREATE on the cluster, or on each topic. The response holds a topic's settings only with DESCRIBE_CONFIGS
+    on it.
+    """
     assert isinstance(request, CreateTopicsRequest)
     access = context.access
     allowed, refused = request.topics, set[str]()
@@ -260,8 +264,9 @@ def create_topics(services: Services, context: RequestContext, request: object, 
 
 
 def delete_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DELETE on the cluster, or on each topic. A topic that was named by id is named to a client that may describe
-    it."""
+    """DELETE on the cluster, or on each topic. For a topic that is given by its id, the response holds the name only if
+    the client may describe the topic.
+    """
     assert isinstance(request, DeleteTopicsRequest)
     access = context.access
     if cluster(AclOperation.DELETE).is_met_quietly(access):

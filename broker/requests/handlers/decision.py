@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 
 class DecisionServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that a request to the active controller uses."""
 
     @property
     def quorum(self) -> Quorum: ...
 
 
 def handle(services: DecisionServices, context: RequestContext, request: object) -> object | Pending[object]:
-    """NOT_CONTROLLER makes the sender look for the leader; a decision may have been made and not committed."""
+    """Pass the request to the controller. Where this node does not lead, the answer is NOT_CONTROLLER, and the sender
+    looks for the leader; the controller may have decided before it lost the leadership, without committing the
+    decision.
+    """
     if isinstance(request, BrokerHeartbeatRequest):
         context.connection.heartbeat_broker_id = request.broker_id
     active = services.quorum.active_controller
