@@ -42,7 +42,7 @@ class SourceSegment:
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
 
     def file_size(self, suffix: str) -> int:
-        """Bytes of one of its files, 0 where there is none."""
+        """The size in bytes of one of its files; 0 where the file does not exist."""
         path = self.path(suffix)
         return self._fs.file_size(path) if self._fs.exists(path) else 0
 

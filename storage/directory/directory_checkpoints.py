@@ -121,8 +121,8 @@ class DirectoryCheckpoints:
     def forget_former_log(self, key: TopicPartition, path: str) -> None:
         """Drop the offsets of a partition's former log, before its new log is opened or created.
 
-        The mark is made before the files of the log, so that whatever a loss of power leaves of them has it. Raises
-        OSError.
+        The mark is made before the files of the log, so that it exists whenever a loss of power leaves any of them.
+        Raises OSError.
         """
         names = self._fs.list_directory(path) if self._fs.exists(path) else []
         if RECREATED not in names:
@@ -159,7 +159,7 @@ class DirectoryCheckpoints:
         return CheckpointWork(self._fs, self._path, changed, {*files}, dict(self._recreated))
 
     def written(self, work: CheckpointWork) -> None:
-        """The work has run: remember what the files hold, and remove the marks that are not needed. Raises OSError."""
+        """Note the contents of the written files, and remove the marks that are not needed any more. Raises OSError."""
         self._written |= work.files
         self._mentioned |= {name: {*offsets} for name, offsets in work.files.items()}
         for key, stale in work.stale.items():

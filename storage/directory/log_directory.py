@@ -115,7 +115,7 @@ class LogDirectory:
         return None if self.damaged else self.previous_run.broker_epoch
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
-        """Note the epoch of this process for the next one. Raises OSError: the next one then knows of no epoch."""
+        """Note the epoch of this process for the next one. Raises OSError; the next process then finds no epoch."""
         write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))
 
     def forget_serving_epoch(self) -> None:
@@ -234,14 +234,14 @@ class LogDirectory:
         log.on_failure = self.fail
 
     def refused(self, error: OSError) -> None:
-        """The disk refused an operation: the directory fails, unless the error is one that may pass."""
+        """Handle a failed operation: the directory fails, unless the error is transient."""
         if error.errno not in PASSING:
             self.fail(error)
         elif self.on_shortage is not None:
             self.on_shortage(error)
 
     def fail(self, error: OSError) -> None:
-        """The disk refused an operation: the directory and all its logs are offline until the next start."""
+        """Take the directory and all its logs offline until the next start, because an operation failed."""
         if self.failure is not None:
             return
         self.failure = error
@@ -297,7 +297,7 @@ class LogDirectory:
         return self.checkpoints.work(self._hidden_starts(), points, cleaned_ends, high_watermarks)
 
     def checkpointed(self, work: CheckpointWork) -> None:
-        """The work has run without an error. Raises OSError."""
+        """Apply the result of `checkpoint`, whose work has run without an error. Raises OSError."""
         self.checkpoints.written(work)
 
     def _hidden_starts(self) -> Offsets:
@@ -320,7 +320,7 @@ class LogDirectory:
     def close(
         self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
-        """Write everything to the disk and unlock the directory.
+        """Flush and close all logs, write the checkpoints, and unlock the directory.
 
         Returns whether the next start may trust the files. Blocks for the syncs.
         """

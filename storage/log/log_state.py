@@ -4,7 +4,7 @@ The operations on a log are modules of functions over this state, one concept ea
 through which the rest of the broker calls them:
 
     leader_append, follower_append    a batch is checked, written, and noted in epochs, producers and indexes
-    reading, timestamp_lookup         an offset or a time becomes a place in a file
+    reading, timestamp_lookup         finds the place in a file of an offset or a time
     truncation                        the end of the log goes back, to where the leader's log agrees
     remote_start                      the log begins anew behind its remote part
     log_start                         the start of the log moves on, and old segments are deleted
@@ -158,7 +158,7 @@ class LogState:
 
     @property
     def size(self) -> int:
-        """Bytes of all .log files."""
+        """The size in bytes of all .log files."""
         return sum(segment.size for segment in self.segments)
 
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
@@ -226,8 +226,9 @@ class LogState:
                 segment.release()
 
     def fail(self, error: OSError) -> None:
-        """The disk returned an error: what it holds is unknown, so nothing is written to this log any more. Where the
-        error says that what was read is damaged, this log alone is concerned."""
+        """Fail the log after an error of the disk: the stored bytes are unknown, so nothing is written to this log any
+        more. An error that reports damaged bytes affects only this log.
+        """
         if error.errno == errno.EBADMSG:
             self.damaged(str(error))
         elif self.failure is None:
@@ -236,15 +237,16 @@ class LogState:
                 self.on_failure(error)
 
     def damaged(self, reason: str) -> None:
-        """Stored batches are damaged: this log is not served any more. Other logs of the directory are not affected."""
+        """Stop serving the log, because stored batches are damaged. Other logs of the directory are not affected."""
         if self.failure is None:
             self.failure = OSError(errno.EBADMSG, reason, self.directory)
             if self.on_damage is not None:
                 self.on_damage(reason)
 
     def fail_unless_passing(self, error: OSError) -> None:
-        """Does what `fail` does, except for a full disk and a lack of file descriptors: these fail only the operation
-        that met them. Such an operation must have left the log as it was."""
+        """Does what `fail` does, except for a full disk and a lack of file descriptors: these fail only the one
+        operation, which must have left the log unchanged.
+        """
         if error.errno not in PASSING:
             self.fail(error)
         elif self.on_shortage is not None:
