@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     import asyncio
 
     from protocol.access import AclOperation
+    from security.acl.client_address import java_address
     from security.acl.explaining import explain
 
     names = {each.name.replace("_", "").lower(): each for each in AclOperation if each is not AclOperation.ANY}
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     kind, name = resource_of(arguments)
     authorizer = authorizer_of(arguments)
     follow(authorizer, asyncio.run(described(arguments.bootstrap)))
-    found = explain(authorizer, arguments.principal, arguments.host, operation, kind, name)
+    found = explain(authorizer, arguments.principal, java_address(arguments.host), operation, kind, name)
     word = "allowed" if found.is_allowed else "denied"
     invocation.out.say(f"{word}: {found.reason}", "green" if found.is_allowed else "red")
     return 0 if found.is_allowed else EXIT_DENIED

@@ -15,9 +15,8 @@ from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.image.metadata_image import Provenance
 from protocol.errors import ErrorCode
-from security.principal import ANONYMOUS, Principal
 from security.quotas.limits import Sharers
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -74,13 +73,11 @@ class ActiveController:
         request: object,
         reply: Reply,
         given_up: Callable[[], None],
-        principal: Principal = ANONYMOUS,
-        client: MutatingClient | None = None,
+        requester: Requester = NODE,
     ) -> None:
-        """Decide on a request of a principal. `reply` gets the response once the decision is committed; `given_up` is
-        called instead where the term ends before that. `client`: the client whose quota bounds the request.
-        """
-        decision = self._controller.step(request, self._environment.monotonic_ms(), principal, client)
+        """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
+        where the term ends before that."""
+        decision = self._controller.step(request, self._environment.monotonic_ms(), requester)
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()

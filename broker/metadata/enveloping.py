@@ -14,7 +14,7 @@ from protocol.primitives import MalformedMessage
 from protocol.schema import header_flexible_from, response_class_of, spec_of
 from protocol.tagged_section import skip_tags
 from security.principal import Principal
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0
@@ -29,14 +29,17 @@ class ForwardedClient(NamedTuple):
     client_id: str | None
 
 
-def mutating_client(request: object, version: int | None, client: ForwardedClient | None) -> MutatingClient | None:
-    """The client whose quota of mutations bounds a request (KIP-599); None without such a quota. Requests that a broker
-    makes itself, for internal topics and for topics that are created automatically, are not bounded.
+def requester_of(request: object, version: int | None, client: ForwardedClient | None) -> Requester:
+    """The requester of a request: its client, or this node for a request without a client.
+
+    A quota of mutations bounds only the requests of clients (KIP-599). The creation of internal topics, and of topics
+    that a broker creates automatically, is a request of the broker.
     """
+    if client is None:
+        return NODE
     strict_since = STRICT_SINCE.get(type(request))
-    if strict_since is None or client is None or version is None:
-        return None
-    return MutatingClient(client.principal.name, client.client_id or "", version >= strict_since)
+    is_strict = None if strict_since is None or version is None else version >= strict_since
+    return Requester(client.principal, client.client_id or "", is_strict)
 
 
 def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:

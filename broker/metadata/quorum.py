@@ -24,8 +24,7 @@ from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
 from protocol.schema import spec_of
-from security.principal import ANONYMOUS, Principal
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.directory.log_directory import LOCK
 from storage.files.port import FileLock
@@ -198,11 +197,10 @@ class Quorum:
         request: object,
         reply: Reply,
         given_up: Callable[[], None],
-        principal: Principal = ANONYMOUS,
-        client: MutatingClient | None = None,
+        requester: Requester = NODE,
     ) -> bool:
-        """Pass a request of a principal to the controller of this node; False where this node does not lead. `given_up`
-        is called where the term ends before the response. `client`: the client whose quota bounds the request.
+        """Pass a request to the controller of this node; False where this node does not lead. `given_up` is called
+        where the term ends before the response.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
         commit finds that this node does not lead any more, although its controller has not been told yet. The request
@@ -215,7 +213,7 @@ class Quorum:
             version = spec_of(type(request)).versions.last
             self.receive(request, version, self._config.controller_listener_names[0]).listen(reply)
         else:
-            active.submit(request, reply, given_up, principal, client)
+            active.submit(request, reply, given_up, requester)
         return True
 
     # Reports

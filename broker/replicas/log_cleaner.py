@@ -269,6 +269,8 @@ class LogCleaner:
         # Always: another write of the checkpoint may be in progress with an older recovery point.
         if not await self._checkpoint() or its_log.recovery_point < end_offset:
             raise LogChanged
+        if its_log.directory_is_dirty:
+            await self._flush(its_log)  # The mark of a new log was removed: with it a start ignores the checkpoints.
 
     async def _flush(self, its_log: Log) -> None:
         """Wait until the current contents of the log, and its file names, are durable, or until it has failed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from broker.metadata.enveloping import ForwardedClient, mutating_client
+from broker.metadata.enveloping import ForwardedClient, requester_of
 from broker.metadata.refusals import refused
 from broker.network.listener_role import ListenerRole
 from broker.network.quotas.client_quotas import ClientQuotas
@@ -14,8 +14,8 @@ from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
-from security.principal import ANONYMOUS, Principal
-from security.quotas.mutations import MutatingClient
+from security.principal import ANONYMOUS
+from security.requester import Requester
 
 Response = TypeVar("Response")
 
@@ -37,12 +37,10 @@ class VersionedControllerPort(Protocol):
         request: object,
         reply: Callable[..., None],
         given_up: Callable[[], None],
-        principal: Principal,
-        client: MutatingClient | None,
+        requester: Requester,
     ) -> bool:
-        """Decide in this process on a request of a principal; False where this node does not lead. `given_up` is called
-        where the term ends before the decision is committed. `client`: the client whose quota of mutations bounds the
-        request.
+        """Decide in this process; False where this node does not lead. `given_up` is called where the term ends before
+        the decision is committed.
         """
 
 
@@ -89,8 +87,7 @@ class Forwarding:
             # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
             lost = partial(_lost, request, reply)
             asking = ForwardedClient(context.principal, context.client_host, context.client_id)
-            mutating = mutating_client(request, context.version, asking)
-            if not self._controller.decide(request, reply, lost, context.principal, mutating):
+            if not self._controller.decide(request, reply, lost, requester_of(request, context.version, asking)):
                 lost()
             return
         access = context.access

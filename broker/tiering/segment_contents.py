@@ -11,6 +11,7 @@ from storage.checkpoints.text_checkpoint import format_checkpoint
 from storage.files.file_slice import FileSlice
 from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from storage.log.log import Log
+from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from storage.segment.segment import Segment
 from storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
@@ -115,5 +116,17 @@ async def contents_of(log: Log, found: Copyable, environment: Environment) -> di
         ObjectKind.PRODUCER_SNAPSHOT: log.snapshots.path(found.end_offset),
     }
     for kind, path in paths.items():
-        contents[kind] = bytes(await environment.offload(partial(fs.read, path)))
+        contents[kind] = data = bytes(await environment.offload(partial(fs.read, path)))
+        if kind is ObjectKind.PRODUCER_SNAPSHOT:
+            check_snapshot(data, path)
     return contents
+
+
+def check_snapshot(data: bytes, path: str) -> None:
+    """Check a producer snapshot before it is copied. Raises `CannotCopy` where a crash has torn a snapshot that was not
+    synced, or the disk has damaged it.
+    """
+    try:
+        decode_snapshot(data)
+    except CorruptSnapshot as error:
+        raise CannotCopy(f"{path}: {error}") from None

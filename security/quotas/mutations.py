@@ -6,24 +6,16 @@ permissive   older versions: all is done, and the connection is muted until the 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from security.quotas.entity import CONTROLLER_MUTATION_RATE
 from security.quotas.limits import QuotaLimits, Sharers
 from security.quotas.sampled_rate import Windows
 from security.quotas.token_bucket import TokenBucket
+from security.requester import Requester
 
 BUCKETS_MAX: Final = 10_000
 """Buckets that are kept; at the limit the one is dropped that was asked for the longest ago."""
-
-
-class MutatingClient(NamedTuple):
-    """The client for which the controller changes topics."""
-
-    user: str
-    client_id: str
-    is_strict: bool
-    """Whether the version of its request knows THROTTLING_QUOTA_EXCEEDED."""
 
 
 class Mutations(Protocol):
@@ -84,9 +76,11 @@ class MutationQuotas:
         self._buckets: dict[Sharers, TokenBucket] = {}
         """The least recently used bucket is first."""
 
-    def of(self, client: MutatingClient, now_ms: int) -> Mutations:
-        """The mutations that one request of a client may make under its quota."""
-        limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, client.user, client.client_id)
+    def of(self, requester: Requester, now_ms: int) -> Mutations:
+        """The mutations that one request of a requester may make under its quota."""
+        if requester.is_strict is None:
+            return UNBOUNDED
+        limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
         if limit is None:
             return UNBOUNDED
         bucket = self._buckets.pop(limit.sharers, None)
@@ -97,7 +91,7 @@ class MutationQuotas:
         else:
             bucket.change_rate(limit.value, now_ms)
         self._buckets[limit.sharers] = bucket
-        return BoundedMutations(bucket, now_ms, is_strict=client.is_strict)
+        return BoundedMutations(bucket, now_ms, is_strict=requester.is_strict)
 
     def tokens(self, now_ms: int) -> dict[Sharers, float]:
         """The balance of each bucket in tokens, for metrics."""

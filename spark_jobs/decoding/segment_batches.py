@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.batch_iterator import iterate_batches
-from protocol.compression import decompress
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
-from protocol.record_reader import RECORDS_SIZE_MAX
+from spark_jobs.decoding.expansion import Expander
 from spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
 from spark_jobs.refusals import SegmentReplaced
 
@@ -76,6 +75,7 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
     aborted = Aborted(wanted) if wanted.aborted else None
+    expander = Expander()
     for position, header, piece, inside in batches_of(wanted):
         if header.is_control or not has_offsets_of(wanted, header):
             continue
@@ -88,7 +88,8 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
         try:
             check(piece, inside, header)
             if header.is_compressed:
-                body = expand(header, piece, inside)
+                stored = memoryview(piece)[inside + HEADER_SIZE : inside + header.size]
+                body = expander.expand(header.codec, stored)
                 chunk.add(header, body, 0, len(body))
             else:
                 chunk.add(header, piece, inside + HEADER_SIZE, inside + header.size)
@@ -108,12 +109,6 @@ def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:
 def check(piece: bytes, position: int, header: BatchHeader) -> None:
     if not crc_is_valid(piece, position, header):
         raise MalformedMessage("the checksum of the batch does not match")
-
-
-def expand(header: BatchHeader, piece: bytes, position: int) -> bytes:
-    """The decompressed records of a batch. Raises `MalformedMessage`."""
-    stored = memoryview(piece)[position + HEADER_SIZE : position + header.size]
-    return bytes(decompress(header.codec, stored, size_max=RECORDS_SIZE_MAX))
 
 
 def batches_of(wanted: Slice) -> Iterator[FoundBatch]:

@@ -92,7 +92,7 @@ class BrokerPartition:
         self.log_start_offset = log_start_offset
         self.high_watermark = high_watermark
         self.is_checkpointed = True
-        self.log_start_known = True
+        self.log_start_known = log_start_offset
         name = f"{key[0]}-{key[1]} at {self.place}"
         starts = range(log_start_offset, high_watermark, span)
         ends = [*starts[1:], high_watermark]

@@ -44,7 +44,8 @@ METADATA_TOPIC = "__cluster_metadata"
 
 class LogDirectory:
     """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`, `close` and
-    `CheckpointWork.run` may run in a thread."""
+    `CheckpointWork.run` may run in a thread.
+    """
 
     __slots__ = (
         "_boot_id",
@@ -111,7 +112,8 @@ class LogDirectory:
     @property
     def previous_broker_epoch(self) -> int | None:
         """The broker epoch of the previous process, where it ended without losing anything; None where it may have lost
-        records (KIP-966). DIVERGES: Apache Kafka assumes that every killed process lost what it had not synced."""
+        records (KIP-966). DIVERGES: Apache Kafka assumes that every killed process lost what it had not synced.
+        """
         return None if self.damaged else self.previous_run.broker_epoch
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
@@ -215,7 +217,8 @@ class LogDirectory:
 
     def _undo(self, path: str) -> None:
         """Remove a half-made partition directory. The partition may be created in another log directory next, and the
-        next start would find it twice. Raises OSError."""
+        next start would find it twice. Raises OSError.
+        """
         try:
             if self.fs.exists(path):
                 self.fs.remove_tree(path)
@@ -298,7 +301,9 @@ class LogDirectory:
 
     def checkpointed(self, work: CheckpointWork) -> None:
         """Apply the result of `checkpoint`, whose work has run without an error. Raises OSError."""
-        self.checkpoints.written(work)
+        for key in self.checkpoints.written(work):
+            if (log := self.logs.get(key)) is not None:
+                log.directory_is_dirty = True
 
     def _hidden_starts(self) -> Offsets:
         """The log start offsets that are not the base offset of the first segment: only those have to be stored."""

@@ -90,11 +90,13 @@ class LogState:
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
         """The start of the log after the coming truncation; None where the start stays. Checkpointed before the
-        truncation, as the recovery point is: after a crash the old start would hide what was appended since."""
+        truncation, as the recovery point is: after a crash the old start would hide what was appended since.
+        """
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         """Recovery after a crash begins at this offset: everything before it is durable, and so are the checkpointed
-        epochs of it."""
+        epochs of it.
+        """
         self.synced_end_offset = loaded.recovery_point
         """Every record before this offset is durable.
 
@@ -119,7 +121,8 @@ class LogState:
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
         """The error because of which nothing is written to this log until the broker restarts; None where there is
-        none."""
+        none.
+        """
         self.on_failure: Callable[[OSError], None] | None = None
         """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
         self.on_damage: Callable[[str], None] | None = None
@@ -132,10 +135,8 @@ class LogState:
         """File names were added or removed since the directory was last synced."""
         self.parent_is_dirty = not loaded.was_clean
         """The name of the directory itself may not be durable in the log directory."""
-        is_id_durable = loaded.was_clean or loaded.topic_id is None
-        self.unsynced_paths = [] if is_id_durable else [f"{directory}/{PARTITION_METADATA}"]
-        """Files beside the segments that the next flush has to sync. The process before may have ended before it synced
-        the topic id, and a start sets a log aside that has records and no id."""
+        self.unsynced_paths = _unsynced(loaded, directory)
+        """Files beside the segments that the next flush has to sync."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
         self.cut_segments = [] if loaded.was_clean else before[-1:]
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
@@ -153,7 +154,9 @@ class LogState:
 
     @property
     def start_offset_to_checkpoint(self) -> int:
-        """The log start offset, or the lower one that a truncation is about to leave."""
+        """The log start offset to write into the checkpoint: the lower one where a truncation that is about to happen
+        lowers it.
+        """
         return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
 
     @property
@@ -171,7 +174,8 @@ class LogState:
             return self.active
         self.active.seal()
         # After a crash a start restores the producers from this snapshot instead of reading the whole log.
-        self.snapshots.write(self.producers)
+        if self.snapshots.write(self.producers):
+            self.unsynced_paths.append(self.snapshots.path(self.producers.map_end_offset))
         self.directory_is_dirty = True
         segment = Segment.create(self.fs, self.directory, base_offset, self.config, now_ms)
         self.segments.append(segment)
@@ -251,3 +255,14 @@ class LogState:
             self.fail(error)
         elif self.on_shortage is not None:
             self.on_shortage(error)
+
+
+def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:
+    """The files besides the segments that the previous process may not have synced.
+
+    They must be synced, because a start sets a log aside that has records and no topic id, and does not write the
+    snapshots before the recovery point again.
+    """
+    snapshots = [loaded.snapshots.path(each) for each in loaded.snapshots.offsets if each > loaded.recovery_point]
+    is_id_durable = loaded.was_clean or loaded.topic_id is None
+    return snapshots if is_id_durable else [f"{directory}/{PARTITION_METADATA}", *snapshots]

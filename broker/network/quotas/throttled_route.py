@@ -15,9 +15,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from broker.runtime.pending import Pending
+from protocol.access import AclOperation
 from protocol.compiler import encoder_of
 from protocol.messages.fetch import FetchRequest
 from protocol.primitives import Chunk
+from security.access import CLUSTER_NAME, ResourceKind
 from security.quotas.throttling import PERCENT_OF_NANOSECOND
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class ThrottledRequests:
                 finally:
                     sample_at, route.sample_at = route.sample_at, 0
             spent_ns = self._clock_ns() - began_ns
-            if is_exempt(route, request):
+            if is_exempt(context, request):
                 return response
             if type(response) is Pending:
                 return self._later(context, response, spent_ns, size)
@@ -88,6 +90,8 @@ class ThrottledRequests:
             return response
         context.connection.throttle(delay_ms)
         if not hasattr(response, "throttle_time_ms"):
+            # DIVERGES: a large Metadata response was encoded in an executor thread, maybe for several clients. Here
+            # the client is muted without being told for how long; Apache Kafka tells it.
             return response
         told = copy(response)  # the response may be one that other clients get too
         told.throttle_time_ms = delay_ms
@@ -112,12 +116,21 @@ class ThrottledRequests:
         return delay_ms
 
 
-def is_exempt(route: Route, request: object) -> bool:
-    """Whether a request is exempt from quotas: replication, and the markers of transactions."""
+def is_exempt(context: RequestContext, request: object) -> bool:
+    """Whether a request is exempt from quotas: replication, and the markers of transactions.
+
+    On a node with an authorizer, a client without CLUSTER_ACTION is not exempt, even if its request names a replica id.
+    """
     if isinstance(request, FetchRequest):
         replica = request.replica_state
-        return (replica.replica_id if replica is not None else request.replica_id) >= 0
-    return route.key == WRITE_TXN_MARKERS
+        if (replica.replica_id if replica is not None else request.replica_id) < 0:
+            return False
+    elif context.route.key != WRITE_TXN_MARKERS:
+        return False
+    access = context.access
+    return access.is_unrestricted or access.allows(
+        AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER, CLUSTER_NAME, logs_allowed=False, logs_denied=False
+    )
 
 
 def request_size(context: RequestContext, request: object) -> int:

@@ -90,7 +90,7 @@ RULES: Final[Mapping[str, RuleRow]] = MappingProxyType(
         "DescribeClientQuotas": RuleRow(
             needs_cluster(AclOperation.DESCRIBE_CONFIGS, cluster_rules.no_quotas_described),
         ),
-        "DescribeCluster": _both(handler_asks),
+        "DescribeCluster": RuleRow(handler_asks, _ALTER),
         "DescribeConfigs": _both(cluster_rules.DESCRIBE_CONFIGS),
         "DescribeDelegationToken": RuleRow(handler_asks),
         "DescribeGroups": RuleRow(group_rules.DESCRIBE_GROUPS),

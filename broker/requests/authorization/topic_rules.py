@@ -202,9 +202,15 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
             for name in services.cluster.image.topics.ids
             if topic(AclOperation.DESCRIBE, name).is_met_quietly(access)
         ]
+        cursor = request.cursor
+        asked = request
+        if cursor is not None and cursor.partition_index >= 0 and cursor.topic_name not in names:
+            # The topic at which the client goes on was deleted, or the client may not describe it any more.
+            names = [name for name in names if name > cursor.topic_name]
+            asked = with_field(request, "cursor", None)
         if not names:
             return DescribeTopicPartitionsResponse()
-        return answer(context, with_field(request, "topics", [DescribedTopic(name=name) for name in names]))
+        return answer(context, with_field(asked, "topics", [DescribedTopic(name=name) for name in names]))
     allowed = []
     refusals: dict[str, DescribeTopicPartitionsResponseTopic] = {}
     for each in request.topics:

@@ -43,7 +43,7 @@ def visible_topics(
     allowed: list[MetadataRequestTopic] = []
     denied: list[MetadataResponseTopic] = []
     for wish in wishes:
-        is_by_id = wish.name is None or wish.topic_id != ZERO_UUID
+        is_by_id = _is_by_id(wish)
         known = topics.by_id.get(wish.topic_id) if is_by_id else topics.by_name(wish.name or "")
         name = wish.name if not is_by_id else None if known is None else known.name
         if name is None:
@@ -63,10 +63,17 @@ def operations_on(
     """The operations that the client may do on each topic of the response, by topic id."""
     operations: dict[bytes, int] = {}
     for wish in wishes or ():
-        known = topics.by_id.get(wish.topic_id) if wish.name is None else topics.by_name(wish.name)
+        known = topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
         if known is not None:
             operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
     return operations
+
+
+def _is_by_id(wish: MetadataRequestTopic) -> bool:
+    """Whether a requested topic is given by its id, as the handler reads it: where a client sends a name and an id, the
+    id counts.
+    """
+    return wish.name is None or wish.topic_id != ZERO_UUID
 
 
 def _may_create(access: Access, name: str) -> bool:
