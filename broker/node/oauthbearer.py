@@ -61,7 +61,7 @@ class NodeOauth:
         if settings.keys is None:
             log.warning(
                 "listener %s accepts OAUTHBEARER tokens without signatures: a client may claim to be any user. "
-                "Use this for development only; sasl.oauthbearer.jwks.endpoint.url sets the keys of a provider",
+                "This is for development alone; sasl.oauthbearer.jwks.endpoint.url sets the keys of a provider",
                 listener,
             )
             return partial(BearerServer, rules, KeySet(), wall_ms)
