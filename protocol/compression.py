@@ -115,7 +115,7 @@ def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
 def expand(
     codec: Codec, data: BytesLike, *, size_max: int, piece_size_max: int = PIECE_SIZE_MAX
 ) -> Iterator[BytesLike]:
-    """Decompress in pieces of at most about `piece_size_max` bytes; a snappy block is one piece, whatever its size."""
+    """Decompress in pieces of at most about `piece_size_max` bytes; a snappy block is one piece of any size."""
     if codec is Codec.NONE:
         view = memoryview(data)
         return (view[start : start + piece_size_max] for start in range(0, len(view), piece_size_max))

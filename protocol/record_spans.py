@@ -60,7 +60,7 @@ def read_spans(spans: RecordSpans, data: bytes, buffer: i64, position: i64, end:
     """Append the records of a batch that have wanted offsets; they must fill `data[position:end]`.
 
     `buffer` is the number of `data` in views. Raises `MalformedMessage` where the framing of a record, the count and
-    the end do not agree. The contents of headers are not looked at.
+    the end do not agree. The contents of headers are not checked.
     """
     try:
         _read_spans(spans, data, buffer, position, end, header)

@@ -35,7 +35,7 @@ VALUE_IS_NULL = 4
 def walk_records(buffer: BytesLike, position: int, end: int, count: int, first: int = 0) -> tuple[int, int, int]:
     """Walk `count` records that must fill `buffer[position:end]`: (flags, lowest and highest timestamp delta).
 
-    `first` is the offset delta that the first of them is to have.
+    `first` is the required offset delta of the first record.
     Raises `MalformedMessage` where the framing of a record, the count and the end do not agree.
     """
     try:

@@ -1,4 +1,4 @@
-"""Plans a fetch: for each partition a place in a file, or the error. It reads no records.
+"""Plans a fetch: finds for each partition a place in a file, or the error. It reads no records.
 
     wanted partitions ──▶ refused? ──▶ a nearer replica? ──▶ diverging? ──▶ throttled? ──▶ Source ──▶ PlannedRead
 
@@ -128,8 +128,8 @@ class FetchPlanner:
         `replica`: the follower that fetches; `agreeing`: the partitions in which its log was just found to agree with
         the leader's. The result is Cold where a lookup needs bytes that are not in the page cache: the caller then
         plans again; never with `waits`. It is Remote where records are being read from remote storage: the caller plans
-        again when they are there; never where the room does not await them. DIVERGES: Apache Kafka fails a partition on
-        a negative limit; here it counts as 0.
+        again when they are there; never where the room does not wait for them. DIVERGES: Apache Kafka fails a partition
+        on a negative limit; here it counts as 0.
         """
         left, memory = min(request.max_bytes, room.size_max), room.memory
         isolation = isolation_of(request, replica)

@@ -108,14 +108,14 @@ class FetchSession:
         return cached.high_watermark, cached.log_start_offset
 
     def requested(self, now_ms: int) -> None:
-        """The client has sent a request."""
+        """Note that the client has sent a request."""
         self.used_ms = now_ms
         if self.updates is not None:
             self.updates.requested(now_ms)
             self.updates.sweep(self._told, now_ms)
 
     def close(self) -> None:
-        """The session has ended: its listeners stop."""
+        """End the session: remove its listeners."""
         if self.updates is not None:
             self.updates.close()
 
@@ -184,7 +184,7 @@ class FetchContext:
         return self.session.updates if self.session is not None else None
 
     def look_again(self) -> None:
-        """Something happened since `wanted` was listed: list the follower's partitions again."""
+        """List the follower's partitions again, because one has changed since `wanted` was listed."""
         session = self.session
         if session is not None and session.updates is not None:
             self.wanted = session.wanted()

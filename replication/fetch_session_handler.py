@@ -48,9 +48,8 @@ class FetchSessionHandler:
         request.forgotten_topics_data = list(given_up.values())
 
     def accepted(self, session_id: int) -> bool:
-        """The leader responded without an error of the session.
-
-        False where it keeps no session: then the next request has to name every partition.
+        """Note that the leader responded without an error of the session. False where it keeps no session: then the
+        next request has to name every partition.
         """
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH

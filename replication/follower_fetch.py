@@ -31,7 +31,7 @@ class InSyncCandidates(Protocol):
     """Proposes in-sync sets to the controller."""
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has fetched: propose it for the in-sync set if it has caught up."""
+        """Propose a follower that has fetched for the in-sync set, if it has caught up."""
 
 
 def replica_of(request: FetchRequest) -> ReplicaState | None:

@@ -61,7 +61,7 @@ class FollowerProgress:
     def fetched(
         self, offset: int, leader_end_offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> None:
-        """The follower fetched from `offset`: it has every record before it."""
+        """Note that the follower fetched from `offset`, so that it has every record before it."""
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.leader_end_offset_at_last_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_offset_at_last_fetch:

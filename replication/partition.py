@@ -1,7 +1,7 @@
 """A replica of a partition on this broker: as leader it appends the batches of clients, as follower those of its
 leader.
 
-    log end offset ──── where this replica's log ends
+    log end offset ──── the end of this replica's log
     high watermark ──── every in-sync replica has all records before it: consumers read up to here
     log start offset ── retention and DeleteRecords move it forward
 
@@ -167,7 +167,7 @@ class Partition:
                 listener.on_becoming_follower()
 
     def gone(self, error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
-        """This broker has no replica any more. Requests that wait for the replica are answered with `error`."""
+        """Answer the requests that wait for the replica with `error`, because this broker does not have it any more."""
         self.leadership = None
         listeners, self._listeners = self._listeners, ()
         for listener in listeners:
@@ -298,7 +298,7 @@ class Partition:
     def follower_fetched(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
     ) -> FollowerProgress:
-        """A follower fetched from an offset: it has every record before it.
+        """Note that a follower fetched from an offset, so that it has every record before it.
 
         Call `advance` afterwards, because more records may be committed. `log_start_offset` and `broker_epoch` are the
         follower's.
@@ -331,18 +331,20 @@ class Partition:
         return min((self.log.log_start_offset, *starts))
 
     def propose(self, isr: tuple[int, ...]) -> None:
-        """The leader proposes this in-sync set to the controller."""
+        """Note the in-sync set that the leader proposes to the controller."""
         assert self.leadership is not None
         self.leadership.assume(self.leadership.in_sync.propose(isr))
 
     def in_sync_set_refused(self) -> None:
-        """The controller refused the proposal: the confirmed set remains."""
+        """Drop the proposal, because the controller refused it: the confirmed set remains."""
         if self.leadership is not None:
             self.leadership.assume(self.leadership.in_sync.refused())
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """The controller confirmed an in-sync set. It is ignored where this leader knows a later partition epoch."""
+        """Apply an in-sync set that the controller confirmed. It is ignored where this leader knows a later partition
+        epoch.
+        """
         if self.leadership is not None and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = isr
@@ -373,7 +375,7 @@ class Partition:
         self._move_high_watermark(min(high_watermark, self.log.end_offset))
 
     def truncated(self) -> None:
-        """The log was truncated to the offset at which it agrees with the leader's."""
+        """Update the offsets after a truncation to the offset at which the log agrees with the leader's."""
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.end_offset)
 
     # Listening

@@ -17,7 +17,7 @@ class PartitionListener(Protocol):
     """
 
     def on_log_end_offset_updated(self) -> None:
-        """The leader appended records."""
+        """Called when the leader has appended records."""
 
     def on_high_watermark_updated(self) -> None:
         """The high watermark moved. The last stable offset moved with it, unless an open transaction holds it back."""

@@ -9,9 +9,9 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
     FETCHING   ──over the quota of followers, and throttled──▶ DELAYED ──after 100 ms──▶ FETCHING
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
-A fetch tells the leader how far this replica has come, so the order is binding: truncate, then fetch; flush where the
-topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging epoch.
-Otherwise a truncation could go below it, and remove records that count as committed (KIP-101).
+The fetch offset tells the leader which records this replica has, so the order is binding: truncate, then fetch; flush
+where the topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging
+epoch. Otherwise a truncation could go below it, and remove records that count as committed (KIP-101).
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class ReplicaFetcher:
         )
 
     def failed(self, now_ms: int) -> None:
-        """The leader did not respond: the session is lost, and the next request is sent after a backoff."""
+        """Handle a missing response: the session is lost, and the next request is sent after a backoff."""
         self._begin_anew()
         self._ready_ms = now_ms + self._backoff_ms(self._failure_count)
         self._failure_count += 1
@@ -326,7 +326,9 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """The truncation failed. Fetch again after the longest backoff; the response reports the divergence again."""
+        """Handle a failed truncation: fetch again after the longest backoff; the response reports the
+        divergence again.
+        """
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
             followed.failure_count = DOUBLINGS_MAX
@@ -339,7 +341,7 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.REBUILDING)
 
     def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """The state could not be read from the leader or from remote storage.
+        """Handle that the state could not be read from the leader or from remote storage.
 
         Fetch again after a backoff; the response reports the cause again.
         """
@@ -355,7 +357,9 @@ class ReplicaFetcher:
     def looked_up(
         self, partition: Partition, leader_epoch: int, start_offset: int, end_offset: int
     ) -> Iterator[Effect]:
-        """The leader's log has the offsets from `start_offset` up to `end_offset` (exclusive)."""
+        """Handle the result of a lookup: the leader's log has the offsets from `start_offset` up to `end_offset`
+        (exclusive).
+        """
         followed = self._current(partition, leader_epoch, FetchState.LOOKING_UP)
         if followed is None:
             return
@@ -386,7 +390,7 @@ def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
     """The last offset at which this log may agree with the leader's, whose epochs up to `epoch` end at `end_offset`.
 
     It is past the end of neither log. Where this log lacks that epoch, the epoch before it decides, and the next fetch
-    asks again from there: after two fast elections the logs may have parted in any of several epochs (KIP-279).
+    asks again from there: after two fast elections the logs may have diverged in any of several epochs (KIP-279).
     """
     ours = partition.log.end_offset_for_epoch(epoch)
     if ours.epoch == UNDEFINED:

@@ -94,7 +94,7 @@ class ReplicationQuota:
         return partitions is None or partition in partitions
 
     def record(self, size: int, now_ms: int) -> None:
-        """`size` bytes of throttled replicas were sent, or received."""
+        """Count `size` bytes of throttled replicas that were sent or received."""
         self._window.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:

@@ -6,10 +6,10 @@ A read does not wait for the disk without `waits`. Its result is one of
     Located     a place in a file that holds the records
     Cold        the lookup needs bytes that the page cache lacks: warm them on an executor thread, then ask again
     Remote      the records are being read from remote storage: ask again when that is done
-    ErrorCode   why there is nothing to read
+    ErrorCode   the reason why nothing can be read
 
 The local log answers OFFSET_MOVED_TO_TIERED_STORAGE for offsets below the local log start offset of a tiered topic.
-A follower is told so; a consumer reads them from the source of remote storage, where the broker has one.
+A follower gets this error; a consumer reads the offsets from the source of remote storage, where the broker has one.
 """
 
 from __future__ import annotations

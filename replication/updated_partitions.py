@@ -40,7 +40,7 @@ class UpdatedPartitions:
         self._swept_ms = NEVER_MS
 
     def requested(self, now_ms: int) -> None:
-        """The follower has sent a request."""
+        """Note that the follower has sent a request."""
         self.previous_ms, self.last_ms = self.last_ms, now_ms
 
     def note(self, key: PartitionKey) -> None:
@@ -73,7 +73,7 @@ class UpdatedPartitions:
     def sweep(self, told: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
         """Note the changes without a notification.
 
-        `told` gives the high watermark and log start offset of the last response.
+        `told` gives the high watermark and the log start offset in the last response.
         """
         if now_ms - self._swept_ms < SWEEP_MS:
             return
@@ -83,7 +83,7 @@ class UpdatedPartitions:
                 self.keys[key] = None
 
     def close(self) -> None:
-        """The session has ended."""
+        """Stop listening to all partitions: the session has ended."""
         for each in self._watched.values():
             each.end()
         self._watched.clear()

@@ -8,14 +8,15 @@ from security.principal import ANONYMOUS, Principal
 
 
 class Requester(NamedTuple):
-    """What the controller knows of it. Its permissions were checked before."""
+    """The client or node that makes a request to the controller. Its permissions have been checked before."""
 
     principal: Principal = ANONYMOUS
     """Delegation tokens belong to it."""
     client_id: str = ""
     is_strict: bool | None = None
     """Whether the version of the request knows THROTTLING_QUOTA_EXCEEDED; None where no quota of mutations bounds the
-    request."""
+    request.
+    """
 
 
 NODE: Final = Requester()

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode
 ROOT: Final = "root"
 AUDIT: Final = "moldau.audit"
 """The logger of the authorizer's decisions. Requests do not alter its level: a client that may alter settings could
-hide what it does next. DIVERGES: Apache Kafka lets such a client silence its authorizer's logger."""
+hide what it does next. DIVERGES: Apache Kafka lets such a client turn the log of its authorizer off."""
 LOGGERS: Final = (
     ROOT,
     "moldau",

@@ -30,10 +30,10 @@ class ForwardedClient(NamedTuple):
 
 
 def requester_of(request: object, version: int | None, client: ForwardedClient | None) -> Requester:
-    """The client of a request, or the node itself where there is none.
+    """The requester of a request: its client, or this node for a request without a client.
 
-    A quota of mutations bounds the requests of clients alone (KIP-599): the topics of coordinators and those that a
-    broker creates automatically are requests of the broker.
+    A quota of mutations bounds only the requests of clients (KIP-599). The creation of internal topics, and of topics
+    that a broker creates automatically, is a request of the broker.
     """
     if client is None:
         return NODE

@@ -107,7 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         self._flow = FlowControl(self._output, self.replies)
         self._hooks: dict[int, FrameHook] | None = None
         """The connection's hooks by API key. The dictionary is made with the first request of an API whose route has a
-        hook: most connections have none."""
+        hook: most connections have none.
+        """
         self.hook: FrameHook | None = None
         """The hook of the previous requests, which may answer the next frame."""
         security = listener.security
@@ -235,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 purgatory.try_complete_actions()
             except Exception:
-                log.exception("a parked request failed to look again; it waits until its time is up")
+                log.exception("the check of a waiting request failed; the request waits until its timeout")
 
     def _consume_partial(self, partial: PartialFrame) -> None:
         """A frame that arrived in parts is complete, or its size is known."""

@@ -274,7 +274,12 @@ class PeerChannel:
             pending = self._queue.popleft()
             codec = self._codec(type(pending.request), pending.version)
             if codec is None:
-                log.warning("%s:%d does not speak our %s", self.host, self.port, type(pending.request).__name__)
+                log.warning(
+                    "%s:%d supports no version of %s that this node sends",
+                    self.host,
+                    self.port,
+                    type(pending.request).__name__,
+                )
                 pending.timeout.cancel()
                 self._channels.loop.call_soon(pending.reply, NoResponse.REFUSED)
                 continue

@@ -52,7 +52,8 @@ class JsonAuditLog:
 def open_audit_file(config: Config) -> None:
     """Give the audit log the file that the configuration names. Raises OSError.
 
-    Its level is its own, so that a request that alters the level of the node's other loggers does not silence it.
+    The audit log has its own level, so that a request that alters the level of the node's other loggers does not turn
+    it off.
     """
     log.setLevel(logging.INFO)
     path = config.text_or_none("moldau.audit.log.file")

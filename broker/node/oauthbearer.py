@@ -60,8 +60,8 @@ class NodeOauth:
         wall_ms = self._environment.wall_ms
         if settings.keys is None:
             log.warning(
-                "listener %s takes OAUTHBEARER tokens without signatures: each client says itself which user it is. "
-                "This is for development alone; sasl.oauthbearer.jwks.endpoint.url names the keys of a provider",
+                "listener %s accepts OAUTHBEARER tokens without signatures: a client may claim to be any user. "
+                "This is for development alone; sasl.oauthbearer.jwks.endpoint.url sets the keys of a provider",
                 listener,
             )
             return partial(BearerServer, rules, KeySet(), wall_ms)

@@ -220,7 +220,9 @@ class MetadataApplier:
                 made = to.logs.create(new.topic, new.partition, new.topic_id, config)
             except OSError as error:
                 if not self._is_trying_again:
-                    log.error("%s-%d cannot be made, and is offline until it can: %s", new.topic, new.partition, error)
+                    log.error(
+                        "%s-%d cannot be created, and is offline until it is: %s", new.topic, new.partition, error
+                    )
                 to.replicas.add_offline(new.topic, new.topic_id, new.partition)
                 self._unmade[new.topic_id, new.partition] = None
                 return

@@ -234,13 +234,13 @@ class RunningFetcher:
                 partition.log.start_after_remote(start, ports.environment.wall_ms())
                 partition.truncated()
                 log.info(
-                    "%s-%d begins at offset %d, behind its remote part", partition.topic, partition.index, start.offset
+                    "%s-%d begins at offset %d, after its remote part", partition.topic, partition.index, start.offset
                 )
         except MalformedMessage as malformed:
             partition.log.damaged(str(malformed))
             return
         except (NoRemoteState, OSError) as error:
-            log.error("%s-%d cannot begin where its leader's log does: %s", partition.topic, partition.index, error)
+            log.error("%s-%d cannot begin at its leader's local log start: %s", partition.topic, partition.index, error)
             self._machine.not_rebuilt(partition, effect.leader_epoch, ports.environment.monotonic_ms())
             self.go_on()
             return

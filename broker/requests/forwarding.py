@@ -39,7 +39,9 @@ class VersionedControllerPort(Protocol):
         given_up: Callable[[], None],
         requester: Requester,
     ) -> bool:
-        """Decide in this process; False where this node does not lead. `given_up`: the term ended first."""
+        """Decide in this process; False where this node does not lead. `given_up` is called where the term ends before
+        the decision is committed.
+        """
 
 
 class Forwarding:

@@ -123,7 +123,9 @@ async def contents_of(log: Log, found: Copyable, environment: Environment) -> di
 
 
 def check_snapshot(data: bytes, path: str) -> None:
-    """Raises `CannotCopy`: a crash tore a snapshot that was not synced, or the disk has damaged it."""
+    """Check a producer snapshot before it is copied. Raises `CannotCopy` where a crash has torn a snapshot that was not
+    synced, or the disk has damaged it.
+    """
     try:
         decode_snapshot(data)
     except CorruptSnapshot as error:

@@ -38,7 +38,7 @@ class SequentialReaders:
         self._places: OrderedDict[ReaderPlace, Served] = OrderedDict()
 
     def served(self, at: ReaderPlace, next_offset: int, segment_id: bytes, end_position: int) -> int:
-        """A fetch at a place was answered up to an offset.
+        """Note that a fetch at a place was answered up to an offset.
 
         Returns the number of consecutive fetches, including this one.
         """

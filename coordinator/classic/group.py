@@ -208,7 +208,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """A static member restarted: it keeps its place and its assignment under a new id."""
+        """Give a static member that restarted a new id; it keeps its place and its assignment."""
         member = self.members[old_id]
         assert member.joining is None and member.syncing is None, "replies are given before a member is replaced"
         member.member_id = new_id

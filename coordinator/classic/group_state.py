@@ -1,4 +1,4 @@
-"""The states of a classic group, the transitions between them and what each state answers.
+"""The states of a classic group, the transitions between them, and the errors that each state gives.
 
 A group is a set of members that divide the partitions of some topics among themselves. Its life is divided into
 generations: in each, one member (the leader) assigns partitions to all members. A change of the members or of a

@@ -1,4 +1,4 @@
-"""Heartbeat, and what happens when a session ends without one."""
+"""Heartbeat, and the removal of a member whose session ends without one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatReques
 
 
 def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
-    """The session timer fired, of a member or of an id that was given to a client."""
+    """Handle the session timer of a member, or of an id that was given to a client."""
     if member_id in group.pending_members:
         group.remove(member_id)
         complete_if_all_joined(step, group)

@@ -1,4 +1,4 @@
-"""How a classic group is restored from its last record, and what happens to it when its partition is loaded or lost."""
+"""Restoring a classic group from its last record, and its changes when its partition is loaded or lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
 
 
 def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
-    """The partition is loaded: begin the sessions anew, so that the members have time to find this coordinator.
+    """Begin the sessions again once the partition is loaded, so that the members have time to find this coordinator.
 
     A group above `group.max.size` rebalances; the members that join first are admitted.
     """
@@ -58,7 +58,7 @@ def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
 
 
 def unloaded(step: GroupStep, group: ClassicGroup, _event: Unloaded) -> None:
-    """This broker lost the partition: answer parked requests with NOT_COORDINATOR, so that clients look up the new
+    """Answer parked requests with NOT_COORDINATOR, so that clients look up the new
     coordinator.
     """
     for member in group.members.values():

@@ -1,4 +1,4 @@
-"""The join phase of a rebalance: how it begins, how long it lasts, how it ends in a new generation."""
+"""The join phase of a rebalance: its beginning, its length, and its end in a new generation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: Err
 
 
 def rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
-    """The group changed: start a rebalance, or complete the current join phase if no join is missing any more."""
+    """Handle a change of the group: start a rebalance, or complete the current join phase if no join is missing any
+    more.
+    """
     if group.state is PREPARING:
         complete_if_all_joined(step, group)
     else:
@@ -84,7 +86,7 @@ def complete_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
-    """The join timer fired.
+    """Handle the join timer.
 
     Members that joined during the initial delay extend it, at most up to the rebalance timeout.
     """
@@ -129,7 +131,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
-    """The sync timer fired: remove the members that joined the generation and sent no SyncGroup."""
+    """Handle the sync timer: remove the members that joined the generation and sent no SyncGroup."""
     if not group.pending_syncs:
         return
     silent = list(group.pending_syncs)

@@ -8,7 +8,7 @@ from coordinator.group.step import GroupStep, TimerKind
 
 
 def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """The member sent a request: restart its session."""
+    """Restart the session of a member that sent a request."""
     step.schedule(TimerKind.SESSION, group, member.session_timeout_ms, member.member_id)
 
 

@@ -73,7 +73,7 @@ class MemberReplaced(NamedTuple):
         step.reply(waiter, response)
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """The record was refused: the former id becomes valid again."""
+        """Make the former id valid again, because the record was refused."""
         found = self._awaiting(step)
         if found is None:
             return

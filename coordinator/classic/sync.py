@@ -137,7 +137,7 @@ def store_assignment(step: GroupStep, group: ClassicGroup, request: SyncGroupReq
 
 
 def note_sync(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
-    """The member sent its SyncGroup. After the last member's, the sync timer is cancelled."""
+    """Note that the member sent its SyncGroup. After that of the last member the sync timer is cancelled."""
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]
         if not group.pending_syncs:

@@ -2,7 +2,8 @@
 
 Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
 `__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, each of
-the class of its kind. What a kind of group does about an event is a row of the tables in `coordinator/shard/shard.py`.
+the class of its kind. The tables in `coordinator/shard/shard.py` have the operation of each kind of group for each
+event.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
     """A `StateMachine` over one partition of an internal topic.
 
     A subclass decides about requests, timers, loading and unloading, each within a step; it replays changes. This class
-    keeps what a step wrote until it is committed, refused or overdue, and calls the outcomes in the order of the
+    keeps the writes of a step until they are committed, refused or overdue, and calls the outcomes in the order of the
     writes.
     """
 

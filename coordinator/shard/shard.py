@@ -143,7 +143,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._seen(group_id, end_offset, is_created=False)
 
     def _seen(self, group_id: str, end_offset: int, *, is_created: bool) -> None:
-        """A record about this group was replayed.
+        """Update the state of the group after the replay of a record about it.
 
         `is_created`: the record is an offset, which creates a group even without members.
         """

@@ -1,4 +1,4 @@
-"""EndTxn: stores the outcome that the client asks for. The outcome is final once the record is committed."""
+"""EndTxn: stores the outcome that the client requests. The outcome is final once the record is committed."""
 
 from __future__ import annotations
 

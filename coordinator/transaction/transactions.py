@@ -53,7 +53,7 @@ class Transactions:
         return DEAD if transaction is None else transaction.state
 
     def append(self, change: TransactionChange, end_offset: int) -> None:
-        """A record was appended; its batch ends at `end_offset`."""
+        """Note an appended record, whose batch ends at `end_offset`."""
         assert change.transactional_id not in self._pending, "one record of a transactional id is pending"
         # DIVERGES: after a timeout Apache Kafka returns to the former state, which differs from its log if the record
         # is committed later. Here the transactional id waits until the record is committed.
@@ -69,7 +69,7 @@ class Transactions:
             self.apply(change)
 
     def apply(self, change: TransactionChange) -> None:
-        """A record is committed."""
+        """Apply a committed record."""
         transactional_id, transaction = change
         self.ongoing.pop(transactional_id, None)
         self._unsent.pop(transactional_id, None)

@@ -1,1 +1,1 @@
-"""The controller: decides what the metadata log says next."""
+"""The controller, which decides on the records of the metadata log."""

@@ -1,4 +1,4 @@
-"""The sessions of brokers: when each was last heard from, and what its heartbeats said."""
+"""The sessions of brokers: the time of each broker's last heartbeat, and the contents of its heartbeats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraft.image.metadata_image import MetadataImage
 
 
 class Session(NamedTuple):
-    """What the heartbeats of one broker told this controller. It is lost when this controller's term ends."""
+    """The state of one broker from its heartbeats. It is lost when this controller's term ends."""
 
     epoch: int
     contact_ms: int
@@ -39,7 +39,7 @@ class BrokerSessions:
         self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
 
     def shuts_down(self, broker_id: int, end_offset: int) -> None:
-        """Remember up to which offset the other brokers must have read before this one may exit."""
+        """Store the offset up to which the other brokers must have read before this one may exit."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)

@@ -25,7 +25,7 @@ NewValues = dict[str, str | None]
 
 
 class AlterConfigOperation(IntEnum):
-    """What an incremental change does with a setting."""
+    """The operations of an incremental change on a setting."""
 
     SET = 0
     DELETE = 1
@@ -143,8 +143,9 @@ def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecor
 
 
 def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> ApiError | None:
-    """Eligible leader replicas need one min.insync.replicas for the cluster; only topics may have their own
-    (KIP-966)."""
+    """The refusal of a min.insync.replicas for a single broker: eligible leader replicas need one value for the
+    cluster, which only topics may override (KIP-966).
+    """
     if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
         return None
     if key.name:

@@ -1,6 +1,4 @@
-"""What the handlers of the controller decide on: the metadata at the end of the log, and the state of brokers'
-sessions.
-"""
+"""The input of the controller's handlers: the metadata at the end of the log, and the state of brokers' sessions."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from security.quotas.mutations import UNBOUNDED, Mutations
 class DecisionContext(NamedTuple):
     """The input of a handler, apart from the request.
 
-    Handlers read the view. They may change `sessions` and `failures` alone: what the controller knows of brokers by
-    their heartbeats is not part of the metadata, and is lost when the controller's term ends.
+    Handlers read the view. They may change only `sessions` and `failures`: the state that follows from heartbeats is
+    not part of the metadata, and is lost when the controller's term ends.
     """
 
     view: View

@@ -1,6 +1,7 @@
-"""The active controller: one request in, one decision out; what it decided is replayed before the next request.
+"""The active controller: one request in, one decision out; the records of a decision are replayed before the next
+request.
 
-    step, tick    decide on the image and the sessions; they change nothing but when each broker was last heard from
+    step, tick    decide on the image and the sessions; they only change the time of each broker's last heartbeat
     replay        makes a decision's records part of the image, which is ahead of what is committed
 
 A node that becomes leader of the quorum builds a new controller from the end of its log, and drops it with its term.
@@ -126,12 +127,12 @@ class Controller:
         return decision
 
     def mutation_tokens(self, now_ms: int) -> dict[Sharers, float]:
-        """What clients under a quota of mutations may spend, for metrics."""
+        """The balance in tokens of each client under a quota of mutations, for metrics."""
         return self._mutations.tokens(now_ms)
 
     def tick(self, now_ms: int) -> Iterable[Decision]:
-        """Do what is due: fence brokers whose session ended, hold elections, append a NoOpRecord to an idle log
-        (KIP-835).
+        """Do the periodic work that is due: fence brokers whose session ended, hold elections, append a NoOpRecord to
+        an idle log (KIP-835).
         """
         for broker_id in sorted({*self._sessions.expired(now_ms), *self._failures.suspected(now_ms)}):
             broker = self.image.cluster.brokers.get(broker_id)
@@ -168,11 +169,11 @@ class Controller:
         return balancing(self.view, AT_ONCE_MAX)
 
     def disconnected(self, broker_id: int, now_ms: int) -> None:
-        """A connection to the broker broke: the controller fences the broker unless a heartbeat arrives soon."""
+        """Note a broken connection to the broker: the controller fences the broker unless a heartbeat arrives soon."""
         self._failures.disconnected(broker_id, now_ms)
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker's node was the leader of the quorum before, and last responded at `heard_ms`.
+        """Note that the broker's node led the quorum before, and last responded at `heard_ms`.
 
         The controller fences the broker unless a heartbeat arrives soon.
         """

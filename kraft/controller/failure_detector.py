@@ -1,10 +1,10 @@
 """Detection of failed brokers before their sessions end: by missing heartbeats and by broken connections.
 
-    sends heartbeats, or led the quorum before ── silent for `patience_ms`, or for five intervals ──▶ suspected
+    sends heartbeats, or led the quorum before ── no heartbeat for `patience_ms`, or five intervals ──▶ suspected
           │ ▲
      its connection broke, or its address refuses connections
           ▼ │ a heartbeat
-        disconnected ── silent for `grace_ms` more, or two of its intervals ──▶ suspected
+        disconnected ── no heartbeat for `grace_ms` more, or two of its intervals ──▶ suspected
 
 The controller fences a suspected broker. That is always safe: a broker that lives is unfenced by its next heartbeat. A
 broker with a long heartbeat interval, such as Apache Kafka's default of two seconds, is suspected late; its session
@@ -44,7 +44,7 @@ class FailureDetector:
         self._by_broker: dict[int, Contact] = {}
 
     def heartbeat(self, broker_id: int, now_ms: int) -> None:
-        """A heartbeat arrived.
+        """Note a heartbeat.
 
         Where intervals vary, the detector keeps the longest recent one: the remembered interval halves with each
         heartbeat that comes sooner.
@@ -56,18 +56,18 @@ class FailureDetector:
         self._by_broker[broker_id] = Contact(now_ms, interval_ms)
 
     def disconnected(self, broker_id: int, now_ms: int) -> None:
-        """The connection of its heartbeats broke, or its address refuses connections."""
+        """Note that the connection of the broker's heartbeats broke, or that its address refuses connections."""
         before = self._by_broker.get(broker_id, Contact(now_ms))
         if before.disconnected_ms is None:
             self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker sent something other than a heartbeat at `heard_ms`; it may never send a heartbeat."""
+        """Note that the broker sent another message than a heartbeat at `heard_ms`; it may never send a heartbeat."""
         if broker_id not in self._by_broker:
             self._by_broker[broker_id] = Contact(heard_ms, interval_ms=0)
 
     def forget(self, broker_id: int) -> None:
-        """The broker is fenced, or begins a new incarnation."""
+        """Stop observing a broker, because it is fenced or begins a new incarnation."""
         self._by_broker.pop(broker_id, None)
 
     def suspected(self, now_ms: int) -> list[int]:

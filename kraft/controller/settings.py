@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ConfigRules(Protocol):
-    """What the controller needs to know about settings; the broker's catalogue of settings implements it."""
+    """The rules for settings that the controller uses; the broker's catalogue of settings implements them."""
 
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
@@ -59,7 +59,7 @@ def never_ms() -> int:
 
 
 class SecuritySettings(NamedTuple):
-    """What the controller's decisions about ACLs and delegation tokens depend on."""
+    """The settings on which the controller's decisions about ACLs and delegation tokens depend."""
 
     has_authorizer: bool = False
     token_key: bytes | None = None

@@ -1,7 +1,7 @@
-"""The events that the Raft machine takes and the effects that it asks for.
+"""The events that the Raft machine takes and the effects that it requests.
 
 Persist, then act: an effect that requires something to be durable is never an effect of the step that asks for the
-durability. It is an effect of the step that learns of it, so that code with the wrong order cannot be written:
+durability. It is an effect of the later step that gets the result, so that code with the wrong order cannot be written:
 
     SaveElection      ⟶  ElectionSaved    before the vote counts, and before any message leaves in its epoch
     Append            ⟶  LogAppended      before the end of the log is known

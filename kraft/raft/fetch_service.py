@@ -1,4 +1,5 @@
-"""How the leader responds to fetches: at once with records or a new high watermark, otherwise as soon as it has either.
+"""The leader's responses to fetches: at once where it has records or a new high watermark for the replica, otherwise as
+soon as it has either.
 
 A fetch offset states that everything before it is durable on the replica. So a fetch may commit records: the leader
 looks at its offset before it responds.
@@ -81,7 +82,7 @@ class FetchService:
         return min((parked.deadline_ms for parked in self._parked.values()), default=None)
 
     def end_term(self, error: ErrorCode) -> None:
-        """This node no longer leads: respond to every waiting fetch with the error.
+        """Respond to every waiting fetch with the error, because this node does not lead any more.
 
         The response carries the new epoch.
         """

@@ -1,7 +1,7 @@
 """The requests that this node receives: validated, applied to its epoch, answered by the role that it is in.
 
 Vote, BeginQuorumEpoch, EndQuorumEpoch     to a voter: a later epoch is entered, an earlier one refused
-Fetch, FetchSnapshot, UpdateRaftVoter      to the leader of just this epoch
+Fetch, FetchSnapshot, UpdateRaftVoter      only to the leader of the same epoch
 DescribeQuorum, AddRaftVoter, RemoveRaftVoter    to the leader, whatever its epoch
 """
 
@@ -30,7 +30,7 @@ from protocol.schema import ZERO_UUID
 
 
 class Machine(Protocol):
-    """What the handlers of requests need of the Raft machine."""
+    """The part of the Raft machine that the handlers of requests use."""
 
     member: QuorumMember
     role: RaftRole

@@ -46,7 +46,7 @@ class Peers:
         return True
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """The peer's response was of no use: wait for `retry_backoff_ms` before the next request."""
+        """Wait for `retry_backoff_ms` before the next request to a peer whose response was not usable."""
         self._ready_ms[node_id] = now_ms + self._retry_backoff_ms
 
     def forget(self) -> None:

@@ -173,7 +173,9 @@ class Raft:
         return self.role.refusal_of_version(version)
 
     def next_deadline_ms(self) -> int | None:
-        """When a DeadlineReached is due, on the clock of `now_ms`; it may be in the past. None for never."""
+        """The time at which a DeadlineReached is due, on the clock of `now_ms`; it may be in the past. None for
+        never.
+        """
         return self.role.deadline_ms()
 
     # Events

@@ -36,5 +36,5 @@ def value_version(value: bytes, cls: type[object]) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a record can hold the text: its size has 16 bits there, while a request may have more."""
+    """Whether a record can hold the text: its size has 16 bits in a record, and more in a request."""
     return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX

@@ -1,4 +1,4 @@
-"""The address of a client as ACLs name it: the text that Java makes of an address."""
+"""The address of a client in the form that ACLs use: the text that Java makes of an address."""
 
 from __future__ import annotations
 

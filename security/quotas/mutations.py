@@ -77,7 +77,7 @@ class MutationQuotas:
         """The least recently used bucket is first."""
 
     def of(self, requester: Requester, now_ms: int) -> Mutations:
-        """What a requester may change now."""
+        """The mutations that one request of a requester may make under its quota."""
         if requester.is_strict is None:
             return UNBOUNDED
         limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)

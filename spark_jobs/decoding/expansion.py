@@ -1,8 +1,10 @@
-"""Decompressing batch after batch of a slice: one call of the library for each batch, with what it needs kept between.
+"""Decompressing batch after batch of a slice: one call of the library for each batch, and buffers that are kept between
+the calls.
 
 `protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event loop.
-A task shares it with nothing: it takes room for a whole batch, as large as earlier batches needed. What does not fit,
-is corrupt, or has an unusual form goes through `protocol.compression`, which has the limits and the messages.
+A task has its interpreter for itself, so it uses a buffer for a whole batch, of the size that earlier batches needed.
+Data that does not fit, is corrupt, or has an unusual form is decompressed by `protocol.compression`, which has the
+limits and the messages.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ LZ4_HEADER_SIZE_MIN: Final = 7
 
 
 class Expander:
-    """Decompresses the records of batches. One thread uses it."""
+    """Decompresses the records of batches. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._room = ROOM_MIN

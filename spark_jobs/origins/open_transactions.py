@@ -33,10 +33,10 @@ def last_stable_offset(
 def newest_snapshot(
     fs: FileSystem, directory: str, first_offset: int, high_watermark: int
 ) -> tuple[int, dict[int, int]]:
-    """(the offset of a snapshot, the first offset of the open transaction of each producer id).
+    """The newest producer snapshot, as (its offset, the first offset of the open transaction of each producer id).
 
-    Without a snapshot between the first offset and the high watermark it is the first offset: a transaction that began
-    before has no record here.
+    Without a snapshot between the first offset and the high watermark the result has the first offset and no
+    transactions: a transaction that began before has no record here.
     """
     names = [name for name in fs.list_directory(directory) if name.endswith(SNAPSHOT_SUFFIX)]
     for offset in sorted((offset_of_name(name) for name in names), reverse=True):

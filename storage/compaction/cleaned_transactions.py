@@ -5,7 +5,7 @@ The caller reports every batch in the order of the log. A marker may be discarde
 where the log has no batch of its transaction before it: an earlier round has removed them all. Until then the marker
 stays. Without it a reader would take an aborted record for a committed one, or wait for the end of the transaction.
 
-Of a log that is in two tiers the cleaner sees one part at a time. A marker stays, with its entry in the transaction
+Where a log is in two tiers, the cleaner reads one part at a time. A marker stays, with its entry in the transaction
 index, where batches of its transaction may be in a part that is not as clean: at or past `keeps_from`. It also stays
 where the transaction was open at the first offset that is local: a follower that begins there has it open.
 """

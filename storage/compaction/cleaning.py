@@ -5,9 +5,9 @@ records that the map supersedes.
     group_segments   puts small neighbours together, from the start of the log to where the map ends
     clean_group      copies each group into one new segment, without the records that are not kept
 
-`clean` is a generator, so that its driver may slow it down, stop it, or run it in steps. It runs in a worker process,
+`clean` is a generator, so that its driver can slow it down, stop it, or run it in steps. It runs in a worker process,
 and reads and writes only the files of the request's segments and those of the cleaned segments. A round that fails
-removes the cleaned segment that it has not finished. What a stopped round has left, the next round removes.
+removes its unfinished cleaned segment. The next round removes the files of a stopped round.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def offset_map(request: CleaningRequest) -> OffsetMap:
 
 
 def in_steps(moves: Iterator[Moved], size_min: int) -> Iterator[Moved]:
-    """The same moves, joined so that each except the last has at least `size_min` bytes."""
+    """The `Moved` events, joined so that each except the last has at least `size_min` bytes."""
     bytes_read = bytes_written = 0
     for move in moves:
         bytes_read += move.bytes_read

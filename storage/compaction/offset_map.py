@@ -1,18 +1,18 @@
 """The map of the cleaner: for each key of the dirty part, the offset of its latest record, in bounded memory.
 
 It reads and selects records as they are encoded, without building a value. The framing of a record is in
-protocol/record_walk.py. Headers are not looked at: the size of a record says where it ends.
+protocol/record_walk.py. Headers are not read: the size of a record gives its end.
 
 An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map holds no keys, so two keys with the same
-128 bits would be taken for one, and the older record of the two would be lost. The bits are those of SipHash with a
-secret salt, so they cannot be predicted from outside. Two of 10 million keys collide with a probability of 10^-25, and
-a client that chooses its keys cannot do better than chance.
+128 bits would count as the same key, and the older of the two records would be lost. The bits are those of SipHash with
+a secret salt, so they cannot be predicted from outside. Two of 10 million keys collide with a probability of 10^-25,
+and a client that chooses its keys cannot do better than chance.
 
-Beside the entries the map notes the fate of each record that it has read. Where all records of a batch have one fate,
+Besides the entries the map notes the fate of each record that it has read. Where all records of a batch have one fate,
 the batch need not be decompressed and searched a second time.
 
 offset_map.c is the compiled form: the same names and the same results, by `tests/unit/storage/compaction`. Python
-prefers it where `building/` has made it.
+imports it instead of this module where `building/` has compiled it.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ class OffsetMap:
     def __init__(
         self, memory_size: int, load_factor: float, salt: bytes, first_offset: int = 0, offsets_count: int = 0
     ) -> None:
-        """`salt` are `SALT_SIZE` secret random bytes; what the map answers does not depend on them. Fates are noted of
-        `offsets_count` offsets from `first_offset` on, but of `FATES_MAX` at most."""
+        """`salt` are `SALT_SIZE` secret random bytes; the results of the map do not depend on them. Fates are noted for
+        `offsets_count` offsets from `first_offset` on, at most `FATES_MAX`.
+        """
         assert len(salt) == SALT_SIZE
         self.slots: int = memory_size // ENTRY_SIZE
         assert self.slots >= 2, "room for one key, and a free slot that ends every search"
@@ -124,7 +125,9 @@ class OffsetMap:
         return self._table[self._place(first, second) + 2] - 1
 
     def reach(self, offset: int) -> None:
-        """Raise `latest_offset` over records that do not enter the map: all up to this offset (inclusive) were read."""
+        """Raise `latest_offset` for records that do not enter the map: all records up to this offset (inclusive) were
+        read.
+        """
         if offset > self.latest_offset:
             self.latest_offset = offset
 
@@ -145,7 +148,9 @@ class OffsetMap:
             self._fates[offset - self._first_fate_offset] = fate
 
     def _place(self, first: int, second: int) -> int:
-        """The index in the table where a key is, or where it belongs. An entry with the offset field 0 is free."""
+        """The index in the table of the entry of a key, or of the free entry for it. An entry with the offset field 0
+        is free.
+        """
         table = self._table
         slots = self.slots
         slot = (first & 0x7FFFFFFFFFFFFFFF) % slots

@@ -3,9 +3,9 @@
     map sources   the records of the part that the groups were not cleaned against yet, local or downloaded
     groups        each gives one segment, written as `.cleaned` files into a directory of its own
 
-A generator, as `cleaning.clean` is. It knows files only. At `Wanted` the driver downloads the file, then asks for the
-next event; at `GroupCleaned` the driver uploads the result. The generator removes each file once the next event is
-asked for. What a stopped pass leaves is in the directory of the pass, which the next pass and the next start remove.
+A generator like `cleaning.clean`, which only works on files. At `Wanted` the driver downloads the file, then asks for
+the next event; at `GroupCleaned` the driver uploads the result. The generator removes each file once the next event is
+asked for. A stopped pass leaves files only in its directory, which the next pass and the next start remove.
 """
 
 from __future__ import annotations

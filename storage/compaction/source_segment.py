@@ -42,7 +42,7 @@ class SourceSegment:
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
 
     def file_size(self, suffix: str) -> int:
-        """Bytes of one of its files, 0 where there is none."""
+        """The size in bytes of one of its files; 0 where the file does not exist."""
         path = self.path(suffix)
         return self._fs.file_size(path) if self._fs.exists(path) else 0
 
@@ -65,7 +65,7 @@ class SourceSegment:
             raise MalformedMessage(str(damage)) from damage
 
     def pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
-        """`file_pieces` of its .log file."""
+        """The pieces of its .log file, as `file_pieces` gives them."""
         return file_pieces(self._fs, self.path(LOG_SUFFIX), self.size, position, piece_size)
 
 
@@ -111,7 +111,8 @@ def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
 
 def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> memoryview:
     """The batches of a piece that hold an offset of a range: the first of them may begin before it, because a full
-    offset map may end within a batch. Raises `MalformedMessage` where a header is wrong."""
+    offset map may end within a batch. Raises `MalformedMessage` where a header is wrong.
+    """
     at, start, end = 0, len(piece), len(piece)
     while at < len(piece):
         header = parse_header(piece, at)
@@ -139,7 +140,8 @@ def whole_batches_size(piece: bytes) -> int:
 
 def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     """The batches of a piece. Raises `MalformedMessage` where a header or a checksum is wrong: a batch that is written
-    anew gets a new checksum, which must not hide damage."""
+    anew gets a new checksum, which must not hide damage.
+    """
     at = 0
     while at < len(piece):
         header = parse_header(piece, at)

@@ -121,8 +121,8 @@ class DirectoryCheckpoints:
     def forget_former_log(self, key: TopicPartition, path: str) -> None:
         """Drop the offsets of a partition's former log, before its new log is opened or created.
 
-        The mark is made before the files of the log, so that whatever a loss of power leaves of them has it. Raises
-        OSError.
+        The mark is made before the files of the log, so that it exists whenever a loss of power leaves any of them.
+        Raises OSError.
         """
         names = self._fs.list_directory(path) if self._fs.exists(path) else []
         if RECREATED not in names:
@@ -144,8 +144,8 @@ class DirectoryCheckpoints:
     ) -> CheckpointWork:
         """The files that have to be written because an offset in them changed; no file where none did.
 
-        Without high watermarks their file stays as it is, but for those of former logs, which are left out: as long as
-        one file mentions a former log, a crash loses what the others say of the new one.
+        Without high watermarks their file keeps its contents, except for former logs, which are removed: as long as one
+        file mentions a former log, a crash loses the offsets of the new log in the others.
         """
         # Log start offsets are written first: batches before a log start offset may be missing, although the recovery
         # point says that they were flushed.
@@ -164,7 +164,7 @@ class DirectoryCheckpoints:
         return CheckpointWork(self._fs, self._path, changed, {*files}, dict(self._recreated))
 
     def written(self, work: CheckpointWork) -> list[TopicPartition]:
-        """The work has run: remember what the files hold, and remove the marks that are not needed.
+        """Note the contents of the written files, and remove the marks that are not needed any more.
 
         Returns the partitions whose marks are removed, for which the caller has to sync the directory. Raises OSError.
         """

@@ -44,7 +44,8 @@ METADATA_TOPIC = "__cluster_metadata"
 
 class LogDirectory:
     """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`, `close` and
-    `CheckpointWork.run` may run in a thread."""
+    `CheckpointWork.run` may run in a thread.
+    """
 
     __slots__ = (
         "_boot_id",
@@ -111,11 +112,12 @@ class LogDirectory:
     @property
     def previous_broker_epoch(self) -> int | None:
         """The broker epoch of the previous process, where it ended without losing anything; None where it may have lost
-        records (KIP-966). DIVERGES: Apache Kafka assumes that every killed process lost what it had not synced."""
+        records (KIP-966). DIVERGES: Apache Kafka assumes that every killed process lost what it had not synced.
+        """
         return None if self.damaged else self.previous_run.broker_epoch
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
-        """Note the epoch of this process for the next one. Raises OSError: the next one then knows of no epoch."""
+        """Note the epoch of this process for the next one. Raises OSError; the next process then finds no epoch."""
         write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))
 
     def forget_serving_epoch(self) -> None:
@@ -215,7 +217,8 @@ class LogDirectory:
 
     def _undo(self, path: str) -> None:
         """Remove a half-made partition directory. The partition may be created in another log directory next, and the
-        next start would find it twice. Raises OSError."""
+        next start would find it twice. Raises OSError.
+        """
         try:
             if self.fs.exists(path):
                 self.fs.remove_tree(path)
@@ -234,14 +237,14 @@ class LogDirectory:
         log.on_failure = self.fail
 
     def refused(self, error: OSError) -> None:
-        """The disk refused an operation: the directory fails, unless the error is one that may pass."""
+        """Handle a failed operation: the directory fails, unless the error is transient."""
         if error.errno not in PASSING:
             self.fail(error)
         elif self.on_shortage is not None:
             self.on_shortage(error)
 
     def fail(self, error: OSError) -> None:
-        """The disk refused an operation: the directory and all its logs are offline until the next start."""
+        """Take the directory and all its logs offline until the next start, because an operation failed."""
         if self.failure is not None:
             return
         self.failure = error
@@ -297,7 +300,7 @@ class LogDirectory:
         return self.checkpoints.work(self._hidden_starts(), points, cleaned_ends, high_watermarks)
 
     def checkpointed(self, work: CheckpointWork) -> None:
-        """The work has run without an error. Raises OSError."""
+        """Apply the result of `checkpoint`, whose work has run without an error. Raises OSError."""
         for key in self.checkpoints.written(work):
             if (log := self.logs.get(key)) is not None:
                 log.directory_is_dirty = True
@@ -322,7 +325,7 @@ class LogDirectory:
     def close(
         self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
-        """Write everything to the disk and unlock the directory.
+        """Flush and close all logs, write the checkpoints, and unlock the directory.
 
         Returns whether the next start may trust the files. Blocks for the syncs.
         """

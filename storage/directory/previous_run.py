@@ -1,4 +1,4 @@
-"""How the process that served a log directory before this one ended, and what data it may have lost."""
+"""The end of the previous process that served a log directory, and the data that it may have lost."""
 
 from __future__ import annotations
 

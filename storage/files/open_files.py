@@ -1,8 +1,8 @@
 """The limit on files that segments keep open: a clock (second chance) over their holders.
 
 Segments and their indexes open a file when they need it and keep it open. When more are open than the limit, the
-holders are asked in the order in which they opened: a holder that was not used since it was last asked closes its
-file, one that was used is asked again later. Using a file that is open costs nothing. A file that a reply or a sync
+holders are asked to close in the order in which they opened: a holder that was not used since the last request closes
+its file, one that was used is asked again later. Using a file that is open costs nothing. A file that a reply or a sync
 still holds is closed when they are done with it (`OpenFile`).
 
 Executor threads may open files too. Files are given back only on the event loop, in a callback of its own, so that for
@@ -27,8 +27,9 @@ class Holder(Protocol):
     """A segment or an index, which keeps a file open."""
 
     def give_back(self) -> bool:
-        """Close the file. False where it was used since the last call: then it stays open. It stays open too where this
-        raises OSError."""
+        """Close the file. False where it was used since the last call: then it stays open. It also stays open where
+        this raises OSError.
+        """
 
 
 class OpenFiles:

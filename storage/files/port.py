@@ -47,8 +47,8 @@ class File(Protocol):
         """Bring the bytes into the page cache. May take seconds: never called on the event loop."""
 
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
-        """Send up to `size` bytes into a non-blocking socket by sendfile(2); how many it took, 0 at the end of the
-        file.
+        """Send up to `size` bytes into a non-blocking socket by sendfile(2); returns the number of bytes sent, 0 at the
+        end of the file.
 
         Raises `BlockingIOError` where the socket takes none. Only for files with a `fileno`. Waits for the disk where
         the bytes are not in the page cache.
@@ -79,7 +79,7 @@ class File(Protocol):
         """The descriptor, None where there is none (the simulated disk): such a file has no `send`."""
 
     def close(self) -> None:
-        """Close; closing twice is allowed."""
+        """Close the file; closing twice is allowed."""
 
 
 class FileLock(Protocol):
@@ -110,7 +110,9 @@ class FileSystem(Protocol):
         """Names in the directory, sorted."""
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents where missing; durable as the entries of files are."""
+        """Create the directory and its parents where they are missing. As with files, the new entries are durable only
+        after `sync_directory`.
+        """
 
     def read(self, path: str) -> bytes:
         """All bytes of a small file."""
@@ -135,7 +137,7 @@ class FileSystem(Protocol):
         """(total, usable) bytes of the volume that holds `path`."""
 
     def modified_ms(self, path: str) -> int:
-        """Last modification, milliseconds since the epoch."""
+        """The time of the last modification, in milliseconds since the epoch."""
 
 
 def sync_or_evict(file: File) -> None:

@@ -11,9 +11,8 @@ from storage.segment.segment import Segment
 class FlushWork:
     """Makes a log durable up to an offset.
 
-    Batches are synced before the leader epoch checkpoint, and that before the directory: after a crash in between, no
-    checkpoint and no file name stands for batches that are not there. It runs once: a log with a failed sync has
-    failed.
+    Batches are synced before the leader epoch checkpoint, and that before the directory: so after a crash in between,
+    no checkpoint and no file name refers to missing batches. It runs once: a log with a failed sync has failed.
     """
 
     __slots__ = (
@@ -55,7 +54,7 @@ class FlushWork:
         """There were too many open files. No sync failed, and another flush can do what is left."""
 
     def run(self) -> None:
-        """Blocks for as long as the disk takes. Raises OSError: a sync failed, and the log with it."""
+        """Sync the files. Blocks until the disk is done. Raises OSError: a sync failed, and so the log has failed."""
         try:
             self._sync()
         except OSError as error:

@@ -91,7 +91,9 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
 
 
 def flush_postponed(log: LogState, work: FlushWork) -> None:
-    """Too many files were open: all files that the flush had collected must still be synced."""
+    """Put the files that the flush had collected back into the lists of unsynced files, because too many files were
+    open.
+    """
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
     log.unsynced_paths = work.paths + log.unsynced_paths
@@ -103,7 +105,7 @@ def flush_postponed(log: LogState, work: FlushWork) -> None:
 
 
 def flush_failed(log: LogState, error: OSError) -> None:
-    """A sync failed: the log has failed with it."""
+    """Fail the log, because a sync failed."""
     log.flush_end_offset = NO_FLUSH
     log.flush_in_flight = None
     log.fail(error)
@@ -112,7 +114,7 @@ def flush_failed(log: LogState, error: OSError) -> None:
 def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
     """Flush in the calling thread, blocking, while no other flush is under way.
 
-    Raises OSError: the log has failed, or with EMFILE there were too many open files and the log is as it was.
+    Raises OSError: the log has failed; with EMFILE too many files were open, and the log is unchanged.
     """
     assert log.flush_end_offset == NO_FLUSH, "two flushes of one log at once"
     if log.failure is not None:

@@ -34,7 +34,7 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
 
     Left out are a batch that is cut short at the end of the response, and everything from the first batch of a later
     leader epoch than `leader_epoch`, the one that was fetched from: the follower must first check that its log agrees
-    with that leader's. The next fetch brings them again.
+    with that leader's. The next fetch gets them again.
 
     OFFSET_OUT_OF_RANGE where a batch begins before the log end offset, CORRUPT_MESSAGE where one is damaged. The
     batches before it stay in the log.

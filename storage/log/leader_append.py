@@ -65,7 +65,7 @@ def append_examined(
     now_ms: int,
     guard: VerificationGuard | None,
 ) -> AppendResult:
-    """Append a client's batch that was validated before, or answer why it was rejected."""
+    """Append a client's batch that was validated before. Returns the error of a batch that was rejected."""
     if isinstance(examined, RejectedBatch):
         return refuse_invalid(log, examined)
     return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT, guard, 0)
@@ -82,7 +82,7 @@ def append_internal(
 ) -> AppendResult:
     """Append the batches that this broker built. Those before a refused one stay in the log.
 
-    `transaction_version` is that of the transactions which markers among the batches end.
+    `transaction_version` is the transaction.version of the transactions that markers among the batches end.
     """
     view = memoryview(records)
     batches = BatchIterator(records, 0, len(records))
@@ -229,7 +229,7 @@ def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | Pro
 
 
 def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
-    """The answer to a batch that the disk did not take.
+    """The result for a batch whose write failed.
 
     A full disk or a lack of file descriptors refuses this batch alone, provided that the file was cut back to its
     former end: there may be room for the next one. Any other error, and a file with a torn end, fails the log.

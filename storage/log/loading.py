@@ -6,7 +6,7 @@
        after a crash check every batch from the recovery point on (`recover`)
     4  bring epochs and snapshots within [log start offset, log end offset)
 
-Each step only removes or adds what a crash in the middle of it lets the next start remove or add again.
+Each step can be interrupted by a crash at any point: the next start then repeats it.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def trust(
 ) -> int:
     """Open the log after a clean shutdown, without reading it. Returns the log end offset.
 
-    Only the last segment is looked at: its indexes are made again where they cannot be right, and its end is found from
+    Only the last segment is examined: its indexes are made again where they cannot be right, and its end is found from
     the last index entry. Raises OSError and `MalformedMessage`.
     """
     replace_missing_indexes(request, segments[:-1], names)

@@ -106,8 +106,8 @@ class Log(LogState):
     ) -> AppendResult:
         """Check one batch of a client, or batches that this broker built, assign offsets and the epoch, and append.
 
-        `guard`: that of the verification of the transaction that the batch opens. `transaction_version`: that of the
-        transaction that a marker ends.
+        `guard`: the guard from the verification of the transaction that the batch opens. `transaction_version`: the
+        transaction.version of the transaction that a marker ends.
         """
         if origin is leader_append.CLIENT:
             return leader_append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
@@ -177,7 +177,9 @@ class Log(LogState):
     # Truncating and deleting
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Remove everything at or past an offset; False where there is nothing. Raises OSError, `MalformedMessage`."""
+        """Remove everything at or past an offset; False where there is nothing to remove. Raises OSError,
+        `MalformedMessage`.
+        """
         return truncation.truncate_to(self, offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
@@ -213,7 +215,7 @@ class Log(LogState):
         return segment_swap.swap_cleaned(self, cleaned, now_ms)
 
     def note_cleaned(self, next_dirty_offset: int, truncation_count: int) -> None:
-        """A round of cleaning is finished, and its cleaned segments are durable, their names included.
+        """Note the end of a round of cleaning, whose cleaned segments and their names are durable.
 
         Nothing is noted where the log was truncated since the round began, at `truncation_count`.
         """
@@ -243,7 +245,7 @@ class Log(LogState):
         flushing.flushed(self, work, now_ms)
 
     def flush_failed(self, error: OSError) -> None:
-        """The work raised this error: the log has failed."""
+        """Fail the log, because the work raised this error."""
         flushing.flush_failed(self, error)
 
     def flush(self, now_ms: int, end_offset: int | None = None) -> None:

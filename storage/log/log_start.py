@@ -29,7 +29,7 @@ def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorC
 
 
 def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
-    """Take the segments that retention gives up out of the log; the paths of their files, renamed to `.deleted`.
+    """Remove the segments that retention deletes from the log. Returns the paths of their files, renamed to `.deleted`.
 
     The caller removes the files after file.delete.delay.ms. The check also closes the descriptors of the segments that
     stay; the next reader opens them again. Raises OSError: the log has failed, or there were too many open files.

@@ -4,7 +4,7 @@ The operations on a log are modules of functions over this state, one concept ea
 through which the rest of the broker calls them:
 
     leader_append, follower_append    a batch is checked, written, and noted in epochs, producers and indexes
-    reading, timestamp_lookup         an offset or a time becomes a place in a file
+    reading, timestamp_lookup         finds the place in a file of an offset or a time
     truncation                        the end of the log goes back, to where the leader's log agrees
     remote_start                      the log begins anew behind its remote part
     log_start                         the start of the log moves on, and old segments are deleted
@@ -90,11 +90,13 @@ class LogState:
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
         """The start of the log after the coming truncation; None where the start stays. Checkpointed before the
-        truncation, as the recovery point is: after a crash the old start would hide what was appended since."""
+        truncation, as the recovery point is: after a crash the old start would hide what was appended since.
+        """
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         """Recovery after a crash begins at this offset: everything before it is durable, and so are the checkpointed
-        epochs of it."""
+        epochs of it.
+        """
         self.synced_end_offset = loaded.recovery_point
         """Every record before this offset is durable.
 
@@ -119,7 +121,8 @@ class LogState:
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
         """The error because of which nothing is written to this log until the broker restarts; None where there is
-        none."""
+        none.
+        """
         self.on_failure: Callable[[OSError], None] | None = None
         """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
         self.on_damage: Callable[[str], None] | None = None
@@ -151,12 +154,14 @@ class LogState:
 
     @property
     def start_offset_to_checkpoint(self) -> int:
-        """The log start offset, or the lower one that a truncation is about to leave."""
+        """The log start offset to write into the checkpoint: the lower one where a truncation that is about to happen
+        lowers it.
+        """
         return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
 
     @property
     def size(self) -> int:
-        """Bytes of all .log files."""
+        """The size in bytes of all .log files."""
         return sum(segment.size for segment in self.segments)
 
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
@@ -225,8 +230,9 @@ class LogState:
                 segment.release()
 
     def fail(self, error: OSError) -> None:
-        """The disk returned an error: what it holds is unknown, so nothing is written to this log any more. Where the
-        error says that what was read is damaged, this log alone is concerned."""
+        """Fail the log after an error of the disk: the stored bytes are unknown, so nothing is written to this log any
+        more. An error that reports damaged bytes affects only this log.
+        """
         if error.errno == errno.EBADMSG:
             self.damaged(str(error))
         elif self.failure is None:
@@ -235,15 +241,16 @@ class LogState:
                 self.on_failure(error)
 
     def damaged(self, reason: str) -> None:
-        """Stored batches are damaged: this log is not served any more. Other logs of the directory are not affected."""
+        """Stop serving the log, because stored batches are damaged. Other logs of the directory are not affected."""
         if self.failure is None:
             self.failure = OSError(errno.EBADMSG, reason, self.directory)
             if self.on_damage is not None:
                 self.on_damage(reason)
 
     def fail_unless_passing(self, error: OSError) -> None:
-        """Does what `fail` does, except for a full disk and a lack of file descriptors: these fail only the operation
-        that met them. Such an operation must have left the log as it was."""
+        """Does what `fail` does, except for a full disk and a lack of file descriptors: these fail only the one
+        operation, which must have left the log unchanged.
+        """
         if error.errno not in PASSING:
             self.fail(error)
         elif self.on_shortage is not None:
@@ -251,10 +258,10 @@ class LogState:
 
 
 def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:
-    """The files beside the segments that the process before may not have synced.
+    """The files besides the segments that the previous process may not have synced.
 
-    A start sets a log aside that has records and no topic id; it does not write the snapshots before the recovery point
-    anew.
+    They must be synced, because a start sets a log aside that has records and no topic id, and does not write the
+    snapshots before the recovery point again.
     """
     snapshots = [loaded.snapshots.path(each) for each in loaded.snapshots.offsets if each > loaded.recovery_point]
     is_id_durable = loaded.was_clean or loaded.topic_id is None

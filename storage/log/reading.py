@@ -1,8 +1,8 @@
-"""Reading: an offset becomes a place in a .log file. The bytes themselves are read, or sent, by the caller.
+"""Reading: finds the place of an offset in a .log file. The caller reads or sends the bytes.
 
     offset -> segment (bisect) -> position at or before it (offset index) -> batch that holds it (walk over headers)
 
-A reader at the tail skips the last two steps: `Boundaries` remembers where the batch begins at which it stopped.
+A reader at the tail skips the last two steps: `Boundaries` has the position of the batch at which its last read ended.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def read(
 
     OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before its first local segment.
     KAFKA_STORAGE_ERROR where the disk fails (the log has failed then, except for a lack of file descriptors) and where
-    no batch begins where one must (the log is damaged). Without `waits` it raises `NotCached` where the lookup would
-    have to wait for the disk.
+    no batch begins at a position where one must begin (the log is damaged). Without `waits` it raises `NotCached` where
+    the lookup would have to wait for the disk.
     """
     try:
         return find(log, offset, size_max, end_offset, at_least_one, waits)

@@ -1,4 +1,5 @@
-"""Recovery after a crash: checking the segments from the recovery point on, and rebuilding what is derived of them.
+"""Recovery after a crash: checking the segments from the recovery point on, and rebuilding the state that is derived
+from them.
 
 After a clean shutdown the files are trusted and nothing here runs (see `storage/log/loading.py`). After a crash nothing
 at or past the recovery point is known to be on the disk, so every batch from there on is read and checked:
@@ -38,21 +39,21 @@ Checked = Callable[[int, int], None]
 
 
 class CorruptLog(Exception):
-    """Bytes that were flushed are not what was written: the replica must be fenced, and never cut.
+    """Flushed bytes differ from what was written: the replica must be fenced, and its log must not be truncated.
 
-    DIVERGES: Kafka cuts a log at the first damage in the segments that it recovers, flushed or not, and serves the
-    rest; what is damaged later it serves.
+    DIVERGES: Kafka truncates a log at the first damage in the segments that it recovers, flushed or not, and serves the
+    rest; it also serves batches that are damaged later.
     """
 
 
 class TailRecovery:
-    """Checks the batches from a position to the end of the log, segment by segment, and rebuilds what is derived of
-    them.
+    """Checks the batches from a position to the end of the log, segment by segment, and rebuilds the state that is
+    derived from them.
 
     With `asks_disk` it reads past the page cache. A process may be killed while a sync fails: the page cache then still
     shows what the disk never took, as if it were written, and batches written behind it would be lost with it. A
-    process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs whose acknowledgements
-    promise durability pay for reading from the disk.
+    process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before
+    acknowledging are read from the disk.
 
     `size` is that of all segments that will be recovered, for `checked`.
     """
@@ -188,8 +189,8 @@ class TailRecovery:
     def _is_durable_from_here(self) -> bool:
         """Whether a batch that is not deleted was flushed at or past the next offset.
 
-        The log start offset counts because a log that lost everything goes on at its start offset, in a segment that
-        begins before it: what is missing between the two was deleted.
+        The log start offset counts because a log that lost all batches continues at its start offset, in a segment that
+        begins before it: the offsets between the two were deleted.
         """
         return max(self.next_offset, self.log_start_offset) < self.recovery_point
 

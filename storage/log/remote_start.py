@@ -1,7 +1,7 @@
 """Starting a log after its remote part: the local files begin where the leader's local log begins, or a little before.
 
     1  the segments and snapshots here are unlinked, durably         a crash: an empty log at the log start offset
-    2  the producer snapshot and the leader epochs are written       the same: nothing of them lies within that log
+    2  the producer snapshot and the leader epochs are written       the same: no part of them is within that log
     3  the first segment is created, durably                         a crash: the log as it is meant to be
 
 The recovery point is below the first segment until the next checkpoint. A start counts what lies before the first

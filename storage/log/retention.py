@@ -21,12 +21,12 @@ def deletable_count(
     now_ms: int,
     tiered_end_offset: int = 0,
 ) -> int:
-    """How many segments may be deleted, counted from the oldest.
+    """The number of segments that may be deleted, counted from the oldest.
 
-    Of a tiered log whose segments are copied, local retention asks for it, and only for segments whose copies are
-    finished: everything before `tiered_end_offset` is in remote storage. Never one with an offset at or past the high
-    watermark: a follower may not have it yet. The active segment counts where all of it is committed; the owner then
-    rolls first. Raises OSError: timestamps are read from the files.
+    Of a tiered log whose segments are copied, only local retention deletes, and only segments whose copies are
+    finished: everything before `tiered_end_offset` is in remote storage. A segment with an offset at or past the high
+    watermark stays, because a follower may not have it yet. The active segment counts where all of it is committed; the
+    owner then rolls first. Raises OSError: timestamps are read from the files.
     """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)

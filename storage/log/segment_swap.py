@@ -10,14 +10,14 @@ loop, and waits for no disk:
 |      | `.deleted`                                   | the last batch of the cleaned one may stay as they were      |
 | 3    | `.swap` to the final name, the .log first    | the rest gets its final name                                 |
 
-A loss of power leaves the renames up to one of them, in their order. A replaced segment that stays behind a cleaned one
-is harmless: what is dropped in favour of a later record has that record behind it, and a tombstone is only dropped
-where nothing older is before it. For the same reason segments are cleaned and swapped from the oldest on, and
-one that was not swapped ends the cleaning.
+After a loss of power the renames up to some step are durable, in their order. A replaced segment that stays after a
+cleaned one is harmless: the later record, for which a record was dropped, is still there, and a tombstone is dropped
+only if no older record of its key is left. For the same reason segments are cleaned and swapped from the oldest on, and
+a segment that cannot be swapped ends the cleaning.
 
-Two things have to be durable in an order. Before the swap: a recovery point at or past the end of the replaced
-segments, because recovery takes a gap past the recovery point for a loss. After the swap: the names (a sync of the
-directory), before a checkpoint says that this part of the log is clean.
+Two more steps have an order on the disk. Before the swap, a recovery point at or past the end of the replaced segments
+must be durable, because recovery takes a gap past the recovery point for a loss. After the swap, the directory must be
+synced before the checkpoint of the clean part is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SegmentSize(NamedTuple):
 
 
 class SegmentCleaned(NamedTuple):
-    """A cleaned segment is written and synced: one step of a cleaning."""
+    """One event of a cleaning: a cleaned segment is written and synced."""
 
     directory: str
     truncation_count: int
@@ -95,7 +95,9 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
 
 
 def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
-    """The slots of the replaced segments in the list of the log; None where they are not there as they were read."""
+    """The slots of the replaced segments in the list of the log; None where the log does not have them as they were
+    when they were read.
+    """
     if log.failure is not None or log.truncation_count != cleaned.truncation_count:
         return None
     segments = log.segments

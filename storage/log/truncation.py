@@ -1,9 +1,9 @@
-"""Truncating a log: its end goes back to where the log of a new leader agrees with it.
+"""Truncating a log: its end moves back to the offset up to which it agrees with the log of a new leader.
 
 The state that is derived from the batches is truncated with them: epochs, producers, indexes, and the durable offset.
 The cut itself is not durable until the next flush, so that a loss of power may bring the old bytes back. Recovery
-recognizes them because what is appended after a cut goes to a new segment, whose base offset says where the old bytes
-end.
+recognizes them because batches that are appended after a truncation go into a new segment, whose base offset is the end
+of the valid bytes before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storage.segment.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
-    """Make an offset the end of the log; False where the log ends there or before already.
+    """Make an offset the end of the log. False where the log already ends at or before it.
 
     A batch that spans the offset is removed whole, so the log may end before the offset. The owner must have made a
     recovery point at or below the new end durable *before* this. Otherwise, after a crash, recovery would find torn

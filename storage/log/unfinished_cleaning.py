@@ -54,10 +54,10 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
 
 
 def remove_cleaned(fs: FileSystem, directory: str) -> None:
-    """Remove what a cleaning that was cut off has left. Raises OSError.
+    """Remove the files of an interrupted cleaning. Raises OSError.
 
-    Before the next one writes anything: beside a `.cleaned` file a start would undo a swap at or past its offset, whose
-    replaced segments may be gone.
+    Call it before the next cleaning writes a file: where a `.cleaned` file exists, a start would undo a swap at or past
+    its offset, although the replaced segments may not exist any more.
     """
     unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
 

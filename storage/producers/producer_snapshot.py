@@ -100,8 +100,10 @@ class ProducerSnapshots:
         return True
 
     def adopt(self, offset: int, data: BytesLike) -> None:
-        """Write the snapshot of another replica, durably: the batches behind it are not here, and the state could not
-        be rebuilt. There is none at its offset, or past it. Blocks for the sync. Raises OSError."""
+        """Write the snapshot of another replica, durably, because the batches before it are not in this log and the
+        state could not be rebuilt. This log must have no snapshot at or past its offset. Blocks for the sync. Raises
+        OSError.
+        """
         assert offset > (self.offsets[-1] if self.offsets else -1)
         write_atomically(self._fs, self.path(offset), data)
         self.offsets.append(offset)
@@ -129,5 +131,5 @@ class ProducerSnapshots:
             self._fs.unlink(path)
 
     def forget(self, offset: int) -> None:
-        """Take a snapshot off the list whose file the caller renames."""
+        """Remove a snapshot from the list; the caller renames its file."""
         self.offsets.remove(offset)

@@ -1,4 +1,4 @@
-"""The producer state of a log: enough to accept each batch once, in order, and only from the newest epoch.
+"""The producer state of a log: it suffices to accept each batch once, in order, and only from the newest epoch.
 
 For each producer id the last five batches are remembered, because a client may have five requests in flight and send
 any of them again. The decision about a data batch from a client, with `last` the last sequence accepted in the known
@@ -358,8 +358,9 @@ class ProducerStates:
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def oldest_transaction_timestamp(self) -> float:
-        """When the producer of the oldest open transaction sent its last batch, in ms of batch timestamps; infinity
-        without one."""
+        """The batch timestamp (ms) of the last batch in the oldest open transaction; infinity where no transaction is
+        open.
+        """
         for producer_id in self._open_transactions.values():
             return self.entries[producer_id].last_timestamp
         return inf
@@ -371,7 +372,7 @@ class ProducerStates:
         return completed.last_offset + 1 if open_offset is None else open_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """The high watermark moved: transactions whose marker is below it are decided."""
+        """Note that the high watermark moved: transactions whose marker is below it are decided."""
         undecided = self._undecided
         while undecided:
             first_offset, completed = next(iter(undecided.items()))

@@ -22,13 +22,16 @@ HEADERS_MAX = 256
 """The most batches that are read: clients repeat only their latest batches, and a start must not read whole logs."""
 IDLE_MS_MAX = 300_000
 """A producer whose last batch is older than the newest batch of the log by this time (ms) has no request in flight:
-clients give up after delivery.timeout.ms, by default two minutes."""
+clients give up after delivery.timeout.ms, by default two minutes.
+"""
 
 _base_offset = attrgetter("base_offset")
 
 
 def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> None:
-    """Add the batches before the last to each producer of a snapshot. Only right after the snapshot was restored."""
+    """Add to each producer of a snapshot its batches before the last one. Call it only right after the snapshot was
+    restored.
+    """
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
     wanted = {
         producer_id: entry
@@ -49,7 +52,7 @@ def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> 
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Add a batch before the known ones. False where no earlier batch of the producer counts."""
+    """Add a batch before the known ones. False where earlier batches of the producer need not be remembered."""
     first = entry.batches[0]
     if header.attributes & CONTROL_BIT or header.last_offset >= first.first_offset:
         return True

@@ -8,11 +8,11 @@ began to ask:
     begin ──▶ noted ──the coordinator confirms──▶ the batch is appended with the guard: the transaction opens
                 │
                 ├── a transactional batch of the producer is appended: the guard is used up
-                ├── a marker of the producer is appended: what the coordinator confirmed has ended
-                ├── the replica leads no more, or in a new term
+                ├── a marker of the producer is appended: the transaction that the coordinator confirmed has ended
+                ├── the replica does not lead any more, or leads in a new term
                 └── producer.id.expiration.ms is over
 
-A guard that is not noted any more opens nothing: the append is refused with INVALID_TXN_STATE.
+A guard that is not noted any more opens no transaction: the append is refused with INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class VerificationGuard:
         begin at 0."""
 
     def asked_again(self, producer_epoch: int, sequence: int) -> None:
-        """Another batch of the producer waits for the same verification."""
+        """Note that another batch of the producer waits for the same verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -85,7 +85,7 @@ class Verifications:
         return guard
 
     def appended(self, header: BatchHeader) -> None:
-        """A transactional batch or a marker was appended: its producer's guard is used up.
+        """Drop the guard of a producer whose transactional batch or marker was appended.
 
         A marker with the epoch of the guard, under transaction.version 2, ended the transaction *before* the one that
         is verified: there the marker already carries the producer's next epoch.

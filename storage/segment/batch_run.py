@@ -1,6 +1,6 @@
 """The inner loop of recovery: a walk over plain batches that checks each and collects what recovery has to note.
 
-A batch is plain where there is nothing to decide about it: it is whole, its checksum is right, its offsets come next,
+A batch is plain where it needs no decision: it is whole, its checksum is right, its offsets come next,
 it is outside of any transaction, and its leader epoch and producer epoch are those of the batches before. Nearly all
 batches are. The walk stops at the first that is not plain, and `TailRecovery` decides about that one.
 

@@ -1,9 +1,9 @@
-"""One segment: batches back to back in a .log file, and what follows from them: index entries, timestamps, the time to
-roll.
+"""One segment: batches back to back in a .log file, and the state that is derived from them: index entries, timestamps,
+the time to roll.
 
-Where a batch lies is found through the offset index, which has an entry for about every `index.interval.bytes` of the
-.log file: the lookup gives a position at or before the batch, and the headers from there on are walked. The first batch
-of a segment never gets an entry, because position 0 is where a lookup without an entry begins.
+The position of a batch is found through the offset index, which has an entry for about every `index.interval.bytes` of
+the .log file: the lookup gives a position at or before the batch, and the headers from there on are walked. The first
+batch of a segment never gets an entry, because position 0 is where a lookup without an entry begins.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Segment(SegmentFiles):
     def _ready_file(self) -> File:
         """The .log file, after everything that noting a batch may need was opened and read.
 
-        A lack of file descriptors is thus met before the batch is written, and the append fails without a trace.
+        A lack of file descriptors is thus met before the batch is written, and the append fails without any change.
         """
         if not self._timestamps_loaded:
             self.load_timestamps()
@@ -182,7 +182,7 @@ class Segment(SegmentFiles):
         return self._first_timestamp
 
     def seal(self) -> None:
-        """End of appending: the time index gets a last entry with the largest timestamp, and both indexes are written.
+        """End appending: the time index gets a last entry with the largest timestamp, and both indexes are written.
 
         Retention by time relies on that entry: it is the largest timestamp without reading the batches. Raises OSError.
         """
@@ -300,7 +300,7 @@ class Segment(SegmentFiles):
 
 
 def roll_jitter_ms(directory: str, base_offset: int, config: LogConfig) -> int:
-    """How much earlier than segment.ms a segment rolls, so that not all partitions roll at once.
+    """The time (ms) by which a segment rolls earlier than segment.ms, so that not all partitions roll at once.
 
     DIVERGES: the jitter is computed from the names and not drawn at random, so that it is the same after a restart, and
     in a replayed simulation.

@@ -47,8 +47,8 @@ def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
     """The segments in the order of their offsets, without files that are being deleted or cleaned.
 
     While compaction swaps a segment its sources are gone and it has not got its name yet: the directory is listed again
-    until no swap is under way, and nothing has changed since the listing before. Raises OSError, with EAGAIN where that
-    does not come to pass.
+    until no swap is under way, and nothing has changed since the listing before. Raises OSError, with EAGAIN where the
+    directory keeps changing.
     """
     names = log_names(fs, directory)
     for _ in range(LISTINGS_MAX):

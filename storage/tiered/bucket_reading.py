@@ -13,7 +13,9 @@ from storage.tiered.port import RemoteStorage, get_all, list_all
 
 
 class Replaceable(Protocol):
-    """What a manifest says of the segments that it replaces, and of what it holds."""
+    """The fields of a manifest from which the current segments are chosen: its own segment and those that it
+    replaces.
+    """
 
     @property
     def segment_id(self) -> bytes: ...

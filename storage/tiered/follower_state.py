@@ -1,4 +1,4 @@
-"""The state at the end of a remote segment: what a follower needs to begin its log there.
+"""The state at the end of a remote segment, with which a follower begins its log there.
 
 The leader epochs and the producer snapshot of the segment are compared with its manifest; the epochs also with the
 metadata, and with the leader epoch that the *leader* has at the offset before its local log. A segment of another

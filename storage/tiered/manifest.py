@@ -1,4 +1,4 @@
-"""The manifests: JSON objects that say what a storage and the segments in it are, for readers without a broker.
+"""The manifests: JSON objects that describe a storage and its segments, for readers without a broker.
 
 A reader compares each manifest with what it expects; a difference raises `CorruptObject` or `WrongCluster`. Fields
 that this version does not know are ignored; another format version is refused.

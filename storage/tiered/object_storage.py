@@ -5,9 +5,9 @@ URL does not say (region, endpoint, credentials) obstore finds where it usually 
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, ...), a web identity,
 the metadata service of a container or an instance; it renews credentials before they expire.
 
-A large object goes up in parts, several at a time, and appears when the last of them is there. Parts of an upload that
-was cut stay in the bucket, where no listing shows them: give the bucket a lifecycle rule that removes incomplete
-uploads after a day.
+A large object goes up in parts, several at a time, and appears when the last of them is there. Parts of an interrupted
+upload stay in the bucket, where no listing shows them: give the bucket a lifecycle rule that removes incomplete uploads
+after a day.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
 def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
     """The port's error for an error of obstore.
 
-    It is chosen by the text, which has the server's answer; the class does not.
+    It is chosen by the text, which has the server's answer, because obstore's classes are less precise.
     """
     text = str(error)
     reason = reason_of(error)

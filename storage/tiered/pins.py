@@ -7,9 +7,9 @@
        one is gone? choose anew, from 1          d. delete the other objects
 
 Either the reader writes its pin before the leader lists the pins for the last time, and all objects but the manifest
-stay; or the leader has deleted the manifest before the reader lists again, and the reader chooses anew. Both lists have
-to show what was written before: S3, GCS, Azure and a directory do that. A pin ends at its time, and at the latest
-`LIFETIME_MAX_MS` after it was written: a reader that has died holds up no deletion for longer.
+stay; or the leader has deleted the manifest before the reader lists again, and the reader chooses anew. Both listings
+have to show all earlier writes, as those of S3, GCS, Azure and a directory do. A pin ends at its expiry time, and at
+the latest `LIFETIME_MAX_MS` after it was written, so that a reader that has crashed delays no deletion for longer.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class RangeReader(Protocol):
     """The part of a storage, or of a cache in front of it, that a lookup uses."""
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        """`RemoteStorage.get`."""
+        """Bytes of an object, as `RemoteStorage.get` returns them."""
 
 
 class RemoteBatch(NamedTuple):
@@ -204,8 +204,8 @@ async def aborted_transactions(
     first_offset: int,
     collect: Callable[[RemoteSegment], Awaitable[tuple[list[AbortedTransaction], bool]]],
 ) -> tuple[list[AbortedTransaction], bool]:
-    """What `collect` finds in the segments of a leader epoch from an offset on, in the order of the markers, and
-    whether no later segment, remote or local, can hold another one.
+    """The transactions that `collect` finds in the segments of a leader epoch from an offset on, in the order of the
+    markers, and whether no later segment, remote or local, can hold another one.
 
     `collect` looks for the transactions that overlap a read in the transaction index of one segment
     (`TransactionIndex.collect`). A marker may be in a later segment than the records: the search goes on from segment

@@ -1,8 +1,8 @@
 """The search for orphans: objects in a storage that belong to no segment of the metadata.
 
 A copy writes its record before its first object. So an object that a listing shows, and whose segment is in no record
-that was read *after* the listing, belongs to nothing: a put that was told to have failed, a removal that was cut short,
-a topic whose last leader ended before it had deleted everything.
+that was read *after* the listing, belongs to no segment: a put that was reported as failed, a removal that was
+interrupted, a topic whose last leader ended before it had deleted everything.
 """
 
 from __future__ import annotations

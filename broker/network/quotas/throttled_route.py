@@ -117,9 +117,9 @@ class ThrottledRequests:
 
 
 def is_exempt(context: RequestContext, request: object) -> bool:
-    """Whether a request is the cluster's own work: replication, and the markers of transactions.
+    """Whether a request is exempt from quotas: replication, and the markers of transactions.
 
-    Where an authorizer decides, a client that only says that it is a broker is not exempt.
+    On a node with an authorizer, a client without CLUSTER_ACTION is not exempt, even if its request names a replica id.
     """
     if isinstance(request, FetchRequest):
         replica = request.replica_state

@@ -93,7 +93,7 @@ class FollowedTls:
         self._stamp = stamp
         self._problem = None
         self._contexts = contexts
-        log.info("listener %s has taken up its changed key store or trust store", self.settings.listener)
+        log.info("listener %s uses its changed key store or trust store now", self.settings.listener)
         for connection, anchor in tuple(self._trusting.items()):
             if not self._trusts(anchor):
                 connection.distrusted()

@@ -70,7 +70,9 @@ def operations_on(
 
 
 def _is_by_id(wish: MetadataRequestTopic) -> bool:
-    """As the handler reads it: where a client sends a name and an id, the id counts."""
+    """Whether a requested topic is given by its id, as the handler reads it: where a client sends a name and an id, the
+    id counts.
+    """
     return wish.name is None or wish.topic_id != ZERO_UUID
 
 

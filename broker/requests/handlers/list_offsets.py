@@ -161,7 +161,9 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
     try:
         found = await offsets.find(each.partition, each.wish.timestamp)
     except (RemoteStorageError, OSError) as error:
-        log.error("%s-%d: a time cannot be looked for remotely: %s", each.partition.topic, each.partition.index, error)
+        log.error(
+            "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
+        )
         each.answers[each.slot] = _refused(each.wish, ErrorCode.KAFKA_STORAGE_ERROR)
         return
     if found is not None:

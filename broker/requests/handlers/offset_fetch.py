@@ -131,7 +131,7 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def by_name(cluster: ClusterView, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseTopics]:
-    """Replace the ids of a request by names; the results of the ids that do not exist."""
+    """Replace the topic ids of a request by names. Returns the results for the ids that do not exist."""
     if version < TOPIC_ID_VERSION or group.topics is None:
         return []
     unknown: list[OffsetFetchResponseTopics] = []

@@ -5,8 +5,9 @@ The state is part of the broker's registration; a heartbeat requests another one
     fenced ⇄ unfenced → in controlled shutdown → shut down (fenced, and told to exit)
 
 A broker is unfenced once it has read the metadata log up to its own registration. A broker that shuts down hands over
-its partitions, some with each heartbeat, so that clients wait for few partitions at a time. It may exit once it has
-none left and every other active broker has read which leaders replace it. After that it has to register again.
+its partitions, some with each heartbeat, so that clients wait for few partitions at a time. It may exit once it has no
+partitions left and every other active broker has read the records with the new leaders. After that it has to register
+again.
 """
 
 from __future__ import annotations

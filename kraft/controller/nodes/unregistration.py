@@ -1,4 +1,4 @@
-"""UnregisterBroker: removes a broker's registration, after other replicas have taken over what it leads."""
+"""UnregisterBroker: removes a broker's registration, after other replicas have taken over its leadership."""
 
 from __future__ import annotations
 

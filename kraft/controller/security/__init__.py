@@ -1,1 +1,1 @@
-"""What the controller decides about ACLs, SCRAM credentials, client quotas and delegation tokens."""
+"""The controller's decisions about ACLs, SCRAM credentials, client quotas and delegation tokens."""

@@ -1,1 +1,1 @@
-"""What the metadata says of security: ACLs, SCRAM credentials, client quotas, delegation tokens."""
+"""The metadata about security: ACLs, SCRAM credentials, client quotas, delegation tokens."""

@@ -209,7 +209,9 @@ class FollowerRole(RaftRole):
             self._expect_new_leader(member.random.randrange(max(1, member.settings.election_timeout_ms // 4)))
 
     def _expect_new_leader(self, delay_ms: int) -> None:
-        """The leader has failed or resigned: this node grants pre-votes, and becomes prospective after the delay."""
+        """Expect a new leader, because the leader has failed or resigned: this node grants pre-votes, and becomes
+        prospective after the delay.
+        """
         self._has_fetched = False
         self._fetch_deadline_ms = min(self._fetch_deadline_ms, self.member.now_ms + delay_ms)
 
@@ -246,7 +248,7 @@ class FollowerRole(RaftRole):
         return vote.is_pre_vote and is_long and not self._has_fetched
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The leader resigned.
+        """Handle that the leader resigned.
 
         The first preferred candidate becomes prospective at once. Each further one waits twice as long as the candidate
         before it, so that the elections do not collide.

@@ -59,7 +59,7 @@ class ProspectiveRole(RaftRole):
         return may_vote(self.member, vote)
 
     def _lost(self) -> Transition:
-        """The election is lost: this node follows the former leader again, if it knows one, or becomes unattached."""
+        """End a lost election: this node follows the former leader again, if it knows one, or becomes unattached."""
         member = self.member
         if member.has_leader and member.leader_endpoints and member.election.leader_id != member.node_id:
             return BecomeFollower(member.epoch, member.election.leader_id, member.leader_endpoints)

@@ -36,7 +36,7 @@ class RaftRole:
         """Called once, before the next role enters."""
 
     def deadline_ms(self) -> int | None:
-        """The time (ms) at which `tick` has something to do; None for never."""
+        """The time (ms) of the role's next deadline, at which `tick` has to be called; None for never."""
         return None
 
     def leader_deadline_ms(self) -> int | None:
@@ -48,7 +48,7 @@ class RaftRole:
         return None
 
     def saved(self) -> Transition | None:
-        """The election state of this role is durable."""
+        """Handle that the election state of this role is durable."""
         return None
 
     def appended(self) -> Transition | None:
@@ -61,15 +61,15 @@ class RaftRole:
         return None
 
     def snapshot_ended(self) -> Transition | None:
-        """The fetched snapshot was loaded or refused, so the log can be used again."""
+        """Handle that the fetched snapshot was loaded or refused, so that the log can be used again."""
         return None
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """A request of this role got a response, failed or timed out."""
+        """Handle that a request of this role got a response, failed or timed out."""
         return None
 
     def resign(self) -> Transition | None:
-        """The controller of this node asks for another leader."""
+        """Handle that the controller of this node requests another leader."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
@@ -83,7 +83,7 @@ class RaftRole:
         """
 
     def stop(self, timeout_ms: int) -> Transition | None:
-        """A clean stop begins."""
+        """Begin a clean stop."""
         return None
 
     # Requests that this node receives, in its epoch
@@ -93,11 +93,11 @@ class RaftRole:
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The leader has resigned.
+        """Handle that the leader has resigned.
 
         `position`: the index of this node among the `count` preferred candidates; 0 is the first.
         """
 
     def request_received(self, event: RequestReceived) -> Transition | None:
-        """A valid request to the leader of this epoch."""
+        """Handle a valid request to the leader of this epoch."""
         raise AssertionError("a request to the leader reached a node that does not lead")

@@ -1,4 +1,4 @@
-"""How often each cleaned end offset stands among the remote segments that are read, and which one is the least."""
+"""Counts the cleaned end offsets of the remote segments that are read, and finds the lowest one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from storage.tiered.metadata.lineage import read_lineage
 
 
 class CleanedEnds:
-    """The least is remembered, and looked for again after its last segment has gone. A segment without a lineage was
-    never cleaned, and counts as 0."""
+    """The counts by cleaned end offset. The lowest one is cached, and computed again after its last segment was
+    removed. A segment without a lineage was never cleaned, and counts as 0.
+    """
 
     __slots__ = ("_counts", "_least")
 
@@ -16,7 +17,7 @@ class CleanedEnds:
         self._least: int | None = None
 
     def add(self, custom_metadata: bytes | None) -> None:
-        """A segment with this custom metadata is read."""
+        """Count a segment with this custom metadata, which is read from now on."""
         end_offset = _end_of(custom_metadata)
         if self._least is not None:
             self._least = min(self._least, end_offset)
@@ -25,7 +26,7 @@ class CleanedEnds:
         self._counts[end_offset] = self._counts.get(end_offset, 0) + 1
 
     def remove(self, custom_metadata: bytes | None) -> None:
-        """A segment that was added is not read any more."""
+        """Remove a counted segment, which is not read any more."""
         end_offset = _end_of(custom_metadata)
         if self._counts[end_offset] > 1:
             self._counts[end_offset] -= 1
@@ -35,7 +36,7 @@ class CleanedEnds:
             self._least = None
 
     def least(self, default: int) -> int:
-        """The least of all; `default` where there is none."""
+        """The lowest cleaned end offset; `default` where no segment is read."""
         if self._least is None and self._counts:
             self._least = min(self._counts)
         return default if self._least is None else self._least

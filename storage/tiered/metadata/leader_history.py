@@ -1,7 +1,7 @@
 """The test whether a remote segment belongs to the history of the current leader. Retention counts only such segments.
 
 After an unclean election, remote storage may hold segments of a history that the log does not have any more. Retention
-does not count them against `retention.bytes`: otherwise it would delete data of the present history for them. It
+does not count them against `retention.bytes`: otherwise it would delete data of the current history instead. It
 deletes them separately.
 """
 

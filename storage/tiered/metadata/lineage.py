@@ -2,7 +2,7 @@
 
 It is the custom metadata of the segments of compacted topics; those of other topics have none. 30 bytes, big-endian:
 magic (2), generation (2), cleaned end offset (8), number of ancestors (2), digest of their ids (16). The ids
-themselves are in the manifest. Decision 14 says what they are for.
+themselves are in the manifest. Decision 14 describes their use.
 """
 
 from __future__ import annotations

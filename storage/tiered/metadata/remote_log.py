@@ -265,7 +265,7 @@ class RemoteLog:
         return None if row is None else self._segments.get(row)
 
     def state_of(self, segment_id: bytes) -> SegmentState | None:
-        """None for a segment that is not known, or whose deletion is finished."""
+        """The state of a segment; None for an unknown segment, and for one whose deletion is finished."""
         row = self._segments.find(segment_id)
         return None if row is None else self._segments.state(row)
 
@@ -292,8 +292,9 @@ class RemoteLog:
         return map(self._segments.get, rows)
 
     def strays(self, log_end_offset: int, entries: Sequence[EpochStart]) -> list[RemoteSegment]:
-        """The segments that are read and do not belong to the history of a log with these leader epochs
-        (`is_in_history`), by start offset. It looks only at epochs of which something lies outside of that history."""
+        """The segments that are read but do not belong to the history of a log with these leader epochs
+        (`is_in_history`), by start offset. It examines only epochs with offsets outside of that history.
+        """
         slots = {each.epoch: slot for slot, each in enumerate(entries)}
         suspects = set(self._spanning)  # A segment may be read in only some of its epochs.
         for epoch, segments in self._epochs.items():

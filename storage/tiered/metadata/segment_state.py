@@ -3,7 +3,7 @@
     copy started ──► copy finished ──► delete started ──► delete finished
           └───────────────────────────────►┘
 
-A segment can be read from `COPY_SEGMENT_FINISHED` until `DELETE_SEGMENT_STARTED`. A record that repeats the present
+A segment can be read from `COPY_SEGMENT_FINISHED` until `DELETE_SEGMENT_STARTED`. A record that repeats the current
 state only updates the broker, the time of the event and the custom metadata. Every other step is refused: the record
 has no effect.
 """

@@ -173,7 +173,7 @@ class SegmentTable:
         return bytes(self._rows[row * ROW.size : row * ROW.size + ID_SIZE])
 
     def _place(self, segment_id: bytes) -> int:
-        """Where the row of an id stands in `_ids`, or the free place for it."""
+        """The index in `_ids` of the row of an id, or the free index for it."""
         mask = len(self._ids) - 1
         place = int.from_bytes(segment_id[8:12], "big") & mask
         while (row := self._ids[place]) != FREE and self._id(row) != segment_id:
