@@ -65,6 +65,7 @@ GROUPS: Final = (
     Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
     Group("transaction_loading", "bench.transaction_loading", "100,000 transactional ids", is_in_quick=False, rounds=2),
     Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
+    Group("tls", "bench.tls", "loads under TLS, a thousand handshakes at once, 10,000 ACLs", is_in_quick=False),
     Group("transactions", "bench.transactions", "transactions of protocol 2, and read_committed", is_in_quick=False),
     Group("compaction", "bench.compaction", "one log cleaned by both brokers: speed and memory", is_in_quick=False),
     Group(

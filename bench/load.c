@@ -3,6 +3,8 @@
  * bench/native_load.py compiles it and calls it by ctypes; bench/plain_load.py does the same in Python, at several times
  * the cost. A connection is a ring of prepared frames. In a closed loop a number of them is in flight; in an open loop
  * they leave at set times, and a latency counts from the time that was set, however late the request really left.
+ *
+ * A connection under TLS comes with its handshake done: an `SSL *`, and the functions of the libssl that made it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,7 +16,8 @@
 #include <time.h>
 
 enum { HEAD_SIZE_MAX = 512, RECEIVE_SIZE = 256 << 10, STREAMS_MAX = 256, SILENCE_S_MAX = 30 };
-enum { DONE = 0, CLOSED = -1, ERROR_IN_REPLY = -2, SILENCE = -3, INTERRUPTED = -4, TOO_MANY = -5, SYSTEM = -1000 };
+enum { DONE = 0, CLOSED = -1, ERROR_IN_REPLY = -2, SILENCE = -3, INTERRUPTED = -4, TOO_MANY = -5, TLS = -6, SYSTEM = -1000 };
+enum { SSL_WANTS_READ = 2, SSL_WANTS_WRITE = 3, SSL_CLOSED = 6 };
 
 typedef struct {
     uint8_t *frames;          /* `frames_count` requests of `frame_size` bytes each, used round and round */
@@ -30,6 +33,7 @@ typedef struct {
     int64_t sent_size;
     int64_t received_size;
     int64_t descriptor;
+    void *ssl;                /* NULL: the connection is plain */
     /* the rest is the loop's own, zero at first */
     uint8_t *unsent;
     int64_t unsent_size;
@@ -50,6 +54,9 @@ typedef struct {
     uint64_t *latencies;
     int64_t latencies_count;
     int64_t error;
+    int (*ssl_write)(void *, const void *, size_t, size_t *);
+    int (*ssl_read)(void *, void *, size_t, size_t *);
+    int (*ssl_error)(const void *, int);
     /* the loop's own */
     uint64_t began;
     int64_t scheduled;
@@ -93,14 +100,27 @@ static void prepare(load *all, stream *self, uint64_t now) {
     self->sent += count, self->at += count, self->allowed -= count, self->to_send -= count;
 }
 
+/* Why libssl has not done what it was asked: DONE where the socket has to be waited for. */
+static int tls_status(load *all, stream *self) {
+    int error = all->ssl_error(self->ssl, 0);
+    if (error == SSL_WANTS_READ || error == SSL_WANTS_WRITE) return DONE;
+    return error == SSL_CLOSED ? CLOSED : TLS;
+}
+
 static int send_allowed(load *all, stream *self, uint64_t now) {
     for (;;) {
         if (!self->unsent_size) {
             if (!self->allowed || !self->to_send) return DONE;
             prepare(all, self, now);
         }
-        ssize_t size = send(self->descriptor, self->unsent, self->unsent_size, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (size < 0) return errno == EAGAIN ? DONE : errno == EINTR ? INTERRUPTED : SYSTEM - errno;
+        size_t size;
+        if (self->ssl) {
+            if (!all->ssl_write(self->ssl, self->unsent, self->unsent_size, &size)) return tls_status(all, self);
+        } else {
+            ssize_t sent = send(self->descriptor, self->unsent, self->unsent_size, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (sent < 0) return errno == EAGAIN ? DONE : errno == EINTR ? INTERRUPTED : SYSTEM - errno;
+            size = sent;
+        }
         self->unsent += size, self->unsent_size -= size, self->sent_size += size;
     }
 }
@@ -136,7 +156,19 @@ static int consume(load *all, stream *self, const uint8_t *at, int64_t size, uin
     return DONE;
 }
 
+/* Until the socket is empty: poll does not know of bytes that libssl has read and not given yet. */
+static int receive_tls(load *all, stream *self) {
+    size_t size;
+    while (all->ssl_read(self->ssl, received, RECEIVE_SIZE, &size)) {
+        self->received_size += size;
+        int status = consume(all, self, received, size, now_ns());
+        if (status) return status;
+    }
+    return tls_status(all, self);
+}
+
 static int receive(load *all, stream *self, int flags) {
+    if (self->ssl) return receive_tls(all, self);
     int64_t head_left = all->error_position + 2 - self->head_size;
     int throws = all->discards && self->left;
     ssize_t size;
@@ -175,7 +207,7 @@ static int step(load *all, struct pollfd *polled) {
             int status = send_allowed(all, &all->streams[each], now);
             if (status) return status;
         }
-    } else if (all->count == 1 && !all->streams[0].unsent_size) {
+    } else if (all->count == 1 && !all->streams[0].ssl && !all->streams[0].unsent_size) {
         int status = receive(all, &all->streams[0], 0);
         return status ? status : send_allowed(all, &all->streams[0], now_ns());
     }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.frames import Frames
+from bench.libssl import Library
 from bench.outcome import LoadFailed, Outcome
 
 SOURCE: Final = Path(__file__).with_name("load.c")
@@ -25,6 +26,7 @@ FAILURES: Final = {
     -1: "the broker closed a connection",
     -3: "no reply for 30 s",
     -5: "too many connections, or a topic's name is too long",
+    -6: "libssl has given up on a connection",
 }
 ERROR_IN_REPLY: Final = -2
 SYSTEM: Final = -1000
@@ -48,6 +50,7 @@ class _Stream(ctypes.Structure):
         ("sent_size", _INT64),
         ("received_size", _INT64),
         ("descriptor", _INT64),
+        ("ssl", _POINTER),
         ("unsent", _POINTER),
         ("state", _INT64 * 6),
         ("head", ctypes.c_uint8 * 512),
@@ -66,6 +69,9 @@ class _Load(ctypes.Structure):
         ("latencies", _POINTER),
         ("latencies_count", _INT64),
         ("error", _INT64),
+        ("ssl_write", _POINTER),
+        ("ssl_read", _POINTER),
+        ("ssl_error", _POINTER),
         ("began", ctypes.c_uint64),
         ("scheduled", _INT64),
     )
@@ -101,10 +107,12 @@ def run(
     error_position: int,
     discards: bool = False,
     interval_ns: int = 0,
+    tls: Library | None = None,
 ) -> Outcome:
-    """As `plain_load.run`."""
+    """As `plain_load.run`. With `tls` each connection makes its handshake before the clock starts."""
     share, rest = divmod(requests, len(frames))
     sockets = [_connected(port) for port in ports]
+    sessions = [] if tls is None else [tls.session(each) for each in sockets]
     kept: list[object] = []
     streams = (_Stream * len(frames))()
     for index, each in enumerate(frames):
@@ -115,6 +123,8 @@ def run(
         stream.frames, stream.frame_size, stream.frames_count = ctypes.addressof(held), each.frame_size, each.count
         stream.at, stream.to_send = each.first, share + (index < rest)
         stream.sent_at, stream.descriptor = sent_at.buffer_info()[0], sockets[index].fileno()
+        if sessions:
+            stream.ssl = sessions[index].address
         if each.sequencing is not None:
             stream.crc_of = each.sequencing.parts.buffer_info()[0]
             stream.crc_base = each.sequencing.base
@@ -123,6 +133,8 @@ def run(
     latencies = array("Q", bytes(8 * requests))
     load = _Load(ctypes.addressof(streams), len(frames), in_flight, requests, error_position, int(discards))
     load.interval_ns, load.latencies = interval_ns, latencies.buffer_info()[0]
+    if tls is not None:
+        load.ssl_write, load.ssl_read, load.ssl_error = tls.functions
     began, cpu_before = time.perf_counter(), time.thread_time()
     try:
         status = compiled.load_begin(ctypes.byref(load))
@@ -133,6 +145,8 @@ def run(
                 break
     finally:
         seconds, cpu_s = time.perf_counter() - began, time.thread_time() - cpu_before
+        for session in sessions:
+            session.free()
         for each_socket in sockets:
             each_socket.close()
     if status:

@@ -216,6 +216,19 @@ ROWS: Final = (
     _percent("cold sequential read, fetches of 1 MiB: of what obstore alone downloads", "cold_read", 80),
     _percent("cold sequential read, fetches of 8 MiB: of what obstore alone downloads", "cold_read", 80),
     _percent("copy to remote storage: of what obstore alone uploads", "cold_read", 80),
+    *(
+        row
+        for suite in ("TLS 1.3", "TLS 1.2")
+        for row in (
+            _at_least(f"{suite}, produce 16 KiB, acks=all, 4 x 5: rate", "tls", 1.0),
+            _at_least(f"{suite}, produce 256 KiB, 4 x 5: rate", "tls", 1.0),
+            _at_least(f"{suite}, fetch 1 MiB from page cache, 4 connections: rate", "tls", 0.9),
+            _at_least(f"{suite}, produce 200 B, 4 connections x 5 in flight: rate", "tls", 1.5),
+        )
+    ),
+    _within("1,000 TLS handshakes at once: p99 of produces meanwhile, times that without", "tls", 3.0),
+    _at_most("1,000 TLS handshakes at once: until all clients are served", "tls", 1.0),
+    _within("authorizer with 10,000 ACLs, produce 200 B: user + system CPU, times that without", "tls", 1.1),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )

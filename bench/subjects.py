@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from bench import load
 from bench.client import Client, connect_when_possible
-from tests.conformance.brokers import TRANSACTION_VERSION, Apache, Moldau, Ports
+from tests.conformance.brokers import TRANSACTION_VERSION, Apache, Broker, Moldau, Ports
 from tests.conformance.toolchain import Missing, Toolchain
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ class Bench:
         """A port that is free together with the next one."""
         return self._ports.pair()
 
-    def new(self, name: str, transaction_version: int = TRANSACTION_VERSION, extra: Sequence[str] = ()) -> Server:
+    def new(self, name: str, transaction_version: int = TRANSACTION_VERSION, extra: Sequence[str] = ()) -> Broker:
         """A broker that has never run, neither formatted nor started. `extra` are lines of its properties."""
         self._count += 1
         home = self.directory / f"{name}-{self._count}"
-        server: Ours | Apache
+        server: Broker
         if name == "moldau":
             server = Ours(home, self._ports.pair(), (*SETTINGS, *extra))
         else:

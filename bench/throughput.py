@@ -36,7 +36,7 @@ def rounds(contenders: Sequence[Contender], workload: Workload, count: int, requ
         return contender.run(workload, requests)
 
     print(f"  {workload.name}", flush=True)
-    return in_turns(contenders, count, run, lambda result: _sentence(workload, result))
+    return in_turns(contenders, count, run, lambda result: sentence(workload, result))
 
 
 def figures_of(workload: Workload, runs: dict[str, list[Run]]) -> list[Figure]:
@@ -73,7 +73,7 @@ def _size(workload: Workload, run: Run) -> int:
     return run.outcome.received_size if workload.is_fetch else run.outcome.sent_size
 
 
-def _sentence(workload: Workload, run: Run) -> str:
+def sentence(workload: Workload, run: Run) -> str:
     outcome, spent = run
     unit = "MB/s" if workload.is_counted_in_mb else "requests/s"
     each = 1e6 / outcome.requests

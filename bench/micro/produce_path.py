@@ -99,6 +99,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
         loop=loop,
         flusher=Untouched(),
         purgatory=Purgatory(loop, Timeouts(loop), lambda: 0),
+        has_authorizer=False,
     )
     listener = SimpleNamespace(
         routes=routes(ListenerRole.BROKER, cast("Any", broker)),

@@ -33,7 +33,7 @@ class Body(NamedTuple):
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches in order."""
+    """Consecutive batches that are decoded together, with the buffers that hold their records."""
 
     bodies: list[Body] = field(default_factory=list)
     buffers: list[bytes] = field(default_factory=list)
@@ -112,7 +112,8 @@ def check(piece: bytes, position: int, header: BatchHeader) -> None:
 
 
 def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
-    """(position in the file, header, bytes that were read, position in these) of the whole batches of a slice.
+    """The whole batches of a slice, each as (position in the file, header, bytes that were read, position in these
+    bytes).
 
     Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
     when the read was planned.
@@ -145,7 +146,7 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:
-    """Read from the beginning of a batch on, at least that whole batch."""
+    """Read a piece of the file that begins with a batch and holds at least the whole of it."""
     piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
     if len(piece) < HEADER_SIZE:
         return piece

@@ -1,0 +1,89 @@
+"""Brokers with TLS listeners beside their plain one, each of one version and cipher suite, with one small authority."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.contenders import Contender
+from bench.libssl import TLS_1_2, TLS_1_3, Suite
+from bench.subjects import Bench, Running, remove
+from tests.conformance.brokers import Broker
+from tests.support.certificates import Authority
+
+SETTING_OF: Final = {TLS_1_2: "TLSv1.2", TLS_1_3: "TLSv1.3"}
+HOST: Final = "localhost"
+
+
+class Secured(NamedTuple):
+    """A running broker, and the port of each suite."""
+
+    contender: Contender
+    ports: dict[str, int]
+
+
+def suites(directory: Path) -> tuple[tuple[Suite, ...], Path]:
+    """The suites that both brokers and the load generator are held to, and the key store of the node."""
+    authority = Authority("Bench")
+    trusted = authority.trust_store(directory / "authority.pem")
+    store = directory / "node.pem"
+    store.write_text(authority.issue("node", HOST).pem())
+    chosen = (
+        Suite("TLS 1.3", TLS_1_3, "TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", trusted, HOST),
+        Suite(
+            "TLS 1.2",
+            TLS_1_2,
+            "ECDHE-ECDSA-AES256-GCM-SHA384",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+            trusted,
+            HOST,
+        ),
+    )
+    return chosen, store
+
+
+def properties(port: int, secured: dict[str, int], chosen: Sequence[Suite], store: Path) -> dict[str, str]:
+    """The settings that give a broker on these ports one listener more for each suite."""
+    names = {suite.name: f"TLS{SETTING_OF[suite.version][-3:].replace('.', '')}" for suite in chosen}
+    more = "".join(f",{names[name]}://127.0.0.1:{at}" for name, at in secured.items())
+    own = f"PLAINTEXT://127.0.0.1:{port}"
+    protocols = "".join(f",{name}:SSL" for name in names.values())
+    settings = {
+        "listeners": f"{own},CONTROLLER://127.0.0.1:{port + 1}{more}",
+        "advertised.listeners": own + more,
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT{protocols}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+    }
+    for suite in chosen:
+        prefix = f"listener.name.{names[suite.name].lower()}."
+        settings[f"{prefix}ssl.enabled.protocols"] = SETTING_OF[suite.version]
+        settings[f"{prefix}ssl.protocol"] = SETTING_OF[suite.version]
+        settings[f"{prefix}ssl.cipher.suites"] = suite.java_cipher
+    return settings
+
+
+def rewrite(server: Broker, settings: dict[str, str]) -> None:
+    """These settings in the place of those of the same names."""
+    lines = server.properties.read_text().splitlines()
+    kept = [line for line in lines if line.partition("=")[0] not in settings]
+    server.properties.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in settings.items()), ""]))
+
+
+@contextmanager
+def secured(bench: Bench, chosen: Sequence[Suite], store: Path, warm_up_s: float) -> Iterator[list[Secured]]:
+    """A broker of each name, running and warmed, with a port for each suite; ended and removed afterwards."""
+    with ExitStack() as stack:
+        found = []
+        for name in bench.names:
+            server = bench.new(name)
+            ports = {suite.name: bench.free_pair() for suite in chosen}
+            rewrite(server, properties(server.port, ports, chosen, store))
+            server.format()
+            stack.callback(remove, server)
+            found.append(Secured(Contender(stack.enter_context(Running(server))), ports))
+        for each in found:
+            each.contender.warm_up(warm_up_s)
+        yield found
