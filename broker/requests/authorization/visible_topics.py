@@ -56,13 +56,15 @@ def visible_topics(
 
 def operations_on(
     access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
-) -> dict[bytes, int]:
-    """What the client may do to each topic that is told, by topic id."""
-    operations: dict[bytes, int] = {}
+) -> dict[bytes | str, int]:
+    """What the client may do to each topic that is told, by topic id; by name where the topic is not there."""
+    operations: dict[bytes | str, int] = {}
     for wish in wishes or ():
         known = topics.by_id.get(wish.topic_id) if wish.name is None else topics.by_name(wish.name)
         if known is not None:
             operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
+        elif wish.name is not None:
+            operations[wish.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, wish.name)
     return operations
 
 
