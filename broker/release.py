@@ -10,7 +10,9 @@ KAFKA_VERSION: Final = "4.3.1"
 
 
 def is_compiled() -> bool:
-    """Whether the hot path runs as C extensions. All of its modules are compiled or none, so one of them tells."""
+    """Whether the hot path runs as C extensions. Either all of its modules are compiled or none, so examining one is
+    enough.
+    """
     from protocol import record_walk
 
     return not str(record_walk.__file__).endswith(".py")
@@ -22,6 +24,6 @@ def form() -> str:
 
 
 def python() -> str:
-    """The interpreter and its version."""
+    """The name and version of the Python interpreter."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     return f"{'CPython' if sys.implementation.name == 'cpython' else sys.implementation.name} {version}"

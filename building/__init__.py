@@ -1,1 +1,1 @@
-"""Makes the sources faster or installable: the compiled hot path, the wheels. It is no part of a wheel itself."""
+"""Builds the compiled hot path and the wheels. A wheel does not contain this package."""

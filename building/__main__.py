@@ -1,6 +1,6 @@
-"""`python -m building`: compile the hot path of this checkout beside its sources, where this machine can.
+"""`python -m building`: compile the hot path of this checkout beside its sources, if the machine has a C compiler.
 
-The sources stay the one source: both forms behave the same, the compiled one takes about half of the CPU. Without a
+The compiled modules behave like the sources, and use about half of the CPU time. Without a
 C compiler, or without mypyc, the sources run as they are.
 """
 
@@ -14,7 +14,7 @@ from building.extensions import remove_compiled, remove_stale
 
 
 def main(arguments: list[str] | None = None) -> str:
-    """Do what is asked: the sentence to show."""
+    """Carry out the command of the arguments. Returns the line to print; empty for none."""
     parser = argparse.ArgumentParser(prog="python -m building", description=__doc__)
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--begin", action="store_true", help="install what is ready, else compile in the background")

@@ -1,15 +1,15 @@
-"""Compiles the hot path aside, so that nothing which runs meanwhile sees a part of the result.
+"""Compiles the hot path in a folder of its own, so that a process that runs meanwhile never loads an incomplete result.
 
 ```
 .compiled/lock     held by the one process that compiles for this checkout
 .compiled/work-*   a copy of the sources, being compiled
-.compiled/ready    a finished set: it gets this name by one rename, when it is complete and was tried
-.compiled/failed   why the sources with the digest in its first line cannot be compiled
+.compiled/ready    a finished set: a rename gives it this name, once it is complete and was loaded in a test
+.compiled/failed   its first line is the digest of sources that cannot be compiled, the rest the reason
 .compiled/log      what a compile in the background printed
 ```
 
 A finished set waits in `ready` until the next start installs it (`extensions.install`); a start whose sources have
-changed since then throws it away.
+changed since then deletes it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Aside:
         self._failed = self._folder / "failed"
 
     def compile_now(self) -> str:
-        """Have the hot path compiled when this returns, where this machine can: the sentence to show."""
+        """Compile the hot path now, where the machine can. Returns the line to print."""
         with self._locked(waits=True):
             if is_current(self._root):
                 return f"{COMPILED} already"
@@ -72,10 +72,10 @@ class Aside:
             return self._install()
 
     def begin(self) -> str:
-        """Before a start that waits for nothing: install what is ready, or have it compiled for a later start.
+        """Prepare a start without delaying it: install a finished set, or start a compile for a later start.
 
-        The sentence to show, empty where everything is as it should be. The compile is a process of its own, of the
-        lowest priority and in a session of its own, so that Ctrl-C in this terminal does not reach it.
+        Returns the line to print; empty where the compiled modules are current. The compile is a process of the lowest
+        priority in its own session, so that Ctrl-C in this terminal does not end it.
         """
         if is_current(self._root):
             return ""
@@ -104,7 +104,7 @@ class Aside:
         return f"{PLAIN} this time: it is being compiled in the background for the next start (log: {LOG})"
 
     def compile_aside(self) -> str:
-        """What runs in the background: leave a finished set in `ready`."""
+        """Compile in the background process: leave a finished set in `ready`. Returns the line to print."""
         os.nice(NICENESS)
         with self._locked(waits=True):
             if self._has_ready() or is_current(self._root):
@@ -117,7 +117,9 @@ class Aside:
         return f"{COMPILED}; the next start takes it"
 
     def _compile(self) -> None:
-        """Copy, compile, try, rename. Raises `CannotCompile`."""
+        """Copy the sources, compile the copy, load the result in a test, and rename it to `ready`. Raises
+        `CannotCompile`.
+        """
         for left in self._folder.glob("work-*"):
             shutil.rmtree(left, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._folder))
@@ -141,7 +143,7 @@ class Aside:
             shutil.rmtree(work, ignore_errors=True)
 
     def _has_ready(self) -> bool:
-        """Whether the finished set is that of the sources as they are; another one is thrown away."""
+        """Whether `ready` holds a set of the current sources; a set of other sources is deleted."""
         try:
             if (self._ready / DIGEST).read_text() == self._signature(digest_of(self._root)):
                 return True
@@ -159,7 +161,7 @@ class Aside:
         return COMPILED
 
     def _refuse_known_failure(self) -> None:
-        """Raises `CannotCompile` where these sources could not be compiled before."""
+        """Check for an earlier failure. Raises `CannotCompile` where these sources could not be compiled before."""
         try:
             digest, reason, *_ = self._failed.read_text().splitlines()
         except (OSError, ValueError):
@@ -172,7 +174,9 @@ class Aside:
 
     @contextmanager
     def _locked(self, *, waits: bool) -> Iterator[None]:
-        """Raises `Busy` where another process has the lock and this one does not wait. It ends with its process."""
+        """Hold the lock of the checkout. Raises `Busy` where another process holds it and this one does not wait. The
+        system releases the lock when its process ends.
+        """
         self._folder.mkdir(exist_ok=True)
         with (self._folder / "lock").open("w") as lock:
             try:

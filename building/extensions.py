@@ -1,8 +1,8 @@
-"""The extension modules beside the sources of a checkout: which are there, which are stale, and their removal.
+"""The extension modules beside the sources of a checkout: their list, the stale ones among them, and their removal.
 
-Python prefers an extension module to a source of the same name, even to a newer one. So a stale one must go before the
-sources are run, and either all modules of the hot path are compiled or none: the code of one calls that of the others
-without looking at what Python has loaded.
+Python prefers an extension module to a source of the same name, even to a newer one. So a stale extension module must
+be removed before the sources are run. Either all modules of the hot path are compiled or none, because a compiled
+module calls the compiled code of the others directly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ LIBRARY: Final = library_name(GROUP)
 
 
 def compiled_files(root: Path = ROOT) -> Iterator[Path]:
-    """The extension modules of this Python, also those of modules that are gone or not in the list any more."""
+    """The extension modules of this Python, including those of modules that do not exist or are not in the list any
+    more.
+    """
     for package in PACKAGES:
         yield from sorted((root / package).rglob(f"*{EXTENSION_SUFFIX}"))
 
@@ -35,8 +37,9 @@ def stale_files(root: Path = ROOT) -> list[Path]:
 
 
 def is_stale(path: Path) -> bool:
-    """Whether a source of an extension module is newer, or none is there. A module in C has a
-    Python form as well; either may be the newer one."""
+    """Whether a source of an extension module is newer than it, or does not exist. A module in C also has a Python
+    source; both are compared.
+    """
     name = path.name.removesuffix(EXTENSION_SUFFIX)
     sources = [path.with_name(name + suffix) for suffix in (".py", ".c", ".h")]
     changed = [source.stat().st_mtime for source in sources if source.exists()]
@@ -44,19 +47,21 @@ def is_stale(path: Path) -> bool:
 
 
 def is_current(root: Path = ROOT) -> bool:
-    """Whether all of the hot path is compiled, and nothing else, from the sources as they are."""
+    """Whether exactly the modules of the hot path are compiled, from the current sources."""
     expected = {root / name for name in EXTENSIONS}
     return (root / LIBRARY).exists() and set(compiled_files(root)) == expected and not stale_files(root)
 
 
 def remove_compiled(root: Path = ROOT) -> None:
-    """Plain Python from here on."""
+    """Remove the extension modules, so that the sources are run."""
     with _changing(root):
         _remove(root)
 
 
 def remove_stale(root: Path = ROOT) -> str:
-    """Before something that must run the sources as they are, with no minute to spare: the sentence to show."""
+    """Remove the extension modules if one is older than its source, without compiling again. Returns the line
+    to print.
+    """
     stale = stale_files(root)
     if not stale:
         return "no extension module is older than its source"
@@ -65,11 +70,11 @@ def remove_stale(root: Path = ROOT) -> str:
 
 
 def install(directory: Path, root: Path = ROOT) -> None:
-    """Put a finished set from a directory in the place of what is there.
+    """Replace the installed extension modules by a finished set from a directory.
 
-    The library is there only while the set is whole: it goes first and comes last. A process that starts meanwhile
-    finds no extension modules, or some that refuse to load for want of it, never a part of a set that runs. Where this
-    is killed half-way the next call does all of it again.
+    The shared library is removed first and added last, so it exists only beside a complete set. A process that starts
+    meanwhile finds no extension modules, or some that cannot be loaded without the library. If the installation is
+    interrupted the next call repeats it.
     """
     with _changing(root):
         _remove(root)
@@ -80,7 +85,7 @@ def install(directory: Path, root: Path = ROOT) -> None:
 
 
 def _remove(root: Path) -> None:
-    """The library goes first: without it what is left refuses to load, and never runs."""
+    """Remove extension modules, the shared library first: without it the others cannot be loaded."""
     (root / LIBRARY).unlink(missing_ok=True)
     for path in compiled_files(root):
         path.unlink()
@@ -88,7 +93,7 @@ def _remove(root: Path) -> None:
 
 @contextmanager
 def _changing(root: Path) -> Iterator[None]:
-    """One process at a time changes what is there; the others wait for the few milliseconds that this takes."""
+    """Hold the lock for changing the extension modules; other processes wait some milliseconds for it."""
     lock = root / ".compiled" / "installing"
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w") as file:

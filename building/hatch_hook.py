@@ -1,4 +1,5 @@
-"""Hatchling's hook: what a wheel is made of. Hatchling loads this file by its path, which pyproject.toml names.
+"""Hatchling's hook, which determines the files of a wheel. Hatchling loads this module by its path, which
+pyproject.toml names.
 
 `MOLDAU_WHEEL=compiled` makes a wheel for this platform and this Python whose hot path is compiled; without it, or with
 `pure`, one that runs everywhere.
@@ -19,16 +20,18 @@ KINDS = ("pure", "compiled")
 
 
 class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs without Hatchling
-    """Puts the rewritten tree into the wheel, with its extension modules where they are asked for."""
+    """Puts the rewritten tree into the wheel, with its extension modules for a compiled wheel."""
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """What the build needs besides Hatchling."""
+        """The packages that the build needs besides Hatchling."""
         return ["mypy>=1.14", "setuptools"] if self._is_compiled else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Before the files are gathered. An editable install takes the folders where they lie."""
+        """Prepare the tree before Hatchling collects the files. An editable install refers to the folders of the
+        checkout.
+        """
         if version == "editable":
             return
         sys.path.insert(0, self.root)

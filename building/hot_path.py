@@ -1,5 +1,6 @@
-"""Which modules are compiled: those through which a produce, a fetch and a replicated record pass, and the loops of
-the log cleaner and of the Spark data source."""
+"""The list of the compiled modules: the code that handles a produce, a fetch and a replicated record, and the loops of
+the log cleaner and of the Spark data source.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ GROUP: Final = "moldau_hot_path"
 
 
 def digest_of(root: Path) -> str:
-    """Changes with the text of any source that is compiled, and with the list of them."""
+    """A digest of the list of the compiled modules and of their sources."""
     digest = hashlib.sha256()
     for name in (*COMPILED_SOURCES, *HEADERS):
         digest.update(name.encode())

@@ -21,7 +21,7 @@ OUTPUT_LINES: Final = 40
 
 
 class CannotCompile(Exception):
-    """Why there are no extension modules; the text is one line."""
+    """The extension modules cannot be built; the text gives the reason in one line."""
 
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ def c_compiler() -> str:
 
 
 def refuse_without_c_compiler() -> None:
-    """Raises `CannotCompile` where this machine has no C compiler."""
+    """Check for a C compiler. Raises `CannotCompile` where this machine has none."""
     if shutil.which(c_compiler()) is None:
         raise CannotCompile(f"this machine has no C compiler ({c_compiler()})")
 

@@ -8,7 +8,7 @@
 | `"broker.cli.serve"`, where that is a module              | `"moldau.broker.cli.serve"`                         |
 | `f"protocol.messages.{name}"`, where that is a package    | `f"moldau.protocol.messages.{name}"`                |
 | `python -m broker.cli` inside a string                    | `python -m moldau.broker.cli`                       |
-| `import_module(prefix + name)`, and whatever is unclear   | `CannotRename`                                      |
+| `import_module(prefix + name)`, and other unclear names   | `CannotRename`                                      |
 
 Only the names change: every line keeps its number. Logger names, settings (`broker.rack`) and plain words stay, because
 no module has those names. A module that builds names from `__package__` or `__name__` needs no rewriting.
@@ -34,14 +34,14 @@ class CannotRename(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """The modules of a tree by their dotted names, packages among them, and the package that all of them go into."""
+    """The modules of a tree by their dotted names, packages among them, and the package into which they are moved."""
 
     modules: Set[str]
     target: str
 
     @property
     def packages(self) -> frozenset[str]:
-        """The packages at the top."""
+        """The top-level packages."""
         return frozenset(name.partition(".")[0] for name in self.modules)
 
     def applied_to(self, text: str, name: str) -> str:
@@ -57,7 +57,7 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Bytes `start` to `end` of a source give way to a text."""
+    """A replacement of the bytes [start, end) of a source by a text."""
 
     start: int
     end: int
@@ -65,7 +65,7 @@ class Edit:
 
 
 class _Reading:
-    """One module being read; every method gives the edits that a part of it needs."""
+    """Reads one module; every method gives the edits of one kind of syntax node."""
 
     def __init__(self, renaming: Renaming, data: bytes, starts: list[int], name: str) -> None:
         self._modules = renaming.modules
@@ -114,7 +114,7 @@ class _Reading:
             yield self._prefixed(start + found.end())
 
     def _string(self, node: ast.expr, value: str, *, is_whole: bool) -> Iterator[Edit]:
-        """A string that is the name of a module, or that says `-m` and then one."""
+        """The edits of a string that is the name of a module, or that contains `-m` and a module."""
         start, end = self._span(node)
         source = self._data[start:end].decode()
         for found in re.finditer(r"(?<![\w-])-m (\w+(?:\.\w+)*)", source):

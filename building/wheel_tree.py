@@ -19,7 +19,7 @@ GROUP: Final = f"{TARGET}.hot_path"
 
 
 def make_tree(root: Path, tree: Path) -> None:
-    """Write the sources as the wheel has them. Raises `CannotRename`."""
+    """Write the sources in the form that they have in the wheel. Raises `CannotRename`."""
     renaming = Renaming(modules_of(root), TARGET)
     for package, place in (
         (TARGET, tree / TARGET),

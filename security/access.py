@@ -39,7 +39,7 @@ class Access(Protocol):
 
     @property
     def stamp(self) -> int:
-        """A number that differs after every change that may change a decision.
+        """A number that changes with every change that may affect a decision.
 
         Decisions that a connection has remembered are valid while it is the same.
         """

@@ -30,7 +30,9 @@ class DelegationToken(NamedTuple):
         return self.expires_at_ms <= now_ms or self.max_at_ms <= now_ms
 
     def may_be_renewed_by(self, principal: Principal) -> bool:
-        """Whether the principal may renew the token: the owner and the renewers may, and not the requester as such."""
+        """Whether the principal may renew the token: the owner and the renewers may, while the requester may only if it
+        is one of these.
+        """
         return any(is_same(principal, each) for each in (self.owner, *self.renewers))
 
     def is_known_to(self, principal: Principal) -> bool:
@@ -39,7 +41,7 @@ class DelegationToken(NamedTuple):
 
 
 def may_hold_tokens(principal: Principal) -> bool:
-    """Whether the principal may speak of tokens at all: it authenticated, and not by a token."""
+    """Whether the principal may use requests about tokens: it has authenticated, and not by a token."""
     return not principal.is_token_authenticated and not is_same(principal, ANONYMOUS)
 
 
@@ -49,7 +51,7 @@ def is_same(one: Principal, other: Principal) -> bool:
 
 
 def secret_of(token_id: str, key: bytes) -> bytes:
-    """The secret of a token, 64 bytes: what CreateDelegationToken gives to its owner."""
+    """The secret of a token, 64 bytes, which the owner gets from CreateDelegationToken."""
     return hmac.digest(key, token_id.encode(), "sha512")
 
 

@@ -1,6 +1,7 @@
-"""`spark.read.format("moldau")`: the records of topics, and what else their files say, as tables.
+"""`spark.read.format("moldau")`: the records of topics, their batches, segments and other contents of the files, as
+tables.
 
-This module is imported whenever a session looks for its sources: numpy and pyarrow wait until something is read.
+Spark imports this module whenever a session looks up a data source, so numpy and pyarrow are imported only by a read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from spark_jobs.views.schemas import HEADERS, RECORDS, schema_of
 
 
 class MoldauDataSource(DataSource):
-    """See docs/spark.md."""
+    """The data source `moldau` (docs/spark.md): its schema, and its readers and writers."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,7 +31,8 @@ class MoldauDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the table, or those that the option `columns` names; a schema given by the user may name
-        fewer, in another order."""
+        fewer, in another order.
+        """
         return whole_schema(parse_options(self.options, "either"))
 
     def reader(self, schema: StructType) -> DataSourceReader:

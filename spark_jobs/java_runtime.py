@@ -31,7 +31,7 @@ class NoJava(Exception):
 
 
 class JavaRuntime(NamedTuple):
-    """The directory with bin/java."""
+    """A Java runtime: the directory that holds bin/java."""
 
     home: Path
     version: int

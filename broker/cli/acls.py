@@ -1,4 +1,6 @@
-"""`moldau acls`: which rule decides whether a principal may do something, by the ACLs of a running cluster."""
+"""`moldau acls`: explains which rule decides whether a principal may do an operation, by the ACLs of a running
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ANY: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the subcommand takes."""
+    """Declare the subcommand's arguments."""
     parser.add_argument("action", choices=("explain",), help="what to do")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker, without TLS or SASL")
     parser.add_argument("--principal", required=True, metavar="TYPE:NAME", help="such as User:alice")
@@ -47,10 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Explain one decision; the exit status."""
+    """Explain one decision. Returns the exit status."""
     import asyncio
 
     from protocol.access import AclOperation
+    from security.acl.client_address import java_address
     from security.acl.explaining import explain
 
     names = {each.name.replace("_", "").lower(): each for each in AclOperation if each is not AclOperation.ANY}
@@ -60,14 +63,14 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     kind, name = resource_of(arguments)
     authorizer = authorizer_of(arguments)
     follow(authorizer, asyncio.run(described(arguments.bootstrap)))
-    found = explain(authorizer, arguments.principal, arguments.host, operation, kind, name)
+    found = explain(authorizer, arguments.principal, java_address(arguments.host), operation, kind, name)
     word = "allowed" if found.is_allowed else "denied"
     invocation.out.say(f"{word}: {found.reason}", "green" if found.is_allowed else "red")
     return 0 if found.is_allowed else EXIT_DENIED
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
-    """The resource that the arguments name."""
+    """The resource (kind and name) that the arguments give."""
     from security.access import CLUSTER_NAME, ResourceKind
 
     named = {
@@ -84,7 +87,7 @@ def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
 
 
 def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
-    """One with the settings of the node whose configuration is named."""
+    """An authorizer with the settings of the node whose configuration file the arguments give."""
     from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
     from security.principal import parse_principal
 
@@ -99,7 +102,7 @@ def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
 
 
 class NoAudit:
-    """Of explanations, which are not logged."""
+    """An audit log that writes nothing, because explanations are not audited."""
 
     def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
         """Write nothing."""

@@ -60,7 +60,7 @@ Run = Callable[[argparse.Namespace, Invocation], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status of the process."""
+    """Run the command. Returns the exit status of the process."""
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
     words = sys.argv[1:] if arguments is None else arguments
     parsed = parser(invocation.out, words[0] if words else None).parse_args(words)
@@ -121,8 +121,8 @@ def parser(terminal: Terminal | None = None, first_word: str | None = None) -> a
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """argparse makes one formatter for each argument, and would import shutil and a dozen modules more to find the
-    width.
+    """A formatter of a given width. argparse makes one for each argument, and would import shutil and a dozen more
+    modules to find the width.
     """
     try:
         width = int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)

@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
-    """The files of a closed node, which become the configuration and its first users; None where none is asked for."""
+    """The files for --secure, which become the node's configuration and its first users; None without that option."""
     if arguments.secure is None:
         if arguments.host:
             raise CommandError("--host goes with --secure")
@@ -165,7 +165,7 @@ def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
 
 
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
-    """The metadata version of a release; of several, the last one."""
+    """The metadata version of a release: the last one where a release has several."""
     from kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
 
     release = arguments.release_version

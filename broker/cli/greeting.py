@@ -40,7 +40,7 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
 
 
 def named(addresses: dict[str, str]) -> str:
-    """Addresses, each with the name of its listener."""
+    """The addresses as text, each with the name of its listener."""
     return ", ".join(f"{address} ({name})" for name, address in addresses.items())
 
 

@@ -1,12 +1,13 @@
-"""`moldau format --secure DIR`: a node of one that is closed, with all that it and its clients need in a directory.
+"""`moldau format --secure DIR`: makes the keys, certificates, settings and users of a single node that only
+authenticated clients can use.
 
     DIR/ca.pem, ca.key          the authority; clients need ca.pem, the key signs the certificates of the node
     DIR/node.pem                the node's private key and certificate
     DIR/server.properties       the node's settings, with the password of its own user
     DIR/client.properties       what a client needs to log in as the user admin
 
-Clients log in by SCRAM under TLS, and so does the node to itself. PLAINTEXT is served on the loopback address alone, to
-a user without rights. What is there already stays as it is.
+Clients log in by SCRAM under TLS, and so does the node to itself. PLAINTEXT is served only on the loopback address, to
+clients without permissions. Existing files are not changed.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ OPEN_MODE, SECRET_MODE = 0o644, 0o600
 
 
 class SecureFiles:
-    """The directory of a closed node. `credentials` are for `--add-scram`; they are empty where the files were there
-    already, because the metadata has them."""
+    """The directory of a secured node. `credentials` are for `--add-scram`; they are empty where the files existed
+    already, because the metadata then has them.
+    """
 
     def __init__(self, directory: Path, messages: list[str], credentials: list[str]) -> None:
         self.directory = directory
@@ -52,8 +54,9 @@ class SecureFiles:
 def secure_files(
     directory: Path, data: str | None, hosts: list[str], random_bytes: Callable[[int], bytes], now_ms: int
 ) -> SecureFiles:
-    """Make the files, where they are not there. `hosts`: the names and addresses by which clients reach the node, the
-    first one advertised. Raises `CommandError`."""
+    """Make the files that do not exist yet. `hosts`: the names and addresses by which clients reach the node, the
+    first one advertised. Raises `CommandError`.
+    """
     directory = directory.absolute()
     if (directory / SERVER).exists():
         return SecureFiles(directory, [f"{directory / SERVER} is there already, and stays as it is"], [])
@@ -136,7 +139,7 @@ def _lines(settings: Mapping[str, str]) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """The file has its mode before it has its content."""
+    """Write a file. It gets its mode before its content, so that no other user can read a secret in between."""
     path.touch(mode)
     path.chmod(mode)  # whatever the umask says, and whatever was there
     path.write_bytes(content)

@@ -170,7 +170,7 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files, and only then start Spark: what cannot be done is said at once."""
+    """Plan from the files before Spark is started, so that a refusal is reported at once."""
     _check_installed()
     from pyspark.errors import PySparkException
 
@@ -226,4 +226,4 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
 
 
 def _say_nothing(_: str) -> None:
-    """Drop a progress line, where no progress is wanted."""
+    """Drop a progress line, where the output shows no progress."""

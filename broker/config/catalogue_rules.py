@@ -58,7 +58,7 @@ class CatalogueRules:
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
-        """Why the resource cannot have `settings` in place of `existing`; None where it can."""
+        """Why the settings of a resource cannot be changed from `existing` to `settings`; None where they can."""
         match resource.type:
             case ResourceType.TOPIC:
                 message = topic_refusal(self._in_force.config, dict(settings), existing)

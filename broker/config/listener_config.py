@@ -34,7 +34,7 @@ class SettingValues(Protocol):
 
 
 class ListenerConfig(Protocol):
-    """The listeners of a node, those of the nodes to which it connects, and the settings."""
+    """The listeners of a node, the listeners to which it connects, and the settings."""
 
     @property
     def settings(self) -> SettingValues: ...

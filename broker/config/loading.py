@@ -55,7 +55,7 @@ def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
 
 
 def _sealed(name: str, text: str) -> str | Password:
-    """Replace the texts of passwords by `Password` values, so that only `reveal` gives the text."""
+    """Replace the texts of passwords by `Password` values, whose text only `reveal` returns."""
     setting = broker_setting(name)
     return Password(text) if setting is not None and setting.is_sensitive else text
 
@@ -130,7 +130,7 @@ class _Reading:
         return (*self.warnings, *grouped)
 
     def require_what_has_no_default(self, properties: Mapping[str, str]) -> None:
-        """Check the required settings. As in Apache Kafka, node.id may stand for broker.id, and the reverse."""
+        """Check the required settings. As in Apache Kafka, node.id and broker.id may replace each other."""
         node_id, broker_id = self.values.get("node.id"), self.values.get("broker.id")
         if node_id is None and broker_id is not None:
             self.values["node.id"] = broker_id

@@ -11,10 +11,13 @@ from broker.config.layers import ConfigSource
 from protocol.errors import ErrorCode
 
 ROOT: Final = "root"
+AUDIT: Final = "moldau.audit"
+"""The logger of the authorizer's decisions. Requests do not alter its level: a client that may alter settings could
+hide what it does next. DIVERGES: Apache Kafka lets such a client silence its authorizer's logger."""
 LOGGERS: Final = (
     ROOT,
     "moldau",
-    "moldau.audit",
+    AUDIT,
     "moldau.background",
     "moldau.cleaner",
     "moldau.broker",
@@ -52,7 +55,7 @@ def describe_loggers(names: tuple[str, ...]) -> list[Described]:
     """The level in force of each logger. As in Apache Kafka the entries have no type and no synonyms."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER
     levels = {name: _WORDS[logging.getLogger(name).getEffectiveLevel()] for name in names}
-    return [Described(name, word, source, False, False, _NO_TYPE, "", ()) for name, word in levels.items()]
+    return [Described(name, word, source, False, name == AUDIT, _NO_TYPE, "", ()) for name, word in levels.items()]
 
 
 def alter_loggers(
@@ -68,6 +71,8 @@ def alter_loggers(
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
         if name not in LOGGERS:
             return ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!"
+        if name == AUDIT:
+            return ErrorCode.INVALID_REQUEST, f"The log level of {AUDIT} is not altered by requests"
         if operation == DELETE and name == ROOT:
             return ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
         if operation == SET and word not in LEVELS:

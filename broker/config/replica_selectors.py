@@ -1,4 +1,4 @@
-"""The values of `replica.selector.class`: the names of Apache Kafka's two selectors, which are built in."""
+"""The values of `replica.selector.class`: the names of Apache Kafka's two selectors, which are part of this broker."""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ _IGNORED: Final = {
 
 
 def refusal_of(name: str) -> str | None:
-    """Why the start is refused because of a retired setting, with advice; None where it is not refused."""
+    """The reason why a node with a retired setting does not start, with advice; None where the setting does not prevent
+    a start.
+    """
     if name in _REFUSED:
         return _REFUSED[name]
     return _NO_ZOOKEEPER if name.startswith(_REFUSED_PREFIXES) else None

@@ -1,4 +1,6 @@
-"""Rules for settings that depend on each other: those of Apache Kafka 4.3.1, and the limits of this version."""
+"""Rules for settings that depend on each other: those of Apache Kafka 4.3.1, and those of features that this version
+lacks.
+"""
 
 from __future__ import annotations
 

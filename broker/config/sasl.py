@@ -61,7 +61,7 @@ def sasl_settings(config: ListenerConfig, listener: str) -> SaslSettings:
 
 
 def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
-    """How this node logs in to a listener of another node: with the mechanism between brokers, or that of
+    """The login of this node to a listener of another node: with the mechanism between brokers, or with that of
     controllers.
     """
     is_controller = listener in config.controller_listener_names
@@ -72,7 +72,7 @@ def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
 
 
 def token_key(config: ListenerConfig) -> bytes | None:
-    """The key from which the secrets of delegation tokens follow; None where there are no delegation tokens."""
+    """The key from which the secrets of delegation tokens are derived; None where delegation tokens are disabled."""
     key = config.settings.password("delegation.token.secret.key")
     return (key.reveal().encode() if key is not None else b"") or None
 

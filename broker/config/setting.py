@@ -24,7 +24,7 @@ Value = bool | int | float | str | Password | tuple[str, ...] | None
 
 
 class Stance(Enum):
-    """What this broker does with a setting."""
+    """Whether this broker honours a setting, accepts it without effect, or refuses it."""
 
     HONOURED = "honoured"  # it works as in Apache Kafka
     ACCEPTED = "accepted"  # it has no effect; one warning at start where it is set to something else than its default

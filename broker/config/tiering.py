@@ -40,7 +40,7 @@ METADATA_TOPIC_SETTINGS: Final = {
 
 
 def object_store_options(config: Config) -> ObjectStoreOptions:
-    """The settings of an object store beside its URL."""
+    """The settings of an object store besides its URL."""
     return ObjectStoreOptions(
         endpoint=config.text_or_none("moldau.tiered.storage.endpoint"),
         region=config.text_or_none("moldau.tiered.storage.region"),

@@ -1,6 +1,6 @@
 """The TLS settings of one listener: its prefixed names take precedence over the common ones.
 
-The connections of this node to other nodes have the settings of the listener that they talk to.
+The connections of this node to other nodes use the settings of the listener to which they connect.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TlsSettings:
 
 
 def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
-    """The settings of one listener."""
+    """The TLS settings of one listener."""
     of = _OfListener(config, listener)
     protocols = tuple(each for each in of.entries("ssl.enabled.protocols") if each in PROTOCOLS)
     if of.text("ssl.protocol") == "TLSv1.2":

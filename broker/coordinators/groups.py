@@ -51,7 +51,7 @@ class Groups:
             runner.submit(event)
 
     def fresh_id(self) -> str:
-        """A random uuid (version 4) in its text form."""
+        """A member id: a random uuid (version 4) as text."""
         raw = bytearray(self._environment.entropy(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80

@@ -5,7 +5,8 @@
                    └────────────────── after RETRY_MS ◀─────────────────────────  no leader, refused  again
                                                                                   fenced              given up
 
-Markers of many transactions to one broker share a request. Those for this broker itself take no request.
+Markers of many transactions to one broker share a request. The markers for this broker itself are written without a
+request.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ transaction.
 
 
 class Errand:
-    """The partitions without a marker so far, of one command."""
+    """The partitions of one command that have no marker yet."""
 
     __slots__ = ("command", "marker", "partitions", "reports")
 

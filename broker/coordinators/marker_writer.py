@@ -75,7 +75,9 @@ class MarkerWriter:
         self._purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, written))
 
     def _end_offsets(self, marker: Marker, index: int, written: Written) -> None:
-        """Let the group shard write the marker: the offsets of the transaction count from then on."""
+        """Let the group shard write the marker: from then on the offsets of the transaction are committed or
+        dropped.
+        """
         runner = self._groups.shards.runner_at(index)
         if isinstance(runner, ErrorCode):
             written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -101,7 +103,7 @@ class MarkerAnswers:
         return partial(self._answered, (producer_id, topic, index))
 
     def all_asked(self) -> None:
-        """No further write follows."""
+        """Note that no further write follows, so that the last result completes the answer."""
         self._count_down()
 
     def _answered(self, key: tuple[int, str, int], error: ErrorCode) -> None:

@@ -102,7 +102,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def refusal(self) -> ErrorCode:
-        """The error for requests while the machine accepts none; NONE where it accepts them."""
+        """The error for requests while the machine accepts no requests; NONE where it accepts them."""
         return REFUSALS[self.state]
 
     # Life
@@ -116,7 +116,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._loading.ends(self._log.index)
 
     async def _load(self) -> None:
-        """The log is read and decoded in an executor thread, piece by piece."""
+        """Load the machine. The log is read and decoded in an executor thread, piece by piece."""
         start_offset = self._log.start_offset
         reader = LogReader(start_offset, self._row.new_reader())
         try:
@@ -196,7 +196,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
     # Events and their effects
 
     def submit(self, event: RequestT | RuntimeEvent) -> None:
-        """Let the machine decide about an event. Replies are sent through the tokens, now or later."""
+        """Step the machine with an event. Replies are sent through the tokens, now or later."""
         assert self.state is RunnerState.ACTIVE, "requests go to machines that are loaded"
         self._events.append(event)
         if self._is_stepping:

@@ -27,8 +27,10 @@ def transaction_row(
     transaction_version: Callable[[], int],
     perform: Perform,
 ) -> TransactionRow:
-    """`next_producer_id`: gives a new producer id; None while this broker has none. `transaction_version`: the
-    finalized level of that feature. `perform` sends the markers that a machine commands."""
+    """The row of the transaction coordinator. `next_producer_id`: gives a new producer id; None while this broker has
+    none. `transaction_version`: the finalized level of that feature. `perform` sends the markers that a machine
+    commands.
+    """
 
     def new_shard(high_watermark: int, leader_epoch: int) -> TransactionShard:
         """Create a shard.

@@ -15,9 +15,8 @@ from kraft.controller.controller import Controller
 from kraft.controller.decision import Decision
 from kraft.image.metadata_image import Provenance
 from protocol.errors import ErrorCode
-from security.principal import ANONYMOUS, Principal
 from security.quotas.limits import Sharers
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -74,18 +73,17 @@ class ActiveController:
         request: object,
         reply: Reply,
         given_up: Callable[[], None],
-        principal: Principal = ANONYMOUS,
-        client: MutatingClient | None = None,
+        requester: Requester = NODE,
     ) -> None:
-        """Decide on a request of a principal. `reply` gets the response once the decision is committed; `given_up` is
-        called instead where the term ends before that. `client`: the client whose quota bounds the request."""
-        decision = self._controller.step(request, self._environment.monotonic_ms(), principal, client)
+        """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
+        where the term ends before that."""
+        decision = self._controller.step(request, self._environment.monotonic_ms(), requester)
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()
 
     def mutation_tokens(self) -> dict[Sharers, float]:
-        """What clients under a quota of mutations may spend."""
+        """The balance in tokens of each client under a quota of mutations."""
         return self._controller.mutation_tokens(self._environment.monotonic_ms())
 
     def disconnected(self, broker_id: int) -> None:
@@ -99,13 +97,13 @@ class ActiveController:
         self._arm_anew()
 
     def resign(self) -> None:
-        """The term is over."""
+        """End the term: the waiting requests are given up."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _carry_out(self, decision: Decision) -> tuple[bool, object]:
-        """Write a decision. Returns whether that was possible, and the response. Where the disk has no room, the
+        """Write a decision. Returns whether it was written, and the response. Where the disk has no room, the
         response has an error. Of a decision that is not atomic, some first batches may have been written.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.

@@ -11,18 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.metadata.enveloping import ForwardedClient, mutating_client, opened_response, sealed_request
+from broker.metadata.enveloping import ForwardedClient, opened_response, requester_of, sealed_request
 from broker.metadata.refusals import error_of, refused
 from broker.network.peer_channel import NoResponse, PeerChannels
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeResponse
-from security.principal import ANONYMOUS, Principal
+from security.requester import NODE, Requester
 
 if TYPE_CHECKING:
     import asyncio
 
     from broker.runtime.environment import Environment
-    from security.quotas.mutations import MutatingClient
 
 log = logging.getLogger("moldau.quorum")
 
@@ -43,13 +42,11 @@ class ControllerLocation(Protocol):
         request: object,
         reply: Reply,
         given_up: Callable[[], None],
-        principal: Principal = ANONYMOUS,
-        client: MutatingClient | None = None,
+        requester: Requester = NODE,
     ) -> bool:
-        """Pass the request of a principal to the controller of this node.
+        """Pass the request to the controller of this node.
 
-        False where this node does not lead. `given_up` is called instead of `reply` where the term ends. `client`: the
-        client whose quota of mutations bounds the request.
+        False where this node does not lead. `given_up` is called instead of `reply` where the term ends.
         """
 
     @property
@@ -68,7 +65,7 @@ class ClientService(Protocol):
     """Serves requests of clients at the controller of this node, with the permissions of each client."""
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
-        """`reply` gets the response; NOT_CONTROLLER where this node leads no more."""
+        """Serve a request. `reply` gets the response; NOT_CONTROLLER where this node does not lead any more."""
 
 
 class Attempt(NamedTuple):
@@ -123,9 +120,8 @@ class ControllerChannel:
             self.clients.serve(attempt.request, attempt.version, attempt.client, partial(self._served, attempt))
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
-        principal = ANONYMOUS if attempt.client is None else attempt.client.principal
-        client = mutating_client(attempt.request, attempt.version, attempt.client)
-        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), principal, client):
+        requester = requester_of(attempt.request, attempt.version, attempt.client)
+        if self._leadership.decide(attempt.request, attempt.reply, lambda: self._later(attempt), requester):
             return
         address = self._leadership.leader_address
         if left_ms <= 0:

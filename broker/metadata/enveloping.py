@@ -14,7 +14,7 @@ from protocol.primitives import MalformedMessage
 from protocol.schema import header_flexible_from, response_class_of, spec_of
 from protocol.tagged_section import skip_tags
 from security.principal import Principal
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0
@@ -29,13 +29,17 @@ class ForwardedClient(NamedTuple):
     client_id: str | None
 
 
-def mutating_client(request: object, version: int | None, client: ForwardedClient | None) -> MutatingClient | None:
-    """Whose quota of mutations bounds a request (KIP-599); None where none does. What a broker asks for by itself, the
-    topics of coordinators and those that are created automatically, is not bounded."""
+def requester_of(request: object, version: int | None, client: ForwardedClient | None) -> Requester:
+    """The client of a request, or the node itself where there is none.
+
+    A quota of mutations bounds the requests of clients alone (KIP-599): the topics of coordinators and those that a
+    broker creates automatically are requests of the broker.
+    """
+    if client is None:
+        return NODE
     strict_since = STRICT_SINCE.get(type(request))
-    if strict_since is None or client is None or version is None:
-        return None
-    return MutatingClient(client.principal.name, client.client_id or "", version >= strict_since)
+    is_strict = None if strict_since is None or version is None else version >= strict_since
+    return Requester(client.principal, client.client_id or "", is_strict)
 
 
 def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
@@ -52,7 +56,7 @@ def sealed_request(request: object, version: int, client: ForwardedClient) -> En
 
 
 def opened_response(envelope: EnvelopeResponse, request_class: type[object], version: int) -> object:
-    """Decode the response inside. Raises `MalformedMessage`."""
+    """Decode the enclosed response. Raises `MalformedMessage`."""
     if envelope.response_data is None:
         raise MalformedMessage("an envelope without a response")
     data = memoryview(envelope.response_data)

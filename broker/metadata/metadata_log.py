@@ -48,7 +48,8 @@ class LoadedMetadata(NamedTuple):
 
 Described = tuple[int, QuorumDescription]
 """A description of the quorum, and the place of the control records that describe it: the base offset of their batch,
-the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint."""
+the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint.
+"""
 
 
 class NoRoom(Exception):
@@ -99,7 +100,9 @@ class MetadataLog:
 
     @classmethod
     def open(cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int) -> LoadedMetadata:
-        """Read everything; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and `MalformedMessage`."""
+        """Read the newest snapshot and the log after it; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and
+        `MalformedMessage`.
+        """
         directory = f"{log_dir}/{DIRECTORY}"
         make_durable_directory(fs, directory)
         names = fs.list_directory(directory)
@@ -234,7 +237,7 @@ class MetadataLog:
         return self._fs.file_size(f"{self.directory}/{snapshot_id.file_name}")
 
     def _taken(self) -> list[SnapshotId]:
-        """The snapshots without the bootstrap checkpoint, which ends at 0."""
+        """The snapshots except the bootstrap checkpoint, which ends at offset 0."""
         return [each for each in self._snapshots if each.end_offset > 0]
 
     # Following a leader
@@ -270,7 +273,7 @@ class MetadataLog:
                 return
 
     def truncate(self, end_offset: int, now_ms: int) -> None:
-        """Drop everything from this offset on. Raises OSError."""
+        """Drop all records from this offset on. Raises OSError."""
         self.log.truncate_to(end_offset, now_ms)
 
     def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:

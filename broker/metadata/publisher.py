@@ -19,7 +19,7 @@ Reply = Callable[..., None]
 
 
 class UncommittedState(NamedTuple):
-    """A state that is published once everything before its end offset is committed."""
+    """A state that is published once all records before its end offset are committed."""
 
     replay: Replay
     delta: MetadataDelta
@@ -43,7 +43,8 @@ def no_retry() -> None:
 
 class MetadataPublisher:
     """Publishes committed metadata. Listeners are called in the order of the log, before the replies that wait for the
-    same records."""
+    same records.
+    """
 
     def __init__(self) -> None:
         self.replay = Replay()

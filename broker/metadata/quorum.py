@@ -24,8 +24,7 @@ from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
 from protocol.schema import spec_of
-from security.principal import ANONYMOUS, Principal
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 from storage.checkpoints.meta_properties import MetaProperties
 from storage.directory.log_directory import LOCK
 from storage.files.port import FileLock
@@ -37,7 +36,7 @@ STOP_PATIENCE_MS: Final = 2_000
 
 
 def not_told(*_: object) -> None:
-    """The listener of a composition without listeners, such as a quorum without a broker."""
+    """Does nothing: the callback of a composition without a listener, such as a quorum without a broker."""
 
 
 class Quorum:
@@ -57,7 +56,8 @@ class Quorum:
         on_shortage: Callable[[OSError], None] = not_told,
         on_failure: Callable[[], None] = not_told,
     ) -> None:
-        """`properties`: of the metadata directory. `settings`: those in force, for the controller's checks.
+        """`properties`: those of the metadata directory. `settings`: the settings in force, for the controller's
+        checks.
 
         `on_shortage`: called when the disk of the metadata log has no room. `on_failure`: called when this disk has
         failed, before the node halts.
@@ -94,8 +94,9 @@ class Quorum:
         return self._publisher.image
 
     def image_for_logins(self) -> MetadataImage:
-        """The committed metadata. Until this node knows what is committed: that of its own log, so that controllers can
-        log in to each other to elect the leader that tells them."""
+        """The committed metadata. Until this node knows the high watermark, the metadata up to the end of its own log:
+        controllers need it to log in to each other before they can elect a leader, which provides the high watermark.
+        """
         image = self.image
         if image.features.levels:
             self._at_start = None
@@ -172,11 +173,12 @@ class Quorum:
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
     ) -> None:
         """Pass a request to the active controller, on this node or another. `reply` gets the response once the decision
-        is committed. A client's request is forwarded in the version in which it came."""
+        is committed. A client's request is forwarded in the version in which it came.
+        """
         self._controllers.submit(request, reply, version, client)
 
     def serve_clients(self, service: ClientService) -> None:
-        """Where this node leads, requests of clients go through the service."""
+        """Pass clients' requests through the service while this node leads."""
         self._controllers.clients = service
 
     @property
@@ -195,11 +197,10 @@ class Quorum:
         request: object,
         reply: Reply,
         given_up: Callable[[], None],
-        principal: Principal = ANONYMOUS,
-        client: MutatingClient | None = None,
+        requester: Requester = NODE,
     ) -> bool:
-        """Pass a request of a principal to the controller of this node; False where this node does not lead. `given_up`
-        is called where the term ends before the response. `client`: the client whose quota bounds the request.
+        """Pass a request to the controller of this node; False where this node does not lead. `given_up` is called
+        where the term ends before the response.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
         commit finds that this node does not lead any more, although its controller has not been told yet. The request
@@ -212,7 +213,7 @@ class Quorum:
             version = spec_of(type(request)).versions.last
             self.receive(request, version, self._config.controller_listener_names[0]).listen(reply)
         else:
-            active.submit(request, reply, given_up, principal, client)
+            active.submit(request, reply, given_up, requester)
         return True
 
     # Reports
@@ -248,10 +249,10 @@ class Quorum:
         log.info("the metadata log %s ends at offset %d, epoch %d", loaded.log.directory, end.end_offset, end.epoch)
 
     async def join(self) -> None:
-        """Take part; return once this node has read everything that was committed before it started.
+        """Take part in the quorum. Returns once this node has read all records that were committed before it started.
 
-        Raises `UnusableMetadata` where the metadata asks for what this version cannot do, and OSError where this node
-        was to lead and its disk is full, and `ForeignQuorum` where the controllers belong to another cluster.
+        Raises `UnusableMetadata` where the metadata needs a feature that this version does not have, OSError where this
+        node was to lead and its disk is full, and `ForeignQuorum` where the controllers belong to another cluster.
         """
         opened = self.opened
         opened.driver.feed(events.Started())

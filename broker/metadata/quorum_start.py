@@ -33,7 +33,7 @@ class UnusableMetadata(ValueError):
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
-    """The voters that the log names; with kraft.version 0 those of the configuration. Raises `UnusableMetadata`."""
+    """The voters in the log; with kraft.version 0 those of the configuration. Raises `UnusableMetadata`."""
     refuse_unsupported(loaded.replay.image.features)
     static = VoterSet.of(
         VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
@@ -118,8 +118,9 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
 
 
 def first_image(fs: FileSystem, config: Config, loaded: LoadedMetadata) -> MetadataImage:
-    """What the log says when a node starts, committed or not; before a first leader wrote to it, what `format` left for
-    that leader."""
+    """The metadata of the log when a node starts, committed or not; of an empty log, the records that `format` left for
+    the first leader.
+    """
     image = loaded.replay.image
     if image.features.levels or not config.is_controller:
         return image
@@ -181,7 +182,7 @@ def controller_settings(
 
 
 def security_settings(config: Config, environment: Environment) -> SecuritySettings:
-    """What the controller's decisions about ACLs and delegation tokens depend on."""
+    """The settings on which the controller's decisions about ACLs and delegation tokens depend."""
     return SecuritySettings(
         has_authorizer=bool(config.text("authorizer.class.name")),
         token_key=token_key(config),

@@ -21,8 +21,9 @@ class MetadataScramUsers:
     def __init__(
         self, image: Callable[[], MetadataImage], token_key: bytes | None, wall_clock_ms: Callable[[], int]
     ) -> None:
-        """`image`: gives the present metadata. `token_key`: `delegation.token.secret.key`; without it tokens cannot log
-        in."""
+        """`image`: gives the current metadata. `token_key`: `delegation.token.secret.key`; without it tokens cannot log
+        in.
+        """
         self._image = image
         self._token_key = token_key
         self._wall_clock_ms = wall_clock_ms

@@ -1,8 +1,8 @@
 """Preparing the directories of a new node, as kafka-storage format does.
 
 Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. Where the
-configuration names no voters the log does (kraft.version 1): the metadata directory of the first ones also gets the
-snapshot 0-0, which holds them. A node without it learns of the voters when it follows their leader.
+configuration names no voters, the log holds them (kraft.version 1): the metadata directory of the first voters also
+gets the snapshot 0-0 with them. A node without that snapshot learns the voters from the leader that it follows.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
 
 
 def kind_of_metadata_directory(config: Config, voters: VoterSet | None) -> str:
-    """The kind of a metadata directory, in the words of Apache Kafka's tool."""
+    """The kind of a metadata directory, as the output of Apache Kafka's tool calls it."""
     if voters is None:
         return "metadata directory"
     return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"

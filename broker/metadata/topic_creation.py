@@ -58,7 +58,8 @@ class TopicCreation:
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
-        # DIVERGES: Apache Kafka counts an automatic creation as a mutation of the client that asked for the topic.
+        # DIVERGES: Apache Kafka counts an automatic creation as a mutation of the client that asked for the topic, and
+        # that of an internal topic as one of the broker; here neither is counted.
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
 
     def create_internal(self, topic: InternalTopic) -> None:

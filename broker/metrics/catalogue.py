@@ -1,11 +1,11 @@
-"""Every metric: its name, its labels, what Apache Kafka calls it in JMX, and what it means.
+"""Every metric: its name, its labels, its name in Apache Kafka's JMX, and its meaning.
 
 Names are those that Prometheus' JMX exporter gives to Apache Kafka's metrics, so that existing dashboards and alerts
 work. Metrics that Apache Kafka does not have begin with `moldau_`, those of any process with `process_`. A row takes
 three lines:
 
     name  kind  labels
-        Kafka's name, - where it has none
+        Kafka's name, - where Kafka has no such metric
         What it means.
 
 kind      counter | gauge | histogram | summary (a sum and a count)

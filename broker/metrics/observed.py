@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The parts of a node with counts. Reading them changes nothing."""
+    """The parts of a node that have counts for metrics. Reading the counts changes nothing."""
 
     config: Config
     environment: Environment

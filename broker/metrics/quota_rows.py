@@ -1,4 +1,4 @@
-"""The metrics of client quotas: rows of the catalogue (`catalogue.py`)."""
+"""The rows of the metrics catalogue for client quotas (`catalogue.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client quotas: the rates of the clients that have one, and for how long they were throttled."""
+"""Metrics of client quotas: the rates and throttle times of the clients that have a quota."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ SOCKETS: Final = "kafka_server_socket_server_metrics_"
 
 
 def collect_quotas(page: Page, node: Observed, series_max: int) -> None:
-    """At most `series_max` samples of each metric: under a default, clients choose how many rates there are."""
+    """Collect at most `series_max` samples of each metric, because under a default quota the clients choose the number
+    of rates.
+    """
     now_ms = node.environment.monotonic_ms()
     for key, throttle in node.client_quotas.by_key.items():
         kind, name = RATES[key]

@@ -1,4 +1,4 @@
-"""Requests of one API, measured: how long a sample of them took, and the errors in the replies to all of them.
+"""Measures the requests of one API: the time of a sample of them, and the errors in all replies.
 
 A produce takes microseconds, so measuring it must be cheap: the connection counts requests and bytes, and only every
 64th request is timed. The handler counts its own errors. In the replies of all other APIs error codes are counted when

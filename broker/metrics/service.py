@@ -75,7 +75,7 @@ class Metrics:
         return plain(200, "ok")
 
     async def readiness(self) -> Answer:
-        """Whether clients are served; if not, the reasons."""
+        """The response of the readiness probe: whether clients are served; if not, the reasons."""
         missing = self._node.not_ready()
         if missing:
             return plain(503, "\n".join(missing))

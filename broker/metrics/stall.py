@@ -16,7 +16,7 @@ BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 class StallWatch:
-    """Measures the delays of a timer. A request may wait as long as the timer does."""
+    """Measures how late a timer fires (ms). A request may be delayed as long as the timer is."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock_ns: Callable[[], int]) -> None:
         self.stalls_s = Histogram(BOUNDS_S)

@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             await work
         except Exception:
-            self._failed()
+            _failed(self)
         finally:
             self._flow.is_held = False
             self._resume()
@@ -264,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close(f"malformed request: {error}", logging.WARNING)
                 return
             except Exception:
-                self._failed()
+                _failed(self)
                 return
             if output.transport is None:
                 return
@@ -394,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             pieces, size = encoded(reply.context, response)
         except Exception:
-            self._failed()
+            _failed(self)
             return
         replies, output = self.replies, self._output
         if not replies.complete(reply, pieces, size):
@@ -417,13 +417,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._take(RequestContext(self, route, route.first_version, correlation_id, None), response)
 
-    def _failed(self) -> None:
-        """End this connection because a handler raised an exception, which is a bug of this broker.
 
-        Other connections are not affected.
-        """
-        log.exception("a handler failed; closing the connection from %s", self.client_host)
-        self.close("the handler failed", logging.ERROR)
+def _failed(connection: Connection) -> None:
+    """End a connection because a handler raised an exception, which is a bug of this broker.
+
+    Other connections are not affected.
+    """
+    log.exception("a handler failed; closing the connection from %s", connection.client_host)
+    connection.close("the handler failed", logging.ERROR)
 
 
 def _after_tags(frame: memoryview, position: int) -> int:

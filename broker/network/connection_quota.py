@@ -1,6 +1,6 @@
 """The limits on connections: in total, for a listener, for an address, and on new connections a second.
 
-Brokers and controllers count for themselves. Before a connection is accepted:
+Brokers and controllers each count their own connections. Before a connection is accepted:
 
     condition                                     where it does not hold
     listener below its own max.connections        it waits, until one of the listener ends
@@ -9,8 +9,8 @@ Brokers and controllers count for themselves. Before a connection is accepted:
     creation rates of all and of the listener     it waits, a second at the most
 
 A client that waits stays in the kernel's accept queue. An accepted connection above the limit of its address is closed
-at once. Where all are more than `max.connections`, because it was lowered or because brokers connected, the least used
-one is closed.
+at once. Where there are more connections than `max.connections`, because it was lowered or because brokers connected,
+the least used one is closed.
 
 """
 
@@ -61,7 +61,7 @@ class CreationRate:
 
 
 class ConnectionLimits(NamedTuple):
-    """The limits from the settings. `listeners`: the limits of listeners that have their own."""
+    """The limits from the settings. `listeners`: the own limits of listeners."""
 
     count_max: int = UNLIMITED
     creation_rate: int = UNLIMITED

@@ -2,7 +2,7 @@
 
     idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ login ──▶ open ──broken, silent for too long──▶ idle
 
-TLS and the login are there where the listener of the peer asks for them (`PeerSecurity`). Before the session of a login
+TLS and the login are used where the listener of the peer requires them (`PeerSecurity`). Before the session of a login
 ends the channel logs in again; requests that are asked meanwhile wait for it.
 
 Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
@@ -37,7 +37,8 @@ log = logging.getLogger("moldau.peer")
 
 ResponseCallback = Callable[[object], None]
 """Called once, on the loop, with the response or a `NoResponse`. The byte fields of the response are views of the
-receive buffer, valid during the call only."""
+receive buffer, valid during the call only.
+"""
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
 GREETING_VERSION: Final = 3

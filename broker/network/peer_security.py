@@ -34,12 +34,12 @@ class PeerSecurity:
     """Makes the client's side of the SASL mechanism; None without a login."""
 
     def secured(self, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> SecuredLink | None:
-        """Make a link to a host under TLS; None without TLS."""
+        """Put a link to a host under TLS; None where the connections are not encrypted."""
         return None if self.tls is None else SecuredLink(self.tls, link, host, loop)
 
 
 class SecuredLink:
-    """A link under TLS.
+    """A link to another node under TLS.
 
     `handshake` completes when the handshake succeeds, and raises `NotSecured` where the peer is not trusted.
     """

@@ -1,5 +1,6 @@
 """A principal as brokers pass it on in an Envelope: a version, type and name as compact strings, whether a delegation
-token authenticated it, tags."""
+token authenticated it, tags.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def written_principal(principal: Principal) -> bytes:
 
 
 def read_principal(data: bytes | None) -> Principal:
-    """Raises `MalformedMessage`, also for a principal without a type or a name, or IndexError."""
+    """Parse a principal. Raises `MalformedMessage`, also for a principal without a type or a name, or IndexError."""
     if data is None or data[:2] != _VERSION_0:
         raise MalformedMessage("the principal has no version that is known")
     position = 2

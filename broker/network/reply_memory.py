@@ -61,7 +61,8 @@ class ReplyMemory:
         self._watch: asyncio.TimerHandle | None = None
         self._marks: dict[ReplyOwner, int] = {}
         """For each connection, the bytes that its client had taken at the last check; removed when the connection holds
-        nothing."""
+        nothing.
+        """
 
     @property
     def holders_count(self) -> int:
@@ -92,7 +93,7 @@ class ReplyMemory:
         self.used_size -= size
 
     def _look(self) -> None:
-        """If there is no room, close the connections whose clients read too little since the last check."""
+        """If there is no room, close the connections whose clients have read too few bytes since the last check."""
         self._watch = None
         if self.used_size < self._limit:
             self._marks.clear()

@@ -4,8 +4,8 @@ A frame's size field alone allocates nothing: a connection asks for room as byte
 has received. Where there is no room:
 
     it waits          the connection is not read until there is room; waiting disconnects no
-                      client. The next connection is by turns the one whose frame lacks the fewest
-                      bytes and the one that waits longest, so that neither large nor small frames
+                      client. Room goes alternately to the connection whose frame lacks the fewest
+                      bytes and to the one that waits longest, so that neither large nor small frames
                       starve
     it is favoured    one connection at a time gets the room for its frame nevertheless, so that
                       some frame always completes and releases its room: partial frames cannot
@@ -247,7 +247,7 @@ class RequestMemory:
 def request_memory_size_max(config: Config) -> int | None:
     """Bytes as `queued.max.request.bytes` says.
 
-    DIVERGES: Apache Kafka sets no bound unless told to. Where it is not set there is one here; -1 takes it away.
+    DIVERGES: Apache Kafka has no limit by default. Here an unset value gives a limit, and -1 gives none.
     """
     if config.settings.is_set("queued.max.request.bytes"):
         size_max = config.integer("queued.max.request.bytes")

@@ -67,7 +67,8 @@ class ClientConnection(Protocol):
     """The name and version of the client's library, from its ApiVersions request."""
     served: dict[tuple[str | bytes, int], int]
     """The last fetch offset of each partition with records in a Fetch reply of this connection. Where the same offset
-    was fetched a second time it is stored as ~offset: the client may have refused damaged records."""
+    was fetched a second time it is stored as ~offset: the client may have refused damaged records.
+    """
     heartbeat_broker_id: int
     """The broker whose heartbeats come through this connection; -1 for none."""
 
@@ -96,7 +97,7 @@ class ClientConnection(Protocol):
 
 
 class RequestContext:
-    """The data of a request besides its message."""
+    """The header of a request, its connection and its client: everything that a handler gets besides the message."""
 
     __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
 
@@ -163,7 +164,9 @@ VersionRefusal = Callable[["Route"], object]
 
 
 class Binding:
-    """The handler of a route, and what belongs to it. It is made at the first request: a start imports no handlers."""
+    """The handler of a route, its message classes and its hook. It is made at the first request, so that a start
+    imports no handlers.
+    """
 
     __slots__ = ("handle", "hook", "refuse_version", "request_class", "response_class")
 
@@ -198,11 +201,12 @@ class Meter(Protocol):
 
 
 class Governor(Protocol):
-    """Stands in the way of the requests of an API, where client quotas are set."""
+    """Replaces the handler of an API while client quotas are set, so that its requests are counted and throttled."""
 
     def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
-        """The handler of all requests; `sampled` is that of those which are measured, at `route.sample_at`. While it
-        serves, `route.sample_at` is 0."""
+        """The handler of all requests. It calls `sampled` for the requests that are measured, at `route.sample_at`.
+        While it is in use `route.sample_at` is 0.
+        """
 
 
 class Route:
@@ -271,7 +275,7 @@ class Route:
         self._governor: Governor | None = None
 
     def govern(self, governor: Governor | None) -> None:
-        """Every request goes through the governor from the next one on; None: none does any more."""
+        """Serve all further requests through the governor; None serves them by the plain handler again."""
         self._governor = governor
         if self._binding is not None:
             self._serve(self._binding)
@@ -315,7 +319,7 @@ class Route:
         return binding
 
     def _serve(self, binding: Binding) -> None:
-        """Take up the handlers of the requests: those that are measured, and the others."""
+        """Set the handlers for the measured requests and for the others."""
         self.handle = self.sampled = binding.handle
         self.sample_at = NEVER_SAMPLED
         if self.meter is not None:

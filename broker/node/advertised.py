@@ -17,7 +17,7 @@ EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
 
 def named(config: Config, host_name: Callable[[], str]) -> Config:
-    """The listeners with this machine's name where one is advertised without a host, as in Apache Kafka."""
+    """The advertised listeners. One without a host gets this machine's name, as in Apache Kafka."""
     own, controllers = config.advertised_listeners, config.advertised_controller_listeners
     if all(each.host for each in (*own, *controllers)):
         return config
@@ -30,7 +30,7 @@ def named(config: Config, host_name: Callable[[], str]) -> Config:
 
 
 def told(config: Config) -> list[str]:
-    """One line for each listener of clients."""
+    """The advertised addresses as text, one line for each listener of clients."""
     return [
         f"clients of listener {each.name} are told to connect to {address(each)}"
         for each in config.advertised_listeners

@@ -50,7 +50,11 @@ class JsonAuditLog:
 
 
 def open_audit_file(config: Config) -> None:
-    """Give the audit log the file that the configuration names. Raises OSError."""
+    """Give the audit log the file that the configuration names. Raises OSError.
+
+    Its level is its own, so that a request that alters the level of the node's other loggers does not silence it.
+    """
+    log.setLevel(logging.INFO)
     path = config.text_or_none("moldau.audit.log.file")
     if path is None:
         return
@@ -60,4 +64,3 @@ def open_audit_file(config: Config) -> None:
         other.close()
     log.handlers[:] = [handler]
     log.propagate = False
-    log.setLevel(logging.INFO)

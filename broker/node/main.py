@@ -29,7 +29,8 @@ log = logging.getLogger("moldau")
 GC_THRESHOLDS = (50_000, 5, 1_000)
 """Allocations before a collection of each generation. The first is rare, because replies make no reference cycles. The
 second looks at what the last five collections kept: loading keeps every object, and a larger value would stop the event
-loop for 0.3 s."""
+loop for 0.3 s.
+"""
 DESCRIPTORS_WANTED: Final = 10_000
 """The number of descriptors below which a node with some hundred partitions and clients may run out of them."""
 SWITCH_INTERVAL_S = 0.0002
@@ -57,7 +58,7 @@ class Start:
 
 
 def serve(config: Config, errors: Terminal, start: Start) -> int:
-    """Run a node until SIGTERM or SIGINT, its log on `errors`; the exit status of the process."""
+    """Run a node until SIGTERM or SIGINT, with its log on `errors`. Returns the exit status of the process."""
     from broker.metadata.registration import RegistrationRefused
     from broker.metadata.storage_format import FormatError
     from broker.node.start_refusal import refusal_line
@@ -187,7 +188,8 @@ class Life:
 
     async def _started(self) -> Node | None:
         """The serving node; None where the process was told to stop before it served. Raises the error that prevents
-        the start."""
+        the start.
+        """
         from broker.node.node import Node
 
         load_hot_path()

@@ -36,12 +36,12 @@ SECRET_LABEL: Final = b"salts of unknown users\0"
 
 
 class NodeMechanisms:
-    """Modules of a mechanism are imported where a listener offers it."""
+    """Makes the SASL mechanisms of a node. The modules of a mechanism are imported only where a listener offers it."""
 
     def __init__(
         self, config: Config, environment: Environment, cluster_id: str, image: Callable[[], MetadataImage]
     ) -> None:
-        """`image`: the metadata by which users log in, as it is now."""
+        """`image` gives the current metadata, which holds the credentials of users."""
         self._config = config
         self._environment = environment
         self._cluster_id = cluster_id
@@ -84,7 +84,7 @@ class NodeMechanisms:
         return nothing if oauth is None else partial(oauth.look_up, settings.listener)
 
     def begin(self, spawn: Spawn) -> None:
-        """Keep the keys of identity providers and this node's tokens new."""
+        """Begin to refresh the keys of identity providers and this node's tokens."""
         for follow in self._oauth.followers if self._oauth is not None else ():
             spawn(follow())
 
@@ -95,7 +95,9 @@ class NodeMechanisms:
         return partial(PlainServer, PlainUsers.of_login_module(module))
 
     def _scram(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        """The users are in the metadata, so a login context is not needed; one that is there must be right."""
+        """SCRAM. The users are in the metadata, so a login context is not needed; a login context that is set is
+        checked.
+        """
         from broker.metadata.scram_users import MetadataScramUsers
         from security.sasl.scram.credential import SCRAM_MECHANISMS
         from security.sasl.scram.server import ScramServer
@@ -109,7 +111,9 @@ class NodeMechanisms:
         )
 
     def _bearer(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        """Keys and claims are in settings, so a login context is not needed; one that is there must be right."""
+        """OAUTHBEARER. Keys and claims are in settings, so a login context is not needed; a login context that is set
+        is checked.
+        """
         if name in settings.jaas:
             _login_module(settings.jaas[name], name, _jaas_name(settings, name))
         return self._with_oauth().offered(settings.listener)
@@ -122,9 +126,10 @@ class NodeMechanisms:
         return self._oauth
 
     def _secret_of_salts(self) -> bytes:
-        """What the nodes of the cluster share and clients do not know: the key of delegation tokens, else what this
-        node logs in with to others. It stays the same when a node restarts. Where neither is set, the id of the cluster
-        stands for it, and a client that knows the id can find out whether a user exists."""
+        """A secret that the nodes of the cluster share: the key of delegation tokens, else the password with which this
+        node logs in to others. It does not change with a restart. Where neither is set the cluster id is used instead,
+        and a client that knows it can find out whether a user exists.
+        """
         key = token_key(self._config)
         if key is None:
             protocols = self._config.listener_protocols

@@ -1,4 +1,4 @@
-"""The metrics of a node, composed from the parts that they are collected from."""
+"""The metrics of a node, composed of the parts whose values they show."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ SHUTDOWN_PATIENCE_MS: Final = 10_000
 class Node:
     """The parts of one node. Only `broker/node/`, the command line and tests hold a node; each part holds what it uses.
 
-    Everything here belongs to the event loop.
+    All methods are called on the event loop.
     """
 
     def __init__(self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
@@ -369,7 +369,8 @@ class Node:
     # Life
 
     async def start(self) -> None:
-        """Bind, load, join the cluster, serve. Raises the error that prevents the start, after everything was stopped.
+        """Bind the listeners, load the logs, join the cluster, serve. Raises the error that prevents the start, after
+        everything was stopped.
 
         Metrics come first, so that a long recovery can be watched. Controllers listen before they join: their peers
         may need them for a majority.

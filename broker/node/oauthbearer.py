@@ -1,4 +1,4 @@
-"""OAUTHBEARER of a node: what its listeners ask of tokens, and the tokens with which it logs in to others."""
+"""OAUTHBEARER of a node: the rules of its listeners for tokens, and the tokens with which it logs in to other nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AUTHORITIES_OPTION: Final = "ssl.truststore.location"
 
 
 class NodeOauth:
-    """`followers` are the endless jobs that keep keys and tokens new; they run as long as the node."""
+    """The keys and tokens of OAUTHBEARER. `followers` are the jobs that refresh them; they run as long as the node."""
 
     def __init__(self, config: Config, environment: Environment) -> None:
         self._config = config
@@ -47,7 +47,7 @@ class NodeOauth:
         """By listener."""
 
     def offered(self, listener: str) -> Callable[[], Mechanism]:
-        """Makes the exchange of each client of a listener."""
+        """A function that makes the exchange of each client of a listener."""
         settings = oauth_server_settings(self._config, listener)
         rules = TokenRules(
             issuer=settings.issuer,
@@ -76,7 +76,9 @@ class NodeOauth:
         return KeySet() if keys is None else await keys.look_up(what)
 
     def login(self, listener: str, module: LoginModule) -> Callable[[], BearerClient]:
-        """Makes this node's side of an exchange. Raises ValueError where its settings do not suffice."""
+        """A function that makes this node's side of an exchange as a client. Raises ValueError where a setting is
+        missing.
+        """
         settings = oauth_login_settings(self._config, listener)
         extensions = {
             name.removeprefix(EXTENSION_PREFIX): value
@@ -94,7 +96,7 @@ class NodeOauth:
         return lambda: BearerClient(tokens.token(), extensions)
 
     def _fetch(self, settings: OauthLoginSettings, module: LoginModule) -> Callable[[], str]:
-        """Asks for a token by the grant of client credentials."""
+        """A function that asks the provider for a token by the grant of client credentials; it blocks."""
         fetching = settings.tokens
         assert fetching is not None, "an endpoint is asked"
         client_id = settings.client_id or module.option("clientId")

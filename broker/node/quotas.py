@@ -1,4 +1,4 @@
-"""The client quotas of a node: they follow the metadata, and stand in the way of clients while there are any."""
+"""The client quotas of a node: they follow the metadata, and replace the handlers of routes while quotas are set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ MUTATIONS = frozenset(spec_of(each).key for each in (CreateTopicsRequest, Create
 
 
 class NodeQuotas:
-    """While no quota is set, routes and listeners are as they would be without it."""
+    """Applies the client quotas of the metadata. While no quota is set, routes and listeners work without any
+    overhead.
+    """
 
     def __init__(self, config: Config, environment: Environment) -> None:
         self.clients = ClientQuotas(quota_windows(config))
@@ -45,12 +47,12 @@ class NodeQuotas:
         self._are_governed = False
 
     def attach(self, listeners: Sequence[Listener], admissions: Iterable[Admission]) -> None:
-        """Where clients come in."""
+        """Set the listeners and admissions to which the quotas apply."""
         self._listeners = listeners
         self._admissions = admissions
 
     def begin(self, quorum: Quorum) -> None:
-        """Take over the quotas as they are, then follow them."""
+        """Apply the quotas of the current metadata, then follow its changes."""
         self._take(dict(quorum.image.quotas.by_entity.items()))
         quorum.subscribe(self._published)
 
@@ -74,6 +76,6 @@ class NodeQuotas:
 
 
 def governed_routes(listener: Listener) -> Iterable[Route]:
-    """The routes that quotas concern: those of clients, and at a controller those of which it counts the mutations."""
+    """The routes that quotas concern: those of clients, and at a controller those whose mutations it counts."""
     routes = listener.routes.values()
     return routes if listener.role is ListenerRole.BROKER else (each for each in routes if each.key in MUTATIONS)

@@ -40,20 +40,24 @@ class Mechanisms(Protocol):
     """The SASL mechanisms of a node, on both sides."""
 
     def offered(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
-        """Makes each mechanism of a listener. Raises ValueError where its login context cannot be used."""
+        """Functions that make the server's side of each mechanism of a listener. Raises ValueError where its login
+        context cannot be used.
+        """
 
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
-        """Makes the side of a client. Raises ValueError where its login context cannot be used."""
+        """A function that makes this node's side of an exchange as a client. Raises ValueError where its login context
+        cannot be used.
+        """
 
     def lookup(self, settings: SaslSettings) -> CredentialLookup:
-        """Gives the mechanisms of a listener what they need before they decide."""
+        """The lookup by which the mechanisms of a listener get data such as a provider's keys."""
 
     def begin(self, spawn: Spawn) -> None:
-        """Keep new what mechanisms decide with."""
+        """Begin to refresh the keys of identity providers and this node's tokens."""
 
 
 def authorizer_of(config: Config, environment: Environment) -> Authorizer | None:
-    """The authorizer that the configuration names. Raises OSError for its audit log."""
+    """The authorizer that the configuration names. Raises OSError where its audit log cannot be opened."""
     if not config.text("authorizer.class.name"):
         return None
     open_audit_file(config)
@@ -66,7 +70,9 @@ def authorizer_of(config: Config, environment: Environment) -> Authorizer | None
 
 
 class NodeSecurity:
-    """Reads the key and trust stores when it is made. Raises ValueError with the setting and the file."""
+    """The TLS, the mechanisms and the authorizer of a node. The key and trust stores are read when it is made. Raises
+    ValueError with the setting and the file.
+    """
 
     def __init__(
         self,
@@ -91,13 +97,13 @@ class NodeSecurity:
         self.authorizer = authorizer_of(config, environment)
 
     def begin(self) -> None:
-        """Follow the files of the stores, and what mechanisms decide with."""
+        """Begin to follow the store files, and to refresh the keys and tokens of the mechanisms."""
         self._mechanisms.begin(self._spawn)
         if self._tls:
             self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
     def follow(self, quorum: Quorum) -> None:
-        """Follow the ACLs of the metadata, which has been read up to its end: they count from now on."""
+        """Follow the ACLs of the metadata, which has been read up to its end: from now on they decide."""
         authorizer = self.authorizer
         if authorizer is None:
             return
@@ -111,14 +117,18 @@ class NodeSecurity:
         quorum.subscribe(published)
 
     def attach(self, listeners: Iterable[ServingListener], quorum: Quorum) -> None:
-        """Where this node is a controller too, its brokers' clients reach it with their own permissions."""
+        """Let this node's controller serve requests of clients that come in through its broker, under the client's own
+        permissions.
+        """
         controllers = (each for each in listeners if each.role is ListenerRole.CONTROLLER)
         listener = next(controllers, None)
         if self.authorizer is not None and listener is not None:
             quorum.serve_clients(ClientsInProcess(listener))
 
     def of_listener(self, name: str) -> ListenerSecurity:
-        """What the clients of a listener go through."""
+        """The security of a listener: the TLS and the SASL exchange of its connections, and the access of its
+        clients.
+        """
         protocol = self._config.listener_protocols[name]
         counts = AuthenticationCounts()
         gate = None
@@ -155,7 +165,7 @@ class NodeSecurity:
         return principal_of
 
     def _to_listener(self, name: str) -> PeerSecurity | None:
-        """How this node talks to a listener of other nodes; None where it is PLAINTEXT."""
+        """The TLS and the login for a listener of other nodes; None where it is PLAINTEXT."""
         protocol = self._config.listener_protocols.get(name, "PLAINTEXT")
         if protocol == "PLAINTEXT":
             return None
@@ -165,7 +175,9 @@ class NodeSecurity:
         return PeerSecurity(self._tls[name] if protocol in ENCRYPTED else None, login)
 
     def channels(self, timeouts: Timeouts) -> tuple[PeerChannels, PeerChannels]:
-        """The ways to other brokers and to controllers; the same where neither asks for anything."""
+        """The channels to other brokers and those to controllers: the same object where neither needs TLS or a
+        login.
+        """
         config = self._config
         brokers = self._to_listener(config.inter_broker_listener_name) if config.is_broker else None
         controllers = self._to_listener(config.controller_listener_names[0])
@@ -177,7 +189,7 @@ class NodeSecurity:
         return to_brokers, to_brokers if brokers is controllers is None else channels(controllers)
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
-        """What a principal may do: everything, where no authorizer is configured."""
+        """The access of a principal at an address; it allows everything where no authorizer is configured."""
         if self.authorizer is not None:
             return self.authorizer.access(principal, client_host)
         return self._everything if principal == ANONYMOUS else Unrestricted(principal)

@@ -17,7 +17,7 @@ PORT_MAX: Final = 65_535
 
 
 def refusal_line(problem: Exception, config: Config) -> str:
-    """The problem, with the usual remedy where there is one."""
+    """One line with the problem, and the usual remedy where there is one."""
     remedy = remedy_of(problem, config)
     return f"{described(problem)}. {remedy}" if remedy else described(problem)
 
@@ -32,7 +32,7 @@ def described(problem: Exception) -> str:
 
 
 def remedy_of(problem: Exception, config: Config) -> str | None:
-    """Advice for the operator; None where there is none."""
+    """Advice for the operator about an error; None where there is no known remedy."""
     if isinstance(problem, BlockingIOError):
         return "Stop that process, or give this node a directory of its own (--data DIR, or log.dirs in the file)"
     if not isinstance(problem, OSError) or problem.errno is None:

@@ -5,7 +5,7 @@ sends no other. A partition that this broker has just begun to lead would theref
 requests not be answered, until half a second later. So a broker that begins to lead answers the waiting fetches, and
 keeps waits short until its followers had time to add the partition.
 
-    begins to lead ──▶ what waits is answered in `SHORT_MS` ──▶ for `TURNING_MS`, each fetch waits `SHORT_MS` at most
+    begins to lead ──▶ waiting fetches end in `SHORT_MS` ──▶ for `TURNING_MS`, each fetch waits `SHORT_MS` at most
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FollowerFetch(Protocol):
         """Whether the fetch is complete or abandoned."""
 
     def end_in(self, wait_ms: int) -> None:
-        """Shorten the wait: it ends at most that long from now."""
+        """Shorten the wait: it ends at most that many milliseconds from now."""
 
 
 class FollowerWaits:

@@ -59,7 +59,7 @@ LOW_WATERMARK: Final = Watch.LOW_WATERMARK
 
 
 class CommitWait(ABC):
-    """A wait for the commit of records in one partition: of everything before `end_offset`."""
+    """A wait for the commit of all records before `end_offset` in one partition."""
 
     __slots__ = ("_queue", "end_offset")
 
@@ -172,7 +172,7 @@ class WatchingOperation(ABC):
 
     @abstractmethod
     def expire(self) -> None:
-        """The timeout has passed."""
+        """End the operation: its timeout has passed."""
 
     def _updated(self) -> None:
         self._purgatory.check_one_soon(self)
@@ -190,9 +190,11 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         wait_ms: int | None,
         attempt: Callable[[bool], Response | Pending[Response] | None],
     ) -> None:
-        """`attempt(is_last)` gives the response, or None to continue the wait; the last attempt always gives one.
+        """`attempt(is_last)` gives the response, or None to continue the wait; the last attempt always gives a
+        response.
 
-        `kind`: the name of the API. `wait_ms` None: the wait has another end than a timeout.
+        `kind`: the name of the API. `wait_ms`: the timeout; None where the wait has no timeout, because another event
+        is certain to end it.
         """
         super().__init__(purgatory, kind, wait_ms)
         self.reply: Pending[Response] = Pending(self.end)
@@ -296,7 +298,9 @@ class PartitionWatchers:
         self._purgatory.forget(self._partition)
 
     def _leadership_lost(self, error: ErrorCode) -> None:
-        """This broker does not lead any more: only the next leader knows whether the records will be committed."""
+        """Settle the waits for commits with an error: this broker does not lead any more, and only the next leader
+        knows whether the records will be committed.
+        """
         waits, self.commits = self.commits, deque()
         while waits:
             waits.popleft().taken(error)
@@ -306,7 +310,8 @@ class PartitionWatchers:
 
 class Purgatory:
     """The delayed operations of one broker: Apache Kafka's DelayedOperationPurgatory, one for all kinds of
-    operations."""
+    operations.
+    """
 
     __slots__ = ("_is_holding", "_is_scheduled", "_loop", "_to_check", "_watchers", "followers", "sizes", "timeouts")
 
@@ -335,8 +340,8 @@ class Purgatory:
         self._watchers.pop(partition, None)
 
     def await_commit(self, partition: Partition, wait: CommitWait) -> None:
-        """Settle the wait once everything before its offset in the leader's log is committed, or the replica does not
-        lead any more; at once where either is known.
+        """Settle the wait once all records before its offset in the leader's log are committed, or the replica does not
+        lead any more; at once where this is so already.
 
         NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync at that time than min.insync.replicas.
         """

@@ -2,7 +2,7 @@
 
     sound ──a bad batch, at the start or in a read──▶ fenced ──out of the in-sync set, another replica leads──▶
     repairing ──the bad segments are set aside, the part before them is served again──▶ following, from there on
-    following ──it has everything committed──▶ assigned to its directory again: from now on it may be in sync
+    following ──it has all committed records──▶ assigned to its directory again: from now on it may be in sync
 
 Fenced: this broker answers KAFKA_STORAGE_ERROR for the one partition, touches none of its files, and assigns it to the
 directory that Kafka calls LOST (AssignReplicasToDirs). The controller then takes leadership away and the replica out of
@@ -62,7 +62,7 @@ class DamagedReplica:
 
 
 class DamagedReplicas:
-    """The damaged replicas of this broker. It belongs to the event loop."""
+    """The damaged replicas of this broker. Its methods are called on the event loop."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class DamagedReplicas:
                 self.changed(topic_id, index, topic.partitions[index])
 
     def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
-        """The metadata of a partition changed."""
+        """Continue the repair of a partition whose metadata changed."""
         damaged = self._damaged.get((topic_id, index))
         if damaged is not None and damaged.state is RepairState.FENCED and self._may_be_repaired(assigned):
             damaged.state = RepairState.REPAIRING
             self._spawn(self._repair(damaged))
 
     def _may_be_repaired(self, assigned: Assigned) -> bool:
-        """Whether another replica leads, and the controller would not elect this one."""
+        """Whether the replica may be repaired: another replica leads, and the controller would not elect this one."""
         node_id = self._node_id
         counts = (*assigned.isr, *assigned.eligible_leader_replicas, *assigned.last_known_elr)
         return node_id in assigned.replicas and assigned.leader not in (NO_LEADER, node_id) and node_id not in counts
@@ -207,9 +207,9 @@ class DamagedReplicas:
         self._roles.serve(partition, self._cluster.image.topics.by_id[topic_id].partitions[index])
 
     def _tell_when_caught_up(self, key: tuple[bytes, int], repaired: Log) -> None:
-        """Name the replica's directory to the controller once the replica has everything that is committed.
+        """Report the replica's directory to the controller once the replica has all committed records.
 
-        Its leader remembers the replica's former progress, and would propose it for the in-sync set at once. The
+        The leader still has the replica's former end offset, and would propose it for the in-sync set at once. The
         controller refuses a replica whose directory is LOST, so the replica stays LOST until it has caught up.
         """
         partition, topic = self._replicas.find(key), self._cluster.image.topics.by_id.get(key[0])
@@ -227,7 +227,7 @@ class DamagedReplicas:
             self.left(*key)
 
     def left(self, topic_id: bytes, index: int) -> None:
-        """This broker no longer has the replica: its files are removed."""
+        """Remove the files of a replica that this broker does not have any more."""
         damaged = self._damaged.pop((topic_id, index), None)
         if damaged is None:
             return

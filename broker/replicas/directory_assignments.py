@@ -19,7 +19,8 @@ Place = tuple[bytes, int]
 
 class DirectoryAssignments:
     """Tells the controller which log directory holds each replica (AssignReplicasToDirs, KIP-858). Assignments noted in
-    one event loop iteration go in one request; those that the controller did not take are sent again."""
+    one event loop iteration go in one request; those that the controller did not accept are sent again.
+    """
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class DirectoryAssignments:
         """
 
     def begin(self) -> None:
-        """The broker is registered."""
+        """Begin to send assignments: the broker is registered."""
         self._is_under_way = False
         self._send_soon(0)
 

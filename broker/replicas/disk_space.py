@@ -11,7 +11,9 @@ log = logging.getLogger("moldau.logs")
 
 
 class DiskSpace:
-    """The full disks. `refused` counts failed writes; `look`, a periodic job, checks the full disks for free space."""
+    """The log directories whose disks are full. `refused` counts failed writes; `look`, a periodic job, checks the full
+    disks for free space.
+    """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
@@ -29,7 +31,7 @@ class DiskSpace:
         return tuple(self._full)
 
     def refused(self, path: str, error: OSError) -> None:
-        """An operation in a log directory failed with a transient error."""
+        """Note that an operation in a log directory failed because of a full disk or another transient error."""
         if error.errno not in NO_SPACE:
             self.descriptor_refusals += 1
             if self.descriptor_refusals & (self.descriptor_refusals - 1) == 0:
@@ -51,7 +53,9 @@ class DiskSpace:
             )
 
     def look(self) -> None:
-        """A disk is not full any more when it has free space and no write has failed since the last check."""
+        """Check the full disks. A disk is not full any more when it has free space and no write has failed since the
+        last check.
+        """
         for path, seen in tuple(self._full.items()):
             count = self._counts[path]
             self._full[path] = count

@@ -4,8 +4,8 @@ One request is in progress at a time; later proposals go into the next one. A pr
 has answered it, or newer metadata has replaced it. Until then either set may be in force.
 
 answer of the controller                          effect on the proposal
-NONE                                              confirmed, as the answer says
-INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED       refused: the controller did nothing, the confirmed set goes on
+NONE                                              confirmed, as in the answer
+INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED       refused: the confirmed set stays in force
 INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, ...  stands until the metadata tells: it may have been taken before, under
                                                   an answer that was lost
 anything else, or no answer                       proposed again, unless newer metadata has replaced it
@@ -53,7 +53,9 @@ class Proposal(NamedTuple):
 
 
 class InSyncChanges:
-    """The proposals of this broker's leaders. It belongs to the event loop; each partition holds its proposed set."""
+    """The proposals of this broker's leaders. Its methods are called on the event loop; each partition holds its
+    proposed set.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class InSyncChanges:
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`lag_ms_max`: replica.lag.time.max.ms. `broker_epoch`: of this broker's registration."""
+        """`lag_ms_max`: replica.lag.time.max.ms. `broker_epoch`: the epoch of this broker's registration."""
         self._node_id = node_id
         self._lag_ms_max = lag_ms_max
         self._replicas = replicas
@@ -121,7 +123,8 @@ class InSyncChanges:
     def _let_in(self, partition: Partition, now_ms: int) -> None:
         """Propose followers that have caught up.
 
-        A follower that has everything may not fetch for a while, so a condition that kept it out then is checked here.
+        A follower that has all records may not fetch for a while, so the conditions are checked here as well as at a
+        fetch.
         """
         leadership = partition.leadership
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
@@ -227,7 +230,7 @@ class InSyncChanges:
 
 
 def stands(partition: Partition, proposal: Proposal) -> bool:
-    """Whether the partition is unchanged since the set was proposed. Otherwise the answer is obsolete."""
+    """Whether the partition is unchanged since the set was proposed; if not, the answer is obsolete."""
     leadership = partition.leadership
     return (
         leadership is not None

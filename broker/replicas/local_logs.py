@@ -55,7 +55,7 @@ class NewLog(NamedTuple):
 
 
 class LocalLogs:
-    """All logs of a broker. It belongs to the event loop; blocking work runs in executor threads.
+    """All logs of a broker. Its methods are called on the event loop; blocking work runs in executor threads.
 
     A directory that fails moves from `directories` to `offline`, until the next start.
     """
@@ -70,8 +70,8 @@ class LocalLogs:
     ) -> None:
         """Open the directories. Raises OSError where the node cannot start without one that cannot be opened.
 
-        `failed` is called with a directory that fails, `damaged` with a log whose batches are not what was written and
-        the reason: both within the operation that found it.
+        `failed` is called with a directory that fails, `damaged` with a log whose batches differ from what was written,
+        and the reason; both during the operation that found the error.
         """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
@@ -270,7 +270,7 @@ class LocalLogs:
         return directory
 
     def where_damaged(self, key: TopicPartition) -> LogDirectory | None:
-        """The directory with the damaged log of a partition, None where there is none."""
+        """The directory with the damaged log of a partition; None where the partition has no damaged log."""
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> Repaired:
@@ -300,7 +300,7 @@ class LocalLogs:
         return await self._checkpoints.write(high_watermarks)
 
     async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
-        """Write everything to the disk, so that the next start trusts the files."""
+        """Flush and close all logs, so that the next start needs no recovery."""
         await self._checkpoints.finish()
         now_ms = self._environment.wall_ms()
         if self.offline:
@@ -430,7 +430,9 @@ def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
 
 @contextmanager
 def failing(directory: LogDirectory) -> Iterator[None]:
-    """Take the directory offline after an OSError in the block, unless it is transient. It is not raised."""
+    """Take the directory offline after an OSError in the block, unless the error is transient. The error is not
+    raised.
+    """
     try:
         yield
     except OSError as error:

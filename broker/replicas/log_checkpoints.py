@@ -16,7 +16,7 @@ HighWatermarks = Mapping[TopicPartition, int]
 
 
 class LogCheckpoints:
-    """The checkpoints hold the state of the moment at which the write begins.
+    """Writes the checkpoints, with the state at the time at which a write begins.
 
     A truncation waits for a checkpoint with its lowered recovery point. When a thousand partitions change their leader,
     many callers ask at once: all that ask during a write share the next one.

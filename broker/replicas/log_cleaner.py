@@ -1,4 +1,5 @@
-"""The log cleaner: compacts the logs whose topics ask for it, the one with the largest share of dirty bytes first.
+"""The log cleaner: compacts the logs of topics with cleanup.policy=compact, the one with the largest share of dirty
+bytes first.
 
 The event loop chooses the log, and swaps cleaned segments in. A separate process reads and writes the segments; it
 exists only while a log is cleaned.
@@ -76,7 +77,8 @@ class RemoteTier(Protocol):
 
 
 class LogCleaner:
-    """Runs on the event loop. `log.cleaner.threads` logs are cleaned at a time; the setting may change at any time.
+    """Chooses logs and cleans them, `log.cleaner.threads` at a time; the setting may change at any time. Its methods
+    are called on the event loop.
 
     A log whose batches are damaged is marked as uncleanable until the broker restarts; other logs are still cleaned.
     """
@@ -119,7 +121,7 @@ class LogCleaner:
             self._spawn(self._run(self._running), f"log-cleaner-{self._running}")
 
     async def _run(self, number: int) -> None:
-        """Clean one log after the other, until log.cleaner.threads asks for fewer cleaners."""
+        """Clean one log after the other, until log.cleaner.threads is reduced."""
         while number <= self._settings.config.integer("log.cleaner.threads"):
             if not await self._clean_next():
                 await asyncio.sleep(self._settings.config.integer("log.cleaner.backoff.ms") / 1000)
@@ -217,7 +219,8 @@ class LogCleaner:
 
     async def _clean(self, partition: Partition, part: CleanablePart) -> None:
         """Run one round. Raises `LogChanged`, `MalformedMessage` and OSError. After an error the log is whole: each
-        segment is the old one, or the cleaned one that was swapped in."""
+        segment is the old one, or the cleaned one that was swapped in.
+        """
         began_ms, its_log = self._environment.monotonic_ms(), partition.log
         await self._make_durable(its_log, part.first_uncleanable_offset)
         now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
@@ -266,6 +269,8 @@ class LogCleaner:
         # Always: another write of the checkpoint may be in progress with an older recovery point.
         if not await self._checkpoint() or its_log.recovery_point < end_offset:
             raise LogChanged
+        if its_log.directory_is_dirty:
+            await self._flush(its_log)  # The mark of a new log was removed: with it a start ignores the checkpoints.
 
     async def _flush(self, its_log: Log) -> None:
         """Wait until the current contents of the log, and its file names, are durable, or until it has failed."""
@@ -314,8 +319,9 @@ class LogCleaner:
         )
 
     def _refused(self, its_log: Log, error: OSError) -> None:
-        """The cleaning ended with an OSError. One without an errno comes from the worker process, and ENOENT from a
-        file that retention deleted: neither fails the log."""
+        """Handle an OSError that ended a cleaning. An error without an errno comes from the worker process, and ENOENT
+        from a file that retention deleted: neither fails the log.
+        """
         self.totals.failures += 1
         log.error("%s was not cleaned, and is tried again: %s", its_log.directory, error)
         if error.errno is not None and error.errno != errno.ENOENT:

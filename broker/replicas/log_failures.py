@@ -10,8 +10,8 @@ from storage.log.log import Log
 
 
 class LogFailures:
-    """Passes each report on in the loop's next iteration: reports are made within an append or a read, where the log
-    must not be changed. The handlers are attached before the loop runs again.
+    """Passes each report to its handler in the next event loop iteration: a log reports within an append or a read,
+    during which it must not be changed. The handlers are attached before the loop runs again.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -26,9 +26,9 @@ class LogFailures:
         self._log_damaged = log_damaged
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """The directory's disk refused an operation, and the directory stays offline (`directory.failure`)."""
+        """Report that an operation failed in a directory, which stays offline (`directory.failure`)."""
         self._loop.call_soon(lambda: self._directory_failed(directory))
 
     def log_damaged(self, damaged: Log, reason: str) -> None:
-        """The log's contents are not what was written."""
+        """Report that a log's contents differ from what was written."""
         self._loop.call_soon(lambda: self._log_damaged(damaged, reason))

@@ -25,7 +25,7 @@ SPACE_CHECK_INTERVAL_MS: Final = 1000
 
 
 class LogJobs:
-    """The periodic jobs.
+    """The periodic jobs on the logs of a broker.
 
     A job visits the partitions one by one, and lets the event loop run other callbacks in between.
     """

@@ -60,9 +60,8 @@ class AppliedTo:
 
 
 class MetadataApplier:
-    """`start` opens the replicas that the image assigns to this broker; then each published change is applied at once.
-
-    The place of Apache Kafka's ReplicaManager.applyDelta.
+    """`start` opens the replicas that the image assigns to this broker; after that each published change is applied at
+    once. It corresponds to Apache Kafka's ReplicaManager.applyDelta.
     """
 
     def __init__(self, node_id: int, to: AppliedTo) -> None:
@@ -109,7 +108,7 @@ class MetadataApplier:
         self.has_loaded = True
 
     def begin(self) -> None:
-        """This broker is registered: its replicas take their roles."""
+        """Give the replicas their roles, once this broker is registered."""
         self._to.roles.begin()
         for partition in tuple(self._to.replicas):
             topic = self._to.cluster.image.topics.by_id.get(partition.topic_id)
@@ -257,7 +256,7 @@ class MetadataApplier:
         self._delete_logs([partition.log for partition in partitions])
 
     def _leave(self, topic: str, index: int) -> None:
-        """The replica was moved to another broker."""
+        """Delete a replica that was moved to another broker."""
         partition = self._to.replicas.remove(topic, index)
         if partition is not None:
             self._to.roles.forget(partition)

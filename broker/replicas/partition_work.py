@@ -92,7 +92,8 @@ class PartitionWork:
             done()
 
     async def finish(self) -> None:
-        """The node stops: do the deletions that are left, and wait for the thread, so that the logs can be closed.
+        """Carry out the remaining deletions and wait for the thread, so that the logs can be closed at a stop of the
+        node.
 
         Partitions that were not created yet are created by the next start.
         """

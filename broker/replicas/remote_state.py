@@ -17,7 +17,9 @@ class RemoteState(Protocol):
     """Finds the start of a leader's local log, and the state at the end of the remote part before it."""
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
-        """The start of the follower's log, from the leader and remote storage. Raises `NoRemoteState`."""
+        """Find the offset at which the follower's log starts, and the state there, from the leader and remote storage.
+        Raises `NoRemoteState`.
+        """
 
 
 async def remote_start(state: RemoteState | None, effect: Rebuild) -> RemoteStart:

@@ -74,7 +74,7 @@ class ReplicaFetchers:
         """The state of remote logs; None where tiered storage is off."""
 
     def begin(self) -> None:
-        """This broker is registered and has its epoch: fetch."""
+        """Begin to fetch: this broker is registered and has its epoch."""
         self.may_fetch = True
         self.brokers_changed()
 
@@ -100,7 +100,7 @@ class ReplicaFetchers:
         return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
 
     def brokers_changed(self) -> None:
-        """Brokers changed: leaders may have other addresses, or may have restarted."""
+        """Apply changes of brokers: leaders may have other addresses, or may have restarted."""
         for fetcher in self._fetchers.values():
             fetcher.leader_changed()
             fetcher.go_on()

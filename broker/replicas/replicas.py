@@ -64,13 +64,14 @@ class Replicas:
 
     def verify_transactions(self, verifies: bool) -> None:
         """Whether the first records of a transaction in a partition wait for the transaction coordinator
-        (transaction.partition.verification.enable)."""
+        (transaction.partition.verification.enable).
+        """
         self._verifies_transactions = verifies
         for partition in self:
             partition.verifies_transactions = verifies
 
     def flushed(self, log: Log) -> None:
-        """A log was synced, so records that waited for the sync may be committed now."""
+        """Commit the records that waited for the sync of a log."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
             partition.advance()
@@ -109,7 +110,7 @@ class Replicas:
         self._offline.get(topic_id, {}).pop(index, None)
 
     def take_offline(self, partition: Partition) -> None:
-        """The partition's log directory failed; requests that wait for the partition are answered."""
+        """Take a partition offline whose log directory failed; requests that wait for it are answered."""
         self.generation += 1
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)

@@ -17,10 +17,10 @@ class Coordinators(Protocol):
     """The coordinators, each of which runs where its partition is led."""
 
     def gained(self, partition: Partition) -> None:
-        """This broker began to lead a partition."""
+        """Start the coordinator of a partition that this broker leads now."""
 
     def lost(self, partition: Partition) -> None:
-        """This broker does not lead the partition any more."""
+        """Stop the coordinator of a partition that this broker does not lead any more."""
 
 
 class ReplicaRoles:
@@ -48,8 +48,8 @@ class ReplicaRoles:
         """Whether `begin` was called."""
 
     def begin(self) -> None:
-        """This broker is registered, and has read the metadata up to its registration: replicas take their roles from
-        now on. Earlier metadata may name this broker as the leader of an epoch in which its previous process led.
+        """Give replicas their roles from now on: this broker is registered, and has read the metadata up to its
+        registration. Earlier metadata may name this broker as the leader of an epoch in which its previous process led.
         That process may have replicated records that this broker has lost with its power, and an epoch must have one
         history.
         """
@@ -96,7 +96,7 @@ class ReplicaRoles:
             self._flusher.flush(partition.log)  # Records that the previous process left in the page cache.
 
     def forget(self, partition: Partition) -> None:
-        """A replica was deleted, or moved to another broker: it does not follow, lead or flush any more."""
+        """Stop following, leading and flushing a replica that was deleted or moved to another broker."""
         if partition.is_leader:
             self._coordinators.lost(partition)
         self._fetchers.unfollow(partition)
@@ -104,7 +104,7 @@ class ReplicaRoles:
         self._flusher.forget(partition.log)
 
     def take_offline(self, partition: Partition) -> None:
-        """The replica's log cannot be served any more: requests that wait for it are answered with
+        """Stop serving a replica whose log has failed: requests that wait for it are answered with
         KAFKA_STORAGE_ERROR.
         """
         self._coordinators.lost(partition)

@@ -53,7 +53,7 @@ class Api:
 
     @property
     def first(self) -> int:
-        """The first version that is declared, and so served."""
+        """The lowest version that is served: the first that the message declares."""
         return spec_of(self.request).versions.first
 
     @property
@@ -78,7 +78,7 @@ def api(
     hook: MakeHook | None = None,
     refuse_version: RefuseVersion | None = None,
 ) -> Api:
-    """Make a row. A handler of another request than the row's is a type error."""
+    """Make a row. mypy reports a handler that takes another request than that of the row."""
     assert broker is not None or controller is not None, f"{request.__name__} has no handler"
     return Api(
         request,
@@ -92,8 +92,9 @@ def api(
 
 
 def route(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool = False) -> Route:
-    """The route of a row at a listener of this role. `is_guarded`: an authorizer decides, so the rule of the API stands
-    before its handler."""
+    """The route of a row at a listener of this role. `is_guarded`: the node has an authorizer, so the rule of the API
+    runs before its handler.
+    """
     return Route(
         row.key,
         row.name,

@@ -43,7 +43,7 @@ CLUSTER_OPERATIONS: Final = _bits(
 
 
 def permitted(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
-    """Those of the operations that the client may do to one resource. Nothing is logged."""
+    """The operations, out of the given ones, that the client may do on one resource. The decisions are not logged."""
     if access.is_unrestricted:
         return operations
     return _bits(

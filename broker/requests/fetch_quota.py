@@ -19,13 +19,15 @@ SIZE_SIZE = 4
 
 
 def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int) -> int:
-    """The bytes of records in one response: never more than the client's quota allows in all windows."""
+    """The most bytes of records in one response: never more than the client's quota allows over all windows."""
     most = quota.value_max(context.principal.name, context.client_id or "")
     return size_max if most is None else min(size_max, int(most))
 
 
 def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
-    """How long the client has to wait, in ms. Where it is not throttled, the response counts."""
+    """How long the client has to wait, in ms. Where the result is 0, the bytes of the response are counted in
+    its rate.
+    """
     user, client_id = context.principal.name, context.client_id or ""
     size = response_size(reads, context.version)
     throttle_ms = quota.record(user, client_id, size, now_ms)
@@ -35,7 +37,7 @@ def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: lis
 
 
 def response_size(reads: Iterable[PlannedRead], version: int) -> int:
-    """Bytes of the response that these reads become, whose records are not read yet."""
+    """The size in bytes of the response for these planned reads, whose records are not read yet."""
     topics: dict[object, FetchableTopicResponse] = {}
     records_size = 0
     for read in reads:

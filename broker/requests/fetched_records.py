@@ -1,8 +1,8 @@
 """The records of a planned fetch: read at once where the page cache has them, otherwise by an executor thread.
 
-sent from its file    32 KiB and more, where the connection can: nothing is read, only looked up in the page cache
-copied                everything else
-checked before        records that a client requests twice in a row: it may have found them damaged
+sent from its file 32 KiB and more, where the connection supports it: only the page cache is checked
+copied all other records
+checked first records that a client requests twice in a row, because it may have found them damaged
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def _read_on_executor(
 def _reading(
     connection: ClientConnection, read: PlannedRead, is_suspect: bool
 ) -> Callable[[], tuple[FetchedRecords, str | None]]:
-    """A function for an executor thread that reads the records. It returns them with any damage, and raises OSError."""
+    """A function for an executor thread: it returns the records, and the damage that it found in them, if any. It
+    raises OSError.
+    """
     place = read.place
     assert place is not None
     is_sent_from_file = sends_from_file(connection, place)
@@ -147,8 +149,8 @@ def _reading(
 
 
 def _damaged(read: PlannedRead, damage: str) -> None:
-    """A batch is damaged: it is not sent, so that the client does not fail on it again, and the log is marked, so that
-    another replica leads.
+    """Handle a damaged batch: it is not sent, so that the client does not fail on it again, and the log is marked as
+    damaged, so that another replica becomes the leader.
     """
     assert read.partition is not None and read.place is not None
     read.partition.log.damaged(f"{damage}, at or after position {read.place.position} of a segment")
@@ -157,8 +159,9 @@ def _damaged(read: PlannedRead, damage: str) -> None:
 
 
 def _unreadable(read: PlannedRead, error: OSError) -> None:
-    """The disk returned an error, or the topic was deleted meanwhile. The other partitions of the request are still
-    answered."""
+    """Answer a partition whose disk returned an error, or that was deleted meanwhile. The other partitions of the
+    request are still answered.
+    """
     assert read.partition is not None
     log.error("%s-%d cannot be read for a fetch: %s", read.partition.topic, read.partition.index, error)
     read.partition.log.fail_unless_passing(error)

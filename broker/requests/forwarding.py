@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from broker.metadata.enveloping import ForwardedClient, mutating_client
+from broker.metadata.enveloping import ForwardedClient, requester_of
 from broker.metadata.refusals import refused
 from broker.network.listener_role import ListenerRole
 from broker.network.quotas.client_quotas import ClientQuotas
@@ -14,8 +14,8 @@ from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.runtime.pending import Pending
 from protocol.errors import ErrorCode
-from security.principal import ANONYMOUS, Principal
-from security.quotas.mutations import MutatingClient
+from security.principal import ANONYMOUS
+from security.requester import Requester
 
 Response = TypeVar("Response")
 
@@ -37,11 +37,9 @@ class VersionedControllerPort(Protocol):
         request: object,
         reply: Callable[..., None],
         given_up: Callable[[], None],
-        principal: Principal,
-        client: MutatingClient | None,
+        requester: Requester,
     ) -> bool:
-        """Decide in this process on a request of a principal; False where this node does not lead. `given_up`: the term
-        ended first. `client`: the client whose quota of mutations bounds the request."""
+        """Decide in this process; False where this node does not lead. `given_up`: the term ended first."""
 
 
 class Forwarding:
@@ -54,7 +52,7 @@ class Forwarding:
         when_made: Callable[[Callable[[], None]], None],
         quotas: ClientQuotas,
     ) -> None:
-        """`when_made(done)` calls `done` once the partitions that this broker was told to make are there."""
+        """`when_made(done)` calls `done` once this broker has created the replicas that the metadata assigns to it."""
         self._quotas = quotas
         self._controller = controller
         self._purgatory = purgatory
@@ -67,7 +65,7 @@ class Forwarding:
         return reply
 
     def ask_for_partitions(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Forward a request for new partitions. The reply is sent once this broker's partitions of it can be led."""
+        """Forward a request for new partitions. The reply is sent once this broker has created its replicas of them."""
         kind = type(request).__name__.removesuffix("Request")
         operation: DelayedOperation[Response] = DelayedOperation(self._purgatory, kind, None, lambda is_last: None)
 
@@ -87,8 +85,7 @@ class Forwarding:
             # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
             lost = partial(_lost, request, reply)
             asking = ForwardedClient(context.principal, context.client_host, context.client_id)
-            mutating = mutating_client(request, context.version, asking)
-            if not self._controller.decide(request, reply, lost, context.principal, mutating):
+            if not self._controller.decide(request, reply, lost, requester_of(request, context.version, asking)):
                 lost()
             return
         access = context.access
@@ -99,7 +96,7 @@ class Forwarding:
 
 
 def _lost(request: object, reply: Callable[..., None]) -> None:
-    """The controller that was asked does not lead, or no more: the sender looks for the leader."""
+    """Answer NOT_CONTROLLER: the controller does not lead (any more), and the sender looks for the leader."""
     reply(refused(request, ErrorCode.NOT_CONTROLLER))
 
 

@@ -29,7 +29,7 @@ class LargeBatch(NamedTuple):
 
 
 class LargeBatches:
-    """The queue of a broker."""
+    """The queue of the large batches of a broker."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

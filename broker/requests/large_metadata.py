@@ -1,7 +1,8 @@
 """Large Metadata responses: they are made and encoded in an executor thread, one at a time.
 
-All topics of a cluster of 100,000 partitions are 4 MB and most of a second, for which no other client should wait. The
-last response with all topics is cached until the metadata changes, because many clients may restart at the same time.
+The response for all topics of a cluster of 100,000 partitions has 4 MB and takes most of a second to make; no other
+client should wait for that. The last response with all topics is cached until the metadata changes, because many
+clients may restart at the same time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class LargeMetadata:
     async def _answer(
         self, question: Question, version: int, reply: Pending[EncodedResponse], waits: list[bool]
     ) -> None:
-        """Make a response. `waits` is empty once the client has gone."""
+        """Make a response, unless the client has disconnected: `waits` is then empty."""
         async with self._turn:
             if not waits:
                 return
@@ -75,7 +76,7 @@ class LargeMetadata:
 
 
 def made(question: Question, version: int) -> tuple[EncodedResponse, list[str]]:
-    """Make the response. Returns it with the topics to be created."""
+    """The response, and the names of the topics to be created."""
     from broker.requests.handlers.metadata import answer
     from protocol.compiler import encoder_of
     from protocol.messages.metadata import MetadataResponse

@@ -1,6 +1,4 @@
-"""Changes of settings that a node decides itself: those of its own loggers, and refusals of changes for other
-brokers.
-"""
+"""Changes of settings that a node decides itself: those of its own loggers, and refusals of changes for other nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class ConfigChange(NamedTuple):
 
 
 def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
-    """The error that Apache Kafka finds before it checks whose settings these are."""
+    """The errors that Apache Kafka looks for before it checks which node the settings belong to."""
     if len({each.name for each in changes}) < len(changes):
         return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]

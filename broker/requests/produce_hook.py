@@ -99,7 +99,9 @@ class ProduceHook(FrameHook):
 
 
 class AuthorizedProduceHook(ProduceHook):
-    """The same where an authorizer decides: what was learned counts as long as the client may write to the topic."""
+    """The hook on a node with an authorizer: the common parts are used only as long as the client may write to the
+    topic.
+    """
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
         repeated = self._repeated

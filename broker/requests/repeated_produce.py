@@ -64,7 +64,9 @@ class RepeatedProduce:
     def __init__(
         self, head: bytes, prefix: bytes, version: int, request: ProduceRequest, partition: Partition, generation: int
     ) -> None:
-        """`request`: the last decoded one; `generation`: that of the replicas when its partition was looked up."""
+        """`request` is the last decoded request; `generation` is that of the replicas when its partition was
+        looked up.
+        """
         self._head = head
         self._prefix = prefix
         self._end = PREFIX_POSITION + len(prefix)

@@ -36,7 +36,7 @@ from security.quotas.sampled_rate import Windows
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """All services, made once, in `broker/node/`. It belongs to the event loop."""
+    """All services, made once, in `broker/node/`. They are used only on the event loop."""
 
     node_id: int
     config: Config

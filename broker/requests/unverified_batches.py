@@ -1,10 +1,11 @@
 """The first records of a transaction in a partition, which wait until the transaction coordinator has confirmed the
 partition.
 
-KIP-890: a request that arrives late, after its transaction has ended, must not begin one that no coordinator ends. The
-log provides a guard (`Partition.verification_needed`), the coordinator is asked, and the records are appended with the
-guard: the log refuses them where a marker was appended meanwhile. The connection is not read until then, so that a
-producer's batches stay in order. Later records of the same transaction need no verification.
+KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no
+coordinator would end. The log provides a guard (`Partition.verification_needed`), the broker asks the coordinator, and
+then appends the records with the guard: the log refuses them where a marker was appended meanwhile. The connection is
+not read until then, so that a producer's batches stay in order. Later records of the same transaction need no
+verification.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def unverified_batch(
 async def verified(
     asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
 ) -> list[UnverifiedBatch]:
-    """The batches that may be appended now; the others are refused."""
+    """The batches that may be appended now that the coordinator has answered; the others are refused."""
     open_batches = [each for each in batches if each.guard is not None]
     if not open_batches:
         return []

@@ -1,8 +1,8 @@
-"""Accepting connections: a server's sockets, open or held back, and what happens where descriptors run out.
+"""Accepting connections: a server's sockets, accepting or paused, also when the process has no descriptor left.
 
 asyncio's own server cannot be paused and, where the process has no descriptor left, tries again at once or closes
-connections. This one waits for a while, and leaves some descriptors for the files of logs: a log that cannot open its
-next segment is worse than a client that waits.
+connections. This one waits for a while, and leaves some descriptors for the files of logs: a delayed client does less
+harm than a log that cannot open its next segment.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ class AcceptPolicy(Protocol):
         """Whether one more connection may be accepted now. If not, `release` is called later."""
 
     def accepted(self, address: str) -> float | None:
-        """One was accepted. None where it may stay; else the time in seconds after which it is closed, unanswered."""
+        """Count an accepted connection. None where it may stay; otherwise the time (seconds) after which it is closed
+        without an answer.
+        """
 
     def gone(self, address: str) -> None:
-        """A connection that was to stay was lost before it reached its protocol."""
+        """Note that an accepted connection was lost before its protocol got it."""
 
     def accept_failed(self) -> None:
-        """An accept failed for want of a descriptor or of memory."""
+        """Note that an accept failed, because descriptors or memory were used up."""
 
     def protocol_for(self, address: str) -> asyncio.BaseProtocol:
         """The protocol for a connection that stays."""
@@ -189,7 +191,7 @@ class SocketAcceptor:
         task.add_done_callback(self._begun)
 
     def _refuse(self, accepted: socket.socket, closing_s: float) -> None:
-        """Close a connection that may not stay: at once, or a little later where that slows its client down."""
+        """Close a connection that may not stay: at once, or after a delay that slows its client down."""
         if closing_s <= 0 or len(self._refused) >= REFUSED_MAX:
             accepted.close()
             return

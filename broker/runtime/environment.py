@@ -34,15 +34,17 @@ EXIT_HALTED = 1
 
 
 class Environment(Protocol):
-    """The interface. Implementations: `LocalEnvironment`, and the simulated environment of the tests."""
+    """Disk, clocks, randomness, threads and sockets of a node. Implementations: `LocalEnvironment`, and the simulated
+    environment of the tests.
+    """
 
     @property
     def fs(self) -> FileSystem:
-        """The disk."""
+        """The file system of the node."""
 
     @property
     def random(self) -> Random:
-        """A random number for jitter and choices, not for secrets. Seeded in simulation."""
+        """The source of random numbers for jitter and choices, not for secrets. Seeded in simulation."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch. May jump, also backwards."""
@@ -79,7 +81,7 @@ class Environment(Protocol):
         """
 
     def in_process(self, work: Work[E]) -> RunningWork[E]:
-        """Run long work in a process of its own, which starts when the first event is requested.
+        """Prepare long work in its own process, which starts when the first event is requested.
 
         The caller closes it.
         """
@@ -92,7 +94,7 @@ class Environment(Protocol):
 
 
 class LocalEnvironment:
-    """The machine, for the process's one event loop."""
+    """The environment of a process on a machine, with its one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, offload_threads_max: int = 4) -> None:
         self.fs: FileSystem = LocalFiles()
@@ -136,7 +138,7 @@ class LocalEnvironment:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def raise_descriptors_max(self) -> int:
-        """Take as many descriptors as the machine allows without asking; how many that is."""
+        """Raise the limit on file descriptors to the process's hard limit. Returns the new limit."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Some kernels report a limit as unlimited and then refuse that number.
         with contextlib.suppress(OSError, ValueError):

@@ -68,7 +68,9 @@ class Flusher:
             await self._idle
 
     def forget(self, log: Log) -> None:
-        """The log is about to be deleted: it need not be durable, and the callbacks that wait for it are called."""
+        """Forget a log that is about to be deleted: it need not be durable, and the callbacks that wait for it are
+        called.
+        """
         self._to_write_back.pop(log, None)
         if self._writing_back is log:
             self._writing_back = None
@@ -76,8 +78,8 @@ class Flusher:
             callback()
 
     def write_back(self, log: Log) -> None:
-        """Write the dirty pages of the active segment to the disk, in turn with other logs. After an error the log has
-        failed, as after a failed flush: the kernel has dropped the pages.
+        """Write the dirty pages of the active segment to the disk, one log after the other. After an error the log has
+        failed, as after a failed flush, because the kernel has dropped the pages.
         """
         self._to_write_back[log] = log.active.begin_write_back()
         if not self._writes_back:

@@ -16,7 +16,7 @@ STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red"
 
 
 class LogTerminal(Protocol):
-    """The stream of the log."""
+    """The stream that the log is written to, with colours where it is a terminal."""
 
     @property
     def stream(self) -> TextIO: ...
@@ -60,7 +60,8 @@ def moment_of(record: logging.LogRecord) -> str:
 
 class Lines(logging.Formatter):
     """`moment level logger: message`. Line breaks in the message, which may hold a client's text, are escaped, so that
-    they cannot begin a new line."""
+    they cannot begin a new line.
+    """
 
     def __init__(self, terminal: LogTerminal) -> None:
         super().__init__()

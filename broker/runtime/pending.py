@@ -44,7 +44,7 @@ class Pending(Generic[T]):
             self._listener = listener
 
     def abandon(self) -> None:
-        """The client is gone. Completing the reply later does nothing."""
+        """Abandon the reply: the client is gone. Completing it later does nothing."""
         self._listener = None
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:

@@ -23,7 +23,9 @@ class ProcessFacts(NamedTuple):
 
 
 class Process:
-    """Metrics of the process, which only one node of a process can collect. `clock_ns` is a precise clock."""
+    """The process as a source of metrics; only one node in a process can collect them. `clock_ns` is a monotonic clock
+    (ns).
+    """
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
@@ -42,7 +44,8 @@ class Process:
 
     def read(self) -> ProcessFacts | None:
         """Read the process's metrics. Blocks while the kernel lists the descriptors; None where it has no such
-        files."""
+        files.
+        """
         try:
             resident_pages = int((PROC / "statm").read_text().split()[1])
             open_fds = sum(1 for _ in (PROC / "fd").iterdir())

@@ -17,7 +17,7 @@ TOLD_FRACTION_MIN: Final = 0.01
 
 
 class Progress:
-    """The progress of one work.
+    """The progress of one piece of work.
 
     `reached` may be called from any thread, as often as is convenient: it logs only when a line is due.
     """
@@ -33,7 +33,7 @@ class Progress:
         return self._now_ms() - self._began_ms
 
     def reached(self, fraction: float, counts: Callable[[], str]) -> None:
-        """The fraction of the work, from 0 to 1, that is done. The counts are asked for only where a line is due."""
+        """The fraction of the work, from 0 to 1, that is done. The counts are computed only where a line is due."""
         now_ms = self._now_ms()
         if now_ms < self._next_ms:
             return

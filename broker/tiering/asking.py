@@ -19,7 +19,7 @@ def channel_to(
 
 
 async def ask(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
-    """Send a request and await its response; None where none came.
+    """Send a request and await its response; None where no response came.
 
     Records in the response are copied, because the channel reuses their memory.
     """

@@ -35,7 +35,7 @@ class BlockKey(NamedTuple):
 
 
 class BlockCache:
-    """Belongs to the event loop; every read of the storage is in a task of its own."""
+    """The cached blocks. Its methods are called on the event loop; every read of the storage runs in its own task."""
 
     def __init__(self, opened: OpenStorage, spawn: Spawn, size_max: int, on_read: Callable[[str, int], None]) -> None:
         """`on_read` is called with the topic and the size (bytes) of each block that was read."""
@@ -149,7 +149,7 @@ class SegmentBlocks:
         self._size = segment.size
 
     async def get(self, key: str, position: int, size: int) -> BytesLike:
-        """`RangeReader.get`."""
+        """Bytes of the object, as `RangeReader.get` returns them."""
         assert key == self._key
         return await self._cache.read(self._topic, key, self._size, position, size)
 

@@ -2,7 +2,7 @@
 
     plan (`storage/tiered/cleaning_plan.py`)
       ──▶ a process builds the map of the keys, and cleans group after group (`storage/compaction/remote_cleaning.py`)
-            it wants a remote segment  ──▶ downloaded into a directory of the pass, checksum compared
+            it needs a remote segment  ──▶ downloaded into a directory of the pass, checksum compared
             it has cleaned a group     ──▶ COPY_SEGMENT_STARTED ──▶ objects ──▶ COPY_SEGMENT_FINISHED replaces the group
 
 A pass that ends early leaves files in its directory, which the next pass and the next start remove, and a copy that is
@@ -62,7 +62,7 @@ class NotPlanned(NamedTuple):
 
 
 class RemoteCleaner:
-    """Belongs to the event loop; `LogCleaner` calls it, for one partition at a time."""
+    """Cleans the remote segments of one partition at a time. `LogCleaner` calls it on the event loop."""
 
     def __init__(
         self,
@@ -134,7 +134,8 @@ class RemoteCleaner:
 
     async def clean(self, partition: Partition, limits: CleanerLimits) -> bool:
         """One pass over a partition. Returns whether it ended without an error; an error is logged, and the partition
-        waits."""
+        waits.
+        """
         planned = self._plan(partition)
         if planned is None:
             return False

@@ -3,7 +3,7 @@
     a turn of copying     leftovers of unfinished copies are removed first
                           then one segment, below the last stable offset, after the copied ones:
         COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader? ──▶ COPY_SEGMENT_FINISHED
-    a turn of deletion    segments that retention of both tiers gives up (`expiration.py`), after the log start offset;
+    a turn of deletion    segments that retention of both tiers deletes (`expiration.py`), after the log start offset;
                           and unfinished deletions
 
 Partitions take turns (`partition_turns.py`), for copies and for deletions apart: copies that wait for their quota hold
@@ -57,7 +57,9 @@ class NoLongerLeader(Exception):
 
 
 class SegmentCopier:
-    """Belongs to the event loop. At most `remote.log.manager.copier.thread.pool.size` partitions at once."""
+    """Copies and deletes segments, of at most `remote.log.manager.copier.thread.pool.size` partitions at once. Its
+    methods are called on the event loop.
+    """
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class MetadataPorts(NamedTuple):
 
 
 class MetadataReader:
-    """Belongs to the event loop."""
+    """Reads the metadata topic for the followed partitions. Its methods are called on the event loop."""
 
     def __init__(self, ports: MetadataPorts) -> None:
         self._ports = ports
@@ -277,7 +277,7 @@ class MetadataReader:
             waiting.set_result(None)
 
     def _reached(self, index: int) -> None:
-        """All committed records of a metadata partition were replayed."""
+        """Note that all committed records of a metadata partition were replayed."""
         for followed in self._followed.values():
             if followed.metadata_index == index and followed.next_offset >= self._positions[index]:
                 followed.is_complete = True

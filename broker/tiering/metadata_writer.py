@@ -1,6 +1,6 @@
 """Appends records to `__remote_log_metadata`, through the leader of the partition, until they are committed.
 
-A record is written when this broker has read it back: then it is committed, and its effect is in the remote log here.
+A record counts as written when this broker has read it back: it is then committed, and applied to the remote log here.
 The response to the append only decides whether to try again; a record that is written twice takes effect once.
 """
 
@@ -32,7 +32,7 @@ class MetadataNotWritten(Exception):
 
 
 class MetadataWriter:
-    """Belongs to the event loop."""
+    """Writes records to the metadata topic. Its methods are called on the event loop."""
 
     def __init__(self, ports: MetadataPorts, reader: MetadataReader, flusher: Flusher) -> None:
         self._ports = ports

@@ -29,7 +29,9 @@ class OpenStorage:
     """The remote storage of the broker. It is neither read nor written before it was checked."""
 
     def __init__(self, config: Config, environment: Environment, cluster_id: str) -> None:
-        """Raises `RemoteStorageRefused` where `moldau.tiered.storage` names no storage that can be opened."""
+        """Open the client of the storage, without a call to it. Raises `RemoteStorageRefused` where
+        `moldau.tiered.storage` names no storage that can be opened.
+        """
         self.url = config.text("moldau.tiered.storage")
         self.cluster_id = cluster_id
         self._environment = environment

@@ -18,7 +18,7 @@ Turn = Callable[[], Coroutine[object, object, bool]]
 
 
 class PartitionTurns:
-    """Belongs to the event loop."""
+    """Gives partitions turns of work. Its methods are called on the event loop."""
 
     def __init__(self, spawn: Spawn, name: str, limit: Callable[[], int]) -> None:
         """`limit`: the number of partitions with work in progress at once."""

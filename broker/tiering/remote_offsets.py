@@ -15,7 +15,7 @@ from storage.tiered.remote_lookup import find_timestamp
 
 
 class RemoteOffsets:
-    """Belongs to the event loop."""
+    """Finds offsets by time in remote storage. Its methods are called on the event loop."""
 
     def __init__(self, opened: OpenStorage, reader: MetadataReader, indexes: RemoteIndexCache) -> None:
         self._opened = opened

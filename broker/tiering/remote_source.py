@@ -1,6 +1,6 @@
-"""Reads of consumers below the local log start: the second `Source` of fetches.
+"""Reads of consumers before the local log start: the second `Source` of fetches.
 
-    read(offset) ──▶ kept from an earlier read?  ──▶ Located, or the error, which is told once
+    read(offset) ──▶ kept from an earlier read?  ──▶ Located, or the error, which is returned once
                  └▶ else Remote: a task reads    ──▶ the fetch waits, at most remote.fetch.max.wait.ms, and asks again
 
 At most `remote.log.reader.threads` reads are under way, and `remote.log.reader.max.pending.tasks` wait. Fetches of the
@@ -95,7 +95,9 @@ class KeptRead(NamedTuple):
 
 
 class RemoteSource:
-    """Belongs to the event loop; every read of the storage is in a task of its own."""
+    """The `Source` of the records in remote storage. Its methods are called on the event loop; every read of the
+    storage runs in its own task.
+    """
 
     def __init__(
         self,
@@ -150,8 +152,10 @@ class RemoteSource:
         at_least_one: bool,
         waits: bool,
     ) -> Located | Cold | Remote | ErrorCode:
-        """`Source.read`. KAFKA_STORAGE_ERROR, which clients try again, while the storage or the metadata cannot be
-        read, and where too many reads wait. OFFSET_OUT_OF_RANGE where no remote segment has the offset."""
+        """The records at an offset, as `Source.read` gives them. KAFKA_STORAGE_ERROR, which clients try again, while
+        the storage or the metadata cannot be read, and where too many reads wait. OFFSET_OUT_OF_RANGE where no remote
+        segment has the offset.
+        """
         epoch = partition.log.epochs.epoch_of(offset)
         if epoch is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE

@@ -2,8 +2,8 @@
 
     DELETE_PARTITION_MARKED ──▶ DELETE_PARTITION_STARTED ──▶ each segment ──▶ DELETE_PARTITION_FINISHED
 
-The broker that led the partition last does it, and reads the metadata of the partition until it is done. Partitions
-take turns, remote.log.manager.expiration.thread.pool.size segments at once.
+The broker that led the partition last deletes them, and reads the metadata of the partition until all are deleted.
+Partitions take turns, remote.log.manager.expiration.thread.pool.size segments at once.
 
 If that broker ends before it is done, the metadata has DELETE_PARTITION_MARKED without DELETE_PARTITION_FINISHED. The
 leader of the metadata partition then continues the removal: at once where the mark is its own, or its broker is not
@@ -37,7 +37,7 @@ SEGMENTS_AT_ONCE: Final = 100
 
 
 class RemoteRemoval:
-    """Belongs to the event loop."""
+    """Deletes all remote segments of partitions. Its methods are called on the event loop."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ ID_SIZE: Final = 16
 
 
 class ReplacementWriter:
-    """Belongs to the event loop."""
+    """Writes cleaned segments to remote storage. Its methods are called on the event loop."""
 
     def __init__(self, node_id: int, environment: Environment, opened: OpenStorage, writer: MetadataWriter) -> None:
         self._node_id = node_id

@@ -11,6 +11,7 @@ from storage.checkpoints.text_checkpoint import format_checkpoint
 from storage.files.file_slice import FileSlice
 from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from storage.log.log import Log
+from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from storage.segment.segment import Segment
 from storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
@@ -58,8 +59,9 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
 
 def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int) -> RemoteSegment:
     """The metadata of a copy that begins. Where the log start lies inside of the segment, the log has forgotten the
-    leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: a reader asks for no
-    earlier offset. Raises OSError and `CannotCopy`."""
+    leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: no reader requests an
+    earlier offset. Raises OSError and `CannotCopy`.
+    """
     segment = found.segment
     entries = log.epochs.entries
     epochs = [
@@ -86,7 +88,8 @@ def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_
 
 async def contents_of(log: Log, found: Copyable, environment: Environment) -> dict[ObjectKind, Content]:
     """The contents of the objects. The file of the segment stays open as long as its content is held, also where
-    retention deletes the segment meanwhile. Raises OSError and `CannotCopy`."""
+    retention deletes the segment meanwhile. Raises OSError and `CannotCopy`.
+    """
     segment, fs = found.segment, log.fs
     segment.offset_index.entries.write_pending()
     segment.time_index.entries.write_pending()
@@ -113,5 +116,15 @@ async def contents_of(log: Log, found: Copyable, environment: Environment) -> di
         ObjectKind.PRODUCER_SNAPSHOT: log.snapshots.path(found.end_offset),
     }
     for kind, path in paths.items():
-        contents[kind] = bytes(await environment.offload(partial(fs.read, path)))
+        contents[kind] = data = bytes(await environment.offload(partial(fs.read, path)))
+        if kind is ObjectKind.PRODUCER_SNAPSHOT:
+            check_snapshot(data, path)
     return contents
+
+
+def check_snapshot(data: bytes, path: str) -> None:
+    """Raises `CannotCopy`: a crash tore a snapshot that was not synced, or the disk has damaged it."""
+    try:
+        decode_snapshot(data)
+    except CorruptSnapshot as error:
+        raise CannotCopy(f"{path}: {error}") from None

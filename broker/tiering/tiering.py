@@ -37,7 +37,7 @@ PARTITIONS_AT_ONCE: Final = 200
 
 
 class TieringPorts(NamedTuple):
-    """What tiered storage uses of its broker."""
+    """The parts of the broker that tiered storage uses."""
 
     metadata: MetadataPorts
     settings: DynamicConfig
@@ -46,10 +46,10 @@ class TieringPorts(NamedTuple):
 
 
 class Tiering:
-    """Tiered storage of a broker with remote.log.storage.system.enable. It belongs to the event loop."""
+    """Tiered storage of a broker with remote.log.storage.system.enable. Its methods are called on the event loop."""
 
     def __init__(self, ports: TieringPorts) -> None:
-        """Raises `RemoteStorageRefused`."""
+        """Compose the parts and open the storage. Raises `RemoteStorageRefused`."""
         metadata, config = ports.metadata, ports.settings.config
         self._ports = ports
         self._environment = metadata.environment
@@ -188,7 +188,7 @@ class Tiering:
                     self.removal.begin(followed)
 
     def _leave(self, followed: FollowedRemoteLog) -> None:
-        """The partition is not a tiered one of this broker any more.
+        """Stop following a partition that is not a tiered one of this broker any more.
 
         If its topic was deleted, or is not tiered any more, the last leader deletes the remote segments.
         """

@@ -23,7 +23,7 @@ class RemoteCount(Enum):
 
 
 class RemoteTraffic:
-    """Belongs to the event loop."""
+    """Counts the traffic with remote storage. Its methods are called on the event loop."""
 
     def __init__(self) -> None:
         self.total: Counter[RemoteCount] = Counter()

@@ -38,9 +38,9 @@ from protocol.records.metadata import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from security.principal import ANONYMOUS, Principal
 from security.quotas.limits import Sharers
-from security.quotas.mutations import UNBOUNDED, MutatingClient, MutationQuotas, Mutations
+from security.quotas.mutations import MutationQuotas
+from security.requester import NODE, Requester
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
@@ -113,15 +113,12 @@ class Controller:
         if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
             yield from records_of_eligible_replicas(self.view)
 
-    def step(
-        self, request: object, now_ms: int, principal: Principal = ANONYMOUS, client: MutatingClient | None = None
-    ) -> Decision:
-        """Decide on a request of a client, a message of the protocol; `AssertionError` where the controller has no such
-        API. `client`: whose quota of mutations bounds the request; None where none does."""
+    def step(self, request: object, now_ms: int, requester: Requester = NODE) -> Decision:
+        """Decide on a request, a message of the protocol; `AssertionError` where the controller has no such API."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
-        mutations: Mutations = UNBOUNDED if client is None else self._mutations.of(client, now_ms)
-        context = DecisionContext(self.view, self._sessions, self._failures, now_ms, principal, mutations)
+        mutations = self._mutations.of(requester, now_ms)
+        context = DecisionContext(self.view, self._sessions, self._failures, now_ms, requester.principal, mutations)
         decision = row.decide(context, request)
         if mutations.throttle_ms:
             assert hasattr(decision.reply, "throttle_time_ms"), "mutations are counted where the reply can say so"

@@ -21,11 +21,15 @@ from protocol.access import AclOperation
 from security.access import ResourceKind
 from security.acl.any_resource import PROBE, allows_some
 from security.acl.bindings import AclBinding
+from security.acl.client_address import java_address
 from security.acl.index import AclIndex
 from security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 4_096
 """The most decisions that an access remembers; at the limit it forgets all of them."""
+REMEMBERED_LENGTH_MAX: Final = 256
+"""The longest name (characters) of a remembered decision: a client may ask for any text of 32 KiB. Names of topics have
+at most 249."""
 
 
 class AuthorizerSettings(NamedTuple):
@@ -45,7 +49,7 @@ class AuditLog(Protocol):
     def decided(
         self, access: AclAccess, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool
     ) -> None:
-        """Write down a decision. `name` is None for a decision about any resource of the kind."""
+        """Log a decision. `name` is None for a decision about any resource of the kind."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
@@ -65,7 +69,7 @@ class Authorizer:
         self.is_loaded = False
 
     def loaded(self) -> None:
-        """The metadata has been read up to its end at the start of this node: from now on ACLs decide."""
+        """Begin to decide by ACLs: the metadata has been read up to its end at the start of this node."""
         self.is_loaded = True
         self.stamp += 1
 
@@ -99,8 +103,8 @@ class Authorizer:
         return self.is_loaded and allows_some(self.index.bindings_about(kind, principal, host), operation)
 
     def access(self, principal: Principal, host: str) -> AclAccess:
-        """The access of a client. `host` is its address in Java's notation."""
-        return AclAccess(self, principal, host)
+        """The access of a client at an address."""
+        return AclAccess(self, principal, java_address(host))
 
 
 class AclAccess:
@@ -158,6 +162,8 @@ class AclAccess:
         return is_allowed
 
     def _remember(self, key: tuple[int, int, str | None], is_allowed: bool) -> None:
+        if len(key[2] or "") > REMEMBERED_LENGTH_MAX:
+            return
         if len(self._decisions) >= REMEMBERED_MAX:
             self._decisions.clear()
         self._decisions[key] = is_allowed

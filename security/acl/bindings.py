@@ -5,7 +5,7 @@ A binding allows or denies a principal one operation, from one address or any, o
 | pattern type | in a binding                             | in a filter: the bindings that it selects               |
 |--------------|------------------------------------------|---------------------------------------------------------|
 | LITERAL      | one resource, or every one by the name * | literal ones of exactly this name                       |
-| PREFIXED     | every resource whose name begins so      | prefixed ones of exactly this name                      |
+| PREFIXED     | every resource with this prefix          | prefixed ones of exactly this name                      |
 | MATCH        | never                                    | those that concern a resource of this name              |
 | ANY          | never                                    | of either type, of exactly this name                    |
 """

@@ -1,7 +1,8 @@
 """The operations to which an ACL applies: an ALLOW of some operations implies an operation to describe; a DENY implies
 nothing.
 
-Here they are bits: bit n says that the operation with the code n is allowed, bit n + `DENIED_FROM` that it is denied.
+Decisions are kept as bits: bit n says that the operation with the code n is allowed, bit n + `DENIED_FROM` that it is
+denied.
 """
 
 from __future__ import annotations

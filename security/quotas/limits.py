@@ -1,4 +1,4 @@
-"""The quota that applies to a client: of all that are set for it, that of the most specific entity.
+"""The quota that applies to a client: of all quotas that match it, the one with the most specific entity.
 
 | order | user    | client id |
 |-------|---------|-----------|

@@ -1,44 +1,36 @@
-"""How many partitions a client may have created and deleted in a second (KIP-599), as the controller counts them.
+"""The quota of controller mutations: the partitions that a client may create and delete per second (KIP-599).
 
-strict       a client that is told of it: its topics are refused while the bucket has debts
-permissive   an older client: everything is done, and its connection is muted until the debts are paid
+strict       versions with the error THROTTLING_QUOTA_EXCEEDED: topics are refused while the balance is negative
+permissive   older versions: all is done, and the connection is muted until the balance is not negative
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from security.quotas.entity import CONTROLLER_MUTATION_RATE
 from security.quotas.limits import QuotaLimits, Sharers
 from security.quotas.sampled_rate import Windows
 from security.quotas.token_bucket import TokenBucket
+from security.requester import Requester
 
 BUCKETS_MAX: Final = 10_000
 """Buckets that are kept; at the limit the one is dropped that was asked for the longest ago."""
 
 
-class MutatingClient(NamedTuple):
-    """On whose behalf the controller changes topics."""
-
-    user: str
-    client_id: str
-    is_strict: bool
-    """Whether the version of its request knows THROTTLING_QUOTA_EXCEEDED."""
-
-
 class Mutations(Protocol):
-    """What one request may change."""
+    """The mutations that one request may make."""
 
     def spend(self, partitions: int) -> bool:
         """Count partitions that are about to be created or deleted; False where they have to be refused."""
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client is throttled for what it spent, or tried to."""
+        """How long (ms) the client is throttled for the mutations that it made, or that were refused."""
 
 
 class Unbounded:
-    """No quota concerns the request."""
+    """The mutations of a request without a quota: none is refused or throttled."""
 
     throttle_ms: Final = 0
 
@@ -50,7 +42,7 @@ UNBOUNDED: Final = Unbounded()
 
 
 class BoundedMutations:
-    """Those of a request under a quota."""
+    """The mutations of a request under a quota."""
 
     def __init__(self, bucket: TokenBucket, now_ms: int, *, is_strict: bool) -> None:
         self._bucket = bucket
@@ -69,22 +61,26 @@ class BoundedMutations:
 
     @property
     def throttle_ms(self) -> int:
-        """A strict client that was refused nothing is not throttled, though it may have spent more than there was."""
+        """The throttle time (ms). A strict client without a refusal is not throttled, although it may have overdrawn
+        the bucket.
+        """
         return 0 if self._is_strict and not self._is_refused else self._bucket.throttle_ms(self._now_ms)
 
 
 class MutationQuotas:
-    """The buckets of one controller. They begin full with its term."""
+    """The token buckets of one controller. They are full at the beginning of its term."""
 
     def __init__(self, windows: Windows) -> None:
         self.limits = QuotaLimits()
         self._windows = windows
         self._buckets: dict[Sharers, TokenBucket] = {}
-        """The bucket that was asked for the longest ago is first."""
+        """The least recently used bucket is first."""
 
-    def of(self, client: MutatingClient, now_ms: int) -> Mutations:
-        """What a client may change now."""
-        limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, client.user, client.client_id)
+    def of(self, requester: Requester, now_ms: int) -> Mutations:
+        """What a requester may change now."""
+        if requester.is_strict is None:
+            return UNBOUNDED
+        limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
         if limit is None:
             return UNBOUNDED
         bucket = self._buckets.pop(limit.sharers, None)
@@ -95,8 +91,8 @@ class MutationQuotas:
         else:
             bucket.change_rate(limit.value, now_ms)
         self._buckets[limit.sharers] = bucket
-        return BoundedMutations(bucket, now_ms, is_strict=client.is_strict)
+        return BoundedMutations(bucket, now_ms, is_strict=requester.is_strict)
 
     def tokens(self, now_ms: int) -> dict[Sharers, float]:
-        """What is in each bucket, for metrics."""
+        """The balance of each bucket in tokens, for metrics."""
         return {sharers: bucket.tokens(now_ms) for sharers, bucket in self._buckets.items()}

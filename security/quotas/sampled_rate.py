@@ -2,8 +2,8 @@
 
     quota.window.num windows of quota.window.size.seconds each, and one before them, which the period overlaps
 
-The rate is the sum of the values over the time since the oldest window began. While few windows have begun the time is
-taken as if all but the current one were full, so that the first values are not a burst.
+The rate is the sum of the values over the time since the oldest window began. Until all windows have begun, all of them
+except the current one are counted with their full length, so that the first values do not give a high rate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SampledRate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """The current rate."""
+        """The current rate, in values per second."""
         elapsed_ms = self.elapsed_ms(now_ms)
         return sum(sample.total for sample in self._samples) / (elapsed_ms / 1000)
 
@@ -71,7 +71,7 @@ class SampledRate:
         return self._samples[self._current]
 
     def _forget(self, now_ms: int) -> None:
-        """Reset the windows that are older than all windows together last."""
+        """Reset the windows that ended before the measured period began."""
         age_ms = self._windows.kept * self._windows.size_ms
         for index, sample in enumerate(self._samples):
             if now_ms - sample.last_ms >= age_ms:

@@ -22,7 +22,7 @@ class ThrottleTimes:
         self._now = (count + 1, total + throttle_ms, max(longest, throttle_ms))
 
     def mean(self, now_ms: int) -> float:
-        """0 where nothing was throttled."""
+        """The mean throttle time in ms; 0 where nothing was throttled."""
         self._forget_old(now_ms)
         return (self._now[1] + self._before[1]) / max(1, self._now[0] + self._before[0])
 

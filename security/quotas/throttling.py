@@ -22,7 +22,7 @@ PERCENT_OF_NANOSECOND: Final = 100 / 1_000_000_000
 
 @dataclass(slots=True)
 class ClientRate:
-    """The rate of the clients that share one, and for how long they were throttled."""
+    """The rate that some clients share, and their throttle times."""
 
     rate: SampledRate
     recorded_ms: int
@@ -64,13 +64,15 @@ class ClientThrottle:
         return delay_ms
 
     def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """What was recorded just now did not happen: the client was throttled instead."""
+        """Remove a value that was recorded just now, because the client is throttled instead."""
         limit = self._limit(user, client_id)
         if limit is not None and limit.sharers in self._rates:
             self._rates[limit.sharers].rate.record(-value, now_ms)
 
     def value_max(self, user: str, client_id: str) -> float | None:
-        """The largest single value that waiting can make room for; None where the client is not bounded."""
+        """The largest single value that the quota allows in all windows together; a larger one always exceeds it. None
+        without a quota.
+        """
         limit = self._limit(user, client_id)
         if limit is None:
             return None

@@ -40,7 +40,7 @@ class Failed(NamedTuple):
 
 
 class NeedsLookup(NamedTuple):
-    """Something has to be fetched before the decision, such as the keys of an identity provider.
+    """The mechanism needs data before it decides, such as the keys of an identity provider.
 
     The shell fetches it, outside of the event loop where that blocks, then calls `Mechanism.found`.
     """

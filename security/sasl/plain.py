@@ -44,7 +44,7 @@ class PlainUsers:
         )
 
     def has(self, name: str, password: str) -> bool:
-        """Whether this is the password of the user. The time is the same for an unknown user."""
+        """Whether this is the password of the user. The check takes the same time for an unknown user."""
         known = self._digests.get(name)
         is_equal = compare_digest(_NO_DIGEST if known is None else known, _digest(password))
         return is_equal and known is not None
@@ -54,7 +54,7 @@ class PlainUsers:
 
 
 def _digest(password: str) -> bytes:
-    """A digest, so that the comparison does not reveal the length of the password."""
+    """The digest of a password: comparing digests does not reveal the length of the password."""
     return sha256(password.encode("utf-8", "surrogatepass")).digest()
 
 

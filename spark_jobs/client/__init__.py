@@ -1,1 +1,3 @@
-"""A client of brokers: connections, metadata, offsets, coordinators. Synchronous: a task does one thing at a time."""
+"""A client of brokers: connections, metadata, offsets, coordinators. Its calls block, and no object is used by several
+threads.
+"""

@@ -1,5 +1,4 @@
-"""The brokers of a cluster, as a client asks them: metadata, offsets by time, and questions that are asked again while
-the cluster changes."""
+"""A client's view of a cluster: metadata, offsets by time, and requests that are repeated while leaders move."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class TopicDescription(NamedTuple):
 
 
 class Cluster:
-    """Not for several threads."""
+    """A client of a cluster, with one connection for each broker. Only one thread may use it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -77,7 +76,9 @@ class Cluster:
         return self.patiently("metadata", lambda: self._ask_topics(names))
 
     def leader_of(self, key: TopicPartition) -> BrokerConnection:
-        """The connection to the leader of a partition. Raises `Passing` where there is none now, and `Disconnected`."""
+        """The connection to the leader of a partition. Raises `Passing` where the partition has no leader now, and
+        `Disconnected`.
+        """
         known = self._topics.get(key[0])
         if known is None:
             known = self._ask_topics([key[0]]).get(key[0])
@@ -87,19 +88,19 @@ class Cluster:
         return self.connection(self._addresses[leader])
 
     def topic_id(self, topic: str) -> bytes | None:
-        """As of the metadata that were asked last."""
+        """The id of a topic in the metadata of the last request; None where they do not have the topic."""
         known = self._topics.get(topic)
         return known.topic_id if known else None
 
     def connection(self, address: Address) -> BrokerConnection:
-        """Raises `Disconnected`."""
+        """The connection to a broker, made at first use. Raises `Disconnected`."""
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = BrokerConnection(address, self.settings)
         return connection
 
     def any_connection(self) -> BrokerConnection:
-        """To the first broker that can be reached. Raises `Disconnected`."""
+        """A connection to the first broker that can be reached. Raises `Disconnected`."""
         problem = Disconnected("there is no address")
         for address in [*self._connections, *self._addresses.values(), *self.settings.bootstrap]:
             try:
@@ -109,9 +110,10 @@ class Cluster:
         raise problem
 
     def patiently(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """The result of an attempt that raises neither `Passing` nor `Disconnected`; its metadata are new each time.
+        """Repeat an attempt until it raises neither `Passing` nor `Disconnected`, with new metadata each time. Returns
+        its result.
 
-        Raises `Refused` with the last problem where the time is over.
+        Raises `Refused` with the last problem after the timeout of the settings.
         """
         deadline = time.monotonic() + (timeout_s or self.settings.request_timeout_ms / 1000)
         while True:
@@ -124,7 +126,7 @@ class Cluster:
                 time.sleep(BACKOFF_S)
 
     def forget(self) -> None:
-        """Ask for the metadata again, over new connections."""
+        """Close the connections and drop the metadata, so that the next request fetches them again."""
         self._topics.clear()
         self.close()
 
@@ -136,8 +138,9 @@ class Cluster:
     def offsets_at(
         self, keys: Iterable[TopicPartition], timestamp: int, *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition whose record is at or after a timestamp in ms, -1 where none is; for
-        `EARLIEST` and `LATEST` the ends of the log. Raises `Refused`."""
+        """For each partition the offset of the first record at or after a timestamp (ms), -1 where there is no such
+        record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Refused`.
+        """
         wanted = list(keys)
         return self.patiently("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
 
@@ -187,7 +190,7 @@ class Cluster:
 
 
 def check_error(code: int, what: str) -> None:
-    """Raises `Passing` or `Refused` where the code is an error."""
+    """Check an error code of a response. Raises `Passing` or `Refused` where it is an error."""
     if code in PASSING:
         raise Passing(f"{what}: {error_name(code)}")
     if code:

@@ -33,10 +33,10 @@ class Disconnected(OSError):
 
 
 class BrokerConnection:
-    """Not for several threads."""
+    """A connection with at most one request in flight. Only one thread may use it."""
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
-        """Raises OSError, `Refused` where the login fails."""
+        """Connect and log in. Raises OSError, and `Refused` where the login fails."""
         self.address = address
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -58,7 +58,7 @@ class BrokerConnection:
             raise
 
     def ask(self, request: object, reply: type[T], version_max: int, *, wait_ms: int = 0) -> T:
-        """The reply to a request, in the highest version that both sides have, at most `version_max`.
+        """Send a request in the highest version that both sides have, at most `version_max`. Returns the reply.
 
         Raises `Disconnected`, after which the connection is closed, and `MalformedMessage`.
         """
@@ -66,7 +66,9 @@ class BrokerConnection:
         return cast(T, self._exchange(request, self.version_of(spec.key, version_max), wait_ms))
 
     def version_of(self, api_key: int | None, version_max: int) -> int:
-        """Raises `Refused` where the broker has no version up to `version_max`."""
+        """The highest version of an API that both sides have, at most `version_max`. Raises `Refused` where there is
+        none.
+        """
         lowest, highest = self._versions.get(api_key or 0, (0, -1))
         version = min(highest, version_max)
         if version < lowest:

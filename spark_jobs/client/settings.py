@@ -1,4 +1,6 @@
-"""What a client needs to reach a cluster: addresses, security, times. A small value that travels to tasks."""
+"""The settings with which a client reaches a cluster: addresses, security, timeouts. The value is pickled into the
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Host and port of a broker's listener."""
 
     host: str
     port: int
@@ -24,7 +26,9 @@ class Address(NamedTuple):
 
 
 class ClientSettings(NamedTuple):
-    """Built by `client_settings_of`. Its `repr` would show the login context: messages name options, not values."""
+    """The settings of a client, made by `client_settings_of`. Its `repr` would show the login context, so messages name
+    only options.
+    """
 
     bootstrap: tuple[Address, ...]
     security_protocol: str = "PLAINTEXT"
@@ -47,7 +51,7 @@ class ClientSettings(NamedTuple):
         return f"ClientSettings of {', '.join(map(str, self.bootstrap))}"
 
     def tls_context(self) -> ssl.SSLContext:
-        """Raises `Refused` where the file of authorities cannot be read."""
+        """The TLS context of the client. Raises `Refused` where the file of certificate authorities cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_location)
         except (OSError, ssl.SSLError) as problem:
@@ -57,7 +61,7 @@ class ClientSettings(NamedTuple):
 
 
 def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> ClientSettings:
-    """From bootstrap addresses and options `kafka.*` in lower case. Raises `Refused`."""
+    """The settings from bootstrap addresses and the options `kafka.*`, in lower case. Raises `Refused`."""
     protocol = given.get("kafka.security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise Refused(f"kafka.security.protocol: {protocol} is not one of {', '.join(PROTOCOLS)}")
@@ -77,7 +81,7 @@ def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> Cl
 
 
 def address_of(name: str) -> Address:
-    """`host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
+    """Parse `host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
     host, _, port = name.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise Refused(f"kafka.bootstrap.servers: {name} is not host:port")

@@ -14,7 +14,9 @@ from spark_jobs.decoding.decoded_rows import COLUMN_TYPES, HEADER_TYPE
 
 
 def headers_column(has_headers: NDArray[np.bool_], places: Iterable[tuple[bytes, int]]) -> pa.Array:
-    """`places` has (buffer, position of the count of headers) of each row with headers. Raises `MalformedMessage`."""
+    """Decode the headers of rows. `places` holds for each row with headers its buffer and the position of the count of
+    headers. Raises `MalformedMessage`.
+    """
     count = len(has_headers)
     if not bool(has_headers.any()):
         return pa.nulls(count, COLUMN_TYPES["headers"])

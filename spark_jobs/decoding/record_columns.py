@@ -23,7 +23,7 @@ caches.
 
 
 class Decoder(NamedTuple):
-    """A decoder, and the bytes that it takes at once."""
+    """A function that decodes chunks, and the size of the chunks (bytes) for which it is fastest."""
 
     decode: Decode
     chunk_size: int

@@ -1,7 +1,7 @@
 """Finding the positions of the fields of many records at once.
 
-Only the boundaries of records depend on one another: one loop finds these, and everything behind a boundary is read by
-numpy for all records of a chunk together, whatever the sizes of their batches.
+A loop finds the boundaries of the records, because each boundary depends on the one before. All other fields are read
+by numpy, for all records of a chunk at once.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def _read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
 
 
 def skip_nullable(at: Integers, size: Integers, ends: Integers) -> None:
-    """Advance past fields of these sizes, which stay within their records."""
+    """Advance the positions past nullable fields of these sizes. Raises `MalformedMessage` where a field crosses the
+    end of its record.
+    """
     if bool(np.any(size < NULL)):
         raise MalformedMessage("a field of a negative size")
     at += np.maximum(size, 0)

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.batch_iterator import iterate_batches
-from protocol.compression import decompress
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
-from protocol.record_reader import RECORDS_SIZE_MAX
+from spark_jobs.decoding.expansion import Expander
 from spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
 from spark_jobs.refusals import SegmentReplaced
 
@@ -34,7 +33,7 @@ class Body(NamedTuple):
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches in order."""
+    """Consecutive batches that are decoded together, with the buffers that hold their records."""
 
     bodies: list[Body] = field(default_factory=list)
     buffers: list[bytes] = field(default_factory=list)
@@ -76,6 +75,7 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
     aborted = Aborted(wanted) if wanted.aborted else None
+    expander = Expander()
     for position, header, piece, inside in batches_of(wanted):
         if header.is_control or not has_offsets_of(wanted, header):
             continue
@@ -88,7 +88,8 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
         try:
             check(piece, inside, header)
             if header.is_compressed:
-                body = expand(header, piece, inside)
+                stored = memoryview(piece)[inside + HEADER_SIZE : inside + header.size]
+                body = expander.expand(header.codec, stored)
                 chunk.add(header, body, 0, len(body))
             else:
                 chunk.add(header, piece, inside + HEADER_SIZE, inside + header.size)
@@ -110,14 +111,9 @@ def check(piece: bytes, position: int, header: BatchHeader) -> None:
         raise MalformedMessage("the checksum of the batch does not match")
 
 
-def expand(header: BatchHeader, piece: bytes, position: int) -> bytes:
-    """The decompressed records of a batch. Raises `MalformedMessage`."""
-    stored = memoryview(piece)[position + HEADER_SIZE : position + header.size]
-    return bytes(decompress(header.codec, stored, size_max=RECORDS_SIZE_MAX))
-
-
 def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
-    """(position in the file, header, bytes that were read, position in these) of the whole batches of a slice.
+    """The whole batches of a slice, each as (position in the file, header, bytes that were read, position in these
+    bytes).
 
     Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
     when the read was planned.
@@ -150,7 +146,7 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:
-    """Read from the beginning of a batch on, at least that whole batch."""
+    """Read a piece of the file that begins with a batch and holds at least the whole of it."""
     piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
     if len(piece) < HEADER_SIZE:
         return piece

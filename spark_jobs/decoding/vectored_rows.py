@@ -84,7 +84,7 @@ class _VectoredChunk:
         return pa.array((base + delta) * 1000)
 
     def headers(self) -> pa.Array:
-        """Raises `MalformedMessage`."""
+        """The column of headers. Raises `MalformedMessage`."""
         has_headers: NDArray[np.bool_] = self._fields.has_headers
         if self._rows is not None:
             has_headers = has_headers[self._rows]
@@ -102,7 +102,7 @@ class _VectoredChunk:
         return [(int(each.timestamp_type), count) for each, count in zip(self._headers, counts, strict=True)]
 
     def _of_batch(self, values: Sequence[int]) -> Integers:
-        """A value of each batch, repeated for each of its records."""
+        """One value for each record: the value of its batch."""
         spread: Integers = np.array(values, np.int64)[self._batch]
         return spread
 

@@ -1,4 +1,4 @@
-"""The job `export`: the records of a topic as Parquet, each offset once, going on where the last run ended.
+"""The job `export`: the records of a topic as Parquet, each offset once; a run continues where the last one ended.
 
 driver    pins the offsets: from the ends in the ledger to the high watermarks
 tasks     each decodes its slices and writes one Parquet file into the staging directory of the run; Spark gets no row
@@ -106,7 +106,7 @@ def plan_export(job: ExportJob) -> ExportPlan:
 
 
 def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -> ExportRun:
-    """Run the job; what it has committed. A run that fails commits nothing."""
+    """Run the job. Returns the run that it committed. A job that fails commits nothing."""
     job, ledger = plan.job, ExportLedger(plan.job.output)
     number = ledger.begin()
     session.dataSource.register(ExportSource)
@@ -180,7 +180,7 @@ class ExportReader(SegmentReader):
 
 
 def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches together until they make a row group."""
+    """Batches joined until they have the size of a row group."""
     group: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -194,7 +194,7 @@ def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatc
 
 
 def _synced_size(path: str) -> int:
-    """Make a file durable; its bytes."""
+    """Sync a file to the disk. Returns its size in bytes."""
     import os
 
     descriptor = os.open(path, os.O_RDONLY)

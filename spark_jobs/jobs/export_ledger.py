@@ -1,12 +1,12 @@
 """The ledger of an export: which offsets are in which files, a JSON document for each run.
 
     <output>/*.parquet                    the rows
-    <output>/_moldau/00000001.json        what the first run has exported; written as a whole, and then final
+    <output>/_moldau/00000001.json        the offsets and files of the first run; written in one step and never changed
     <output>/_moldau/staging-<run>/       files of a run that has not ended
 
-Spark leaves out names that begin with an underscore. A run writes its files into its staging directory, then its
-document: with that the run is committed. The files then move to the output; where a crash comes between, the next run
-moves them. Files that no document names are removed with their staging directory. So each offset is exported once.
+Spark does not read names that begin with an underscore. A run writes its files into its staging directory, then its
+document, which commits the run. The files then move to the output; after a crash in between the next run moves them.
+Files that no document names are removed with their staging directory. So each offset is exported once.
 """
 
 from __future__ import annotations
@@ -65,18 +65,20 @@ class ExportLedger:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the output has something, and no ledger: another program's files."""
+        """Whether the output holds files but no ledger, so that another program wrote them."""
         return self.output.exists() and any(self.output.iterdir()) and not self._home.is_dir()
 
     def staging(self, number: int) -> Path:
         return self._home / f"staging-{number:08}"
 
     def runs(self) -> list[ExportRun]:
-        """Those that are committed. Raises `Refused` for a document that is none, and OSError."""
+        """The committed runs. Raises `Refused` for a document that cannot be parsed, and OSError."""
         return [_parsed(path) for path in sorted(self._home.glob("[0-9]*.json"))]
 
     def ends(self, topic: str, cluster_id: str | None) -> dict[int, int]:
-        """Where the next run begins, by partition. Raises `Refused` where the ledger is of another topic or cluster."""
+        """The offset at which the next run begins, by partition. Raises `Refused` where the ledger is of another topic
+        or cluster.
+        """
         found: dict[int, int] = {}
         for run in self.runs():
             if run.topic != topic:
@@ -87,9 +89,9 @@ class ExportLedger:
         return found
 
     def begin(self) -> int:
-        """The number of a new run, whose staging directory is there and empty. What a crash left is finished
-        or removed.
-        Raises OSError."""
+        """Begin a run: complete or remove what a crash left, and make an empty staging directory. Returns the number of
+        the run. Raises OSError.
+        """
         self._home.mkdir(parents=True, exist_ok=True)
         runs = self.runs()
         for run in runs:

@@ -85,7 +85,7 @@ def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -
 
 
 def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:
-    """One row of each key out of rows with the columns of `SCHEMA`."""
+    """The last row of each key, from rows with the columns of `SCHEMA`."""
     from pyspark.sql import functions as f
 
     in_partition = (
@@ -115,14 +115,15 @@ class LatestSource(MoldauDataSource):
 class LatestReader(SegmentReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads like `SegmentReader.read`, and leaves out records without a key and those that a later record of the
-        task replaces."""
+        task replaces.
+        """
         task: Task = partition.value or ()
         for _, slices in by_partition(task):
             yield from latest_batches(self.batches(slices, self._columns))
 
 
 def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
-    """Adjacent slices of one partition together: only within a partition do offsets tell which record is later."""
+    """Group adjacent slices by partition: only within a partition do offsets give the order of records."""
     from itertools import groupby
 
     for key, slices in groupby(task, lambda each: (each.topic, each.partition)):

@@ -1,1 +1,1 @@
-"""What the user asks of the data source: its options, and their parsing."""
+"""The options of the data source, and their parsing."""

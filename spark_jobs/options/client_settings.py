@@ -1,4 +1,4 @@
-"""The `kafka.` options of a client that reads from brokers or writes to them: its security and its times."""
+"""The `kafka.` options of a client that reads from brokers or writes to them: its security and its timeouts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SETTINGS: Final = (
 
 
 def is_client_setting(name: str) -> bool:
-    """Whether an option, in lower case, is one that the client takes."""
+    """Whether the client has an option of this name, which is in lower case."""
     return name in SETTINGS
 
 
 def client_settings(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """(name, value) of those that are given, with names in lower case."""
+    """The client's options that the user gives, as (name, value), with names in lower case."""
     return tuple((name, given[name]) for name in SETTINGS if name in given)

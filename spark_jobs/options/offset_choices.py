@@ -6,7 +6,7 @@
 | startingOffsetsByTimestamp, endingOff... | JSON: a time for each partition                               |
 | startingOffsets, endingOffsets           | earliest, latest, or JSON: an offset for each partition       |
 
-Options behind the first one are not looked at.
+Only the first given option of this order counts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def choice_of(side: Side, given: Mapping[str, str]) -> OffsetChoice:
 
 
 def refuse_reversed(starting: OffsetChoice, ending: OffsetChoice) -> None:
-    """Raises `Refused` where a partition is to end before it begins."""
+    """Compare both choices. Raises `Refused` where a partition is to end before it begins."""
     if isinstance(starting, Timestamps) and isinstance(ending, Timestamps):
         refuse_reversed_numbers("time", starting.times, ending.times)
     elif not isinstance(starting, str | Timestamps) and not isinstance(ending, str | Timestamps):

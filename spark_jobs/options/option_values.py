@@ -8,7 +8,7 @@ from spark_jobs.refusals import Refused
 
 
 def parsed_json(name: str, value: str) -> object:
-    """Raises `Refused` where the text is not JSON."""
+    """The value of an option in JSON. Raises `Refused` where the text is not JSON."""
     try:
         parsed: object = json.loads(value)
     except ValueError as problem:
@@ -48,7 +48,7 @@ def one_of(name: str, value: str, words: tuple[str, ...]) -> str:
 
 
 def names_in(value: str) -> tuple[str, ...]:
-    """Names between commas, each once."""
+    """The names in a list separated by commas, each once."""
     return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
 
 

@@ -1,4 +1,4 @@
-"""The options of the data source: those of Spark's Kafka connector, and those that only files have.
+"""The options of the data source: those of Spark's Kafka connector, and further ones for reading files.
 
 An option of the connector without a meaning for files is ignored with a warning; one that would change the result is
 refused. An unknown option is refused.

@@ -1,4 +1,4 @@
-"""Where a tiered storage is, and how it is reached: a small value, which travels to the tasks."""
+"""The address of a tiered storage, and the settings for its connections. The value is pickled into the tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 
 class StoreAddress(NamedTuple):
-    """As the settings of a broker say it: `moldau.tiered.storage`, `.endpoint`, `.region` and `.timeout.ms`."""
+    """The address and settings of a tiered storage, with the meaning of a broker's settings `moldau.tiered.storage`,
+    `.endpoint`, `.region` and `.timeout.ms`.
+    """
 
     url: str
     """An absolute path of a directory, or the URL of an object store."""

@@ -1,4 +1,6 @@
-"""How much a trigger of a streaming query reads, and how long it may wait for it."""
+"""The limits of a trigger of a streaming query: the offsets that it reads, and the time that it waits for a minimum of
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class TriggerLimits:
 
 
 def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
-    """From options with names in lower case. Raises `Refused`."""
+    """The limits from the options, whose names are in lower case. Raises `Refused`."""
     limits = TriggerLimits(
         positive("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
         positive("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
@@ -37,7 +39,7 @@ def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
 
 
 def _duration_ms(name: str, value: str | None) -> int:
-    """A number with a unit of Spark, milliseconds without one."""
+    """A duration in ms, from a number with one of Spark's units, or milliseconds without a unit."""
     if value is None:
         return DELAY_MS_DEFAULT
     parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())

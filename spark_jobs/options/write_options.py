@@ -1,4 +1,4 @@
-"""The options of a query that writes to topics: those of Spark's Kafka connector, and what the query promises."""
+"""The options of a query that writes to topics: those of Spark's Kafka connector, and the delivery guarantee."""
 
 from __future__ import annotations
 

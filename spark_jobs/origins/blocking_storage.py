@@ -1,7 +1,7 @@
 """Remote storage for code without an event loop: the driver that plans a read, and the tasks.
 
 The storage port is asynchronous. One thread of the process runs the event loop of all its calls, so that a task decodes
-one piece of an object while the next ones are on their way.
+one piece of an object while the next pieces are being fetched.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class BlockingStorage:
         self._loop.close()
 
     def get(self, key: str, position: int, size: int) -> BytesLike:
-        """As `RemoteStorage.get`."""
+        """Bytes of an object, as `RemoteStorage.get` returns them."""
         return self.start_get(key, position, size).result()
 
     def start_get(self, key: str, position: int, size: int) -> Future[BytesLike]:
-        """A read that is under way when this returns."""
+        """Start a read, and return its future at once."""
         return self._begin(self._storage.get(key, position, size))
 
     def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
-        """The first object of a prefix past a key."""
+        """The first object with a prefix whose key is after `after`; None where there is none."""
         found = self._begin(self._listed(prefix, after, 1)).result()
         return found[0] if found else None
 
     def list_all(self, prefix: str) -> Iterator[ObjectEntry]:
-        """All objects of a prefix, by key. The next page is on its way while one is read."""
+        """All objects with a prefix, in the order of their keys. The next page is fetched while the caller uses one."""
         page = self._begin(self._listed(prefix, "", PAGE_SIZE)).result()
         while page:
             following = self._begin(self._listed(prefix, page[-1].key, PAGE_SIZE))
@@ -70,8 +70,10 @@ class BlockingStorage:
             page = following.result()
 
     def read_all(self, keys: Iterable[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
-        """Small objects, many at once, in the order of their keys; those that are not there any more are left out.
-        `convert` makes something of a key and a content, and raises `RemoteStorageError` where it cannot."""
+        """Read small objects, many at once. `convert` makes a value of a key and a content, and raises
+        `RemoteStorageError` where it cannot. Returns the values in the order of the keys, without objects that do not
+        exist any more.
+        """
         found: list[T] = []
         remaining = iter(keys)
         begun: Future[list[T]] | None = None
@@ -103,6 +105,7 @@ class BlockingStorage:
 @lru_cache(maxsize=STORAGES_MAX)
 def storage_at(address: StoreAddress) -> BlockingStorage:
     """The storage of an address, opened once in a process: connections are kept between the slices of a task. Raises
-    `InvalidStorageUrl`."""
+    `InvalidStorageUrl`.
+    """
     options = ObjectStoreOptions(address.endpoint, address.region, address.timeout_ms / 1000)
     return BlockingStorage(open_storage(address.url, Random(), asyncio.sleep, options=options))

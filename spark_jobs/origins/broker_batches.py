@@ -1,7 +1,7 @@
 """Fetching the batches of a slice from the leader of its partition, in a task.
 
 The next fetch is under way while the batches of the last one are decoded. With read_committed the batches of aborted
-transactions are left out as a consumer leaves them out: a reply names the transactions, in order of their first
+transactions are left out in the same way as by a consumer: a reply names these transactions in the order of their first
 offsets, and a transaction ends with its marker.
 """
 
@@ -39,7 +39,7 @@ BY_ID: Final = 13
 
 
 class Fetched(NamedTuple):
-    """The answer of a leader for one partition."""
+    """The part of a fetch response for the one partition."""
 
     records: bytes
     end_offset: int
@@ -48,20 +48,20 @@ class Fetched(NamedTuple):
 
 
 class BrokerBatches(NamedTuple):
-    """A `BatchSource`."""
+    """The `BatchSource` of a cluster of brokers."""
 
     settings: ClientSettings
     topic_id: bytes | None
     is_committed: bool
 
     def open(self, wanted: Slice) -> File:
-        """Raises `Refused`: a broker gives records, not files."""
+        """Always raises `Refused`: a broker serves records, not files."""
         raise Refused(f"{wanted}: this table reads files: it needs `path` beside kafka.bootstrap.servers")
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
         """The batches with offsets of a slice, without those of aborted transactions where the read is committed.
 
-        Raises `DataLost` where offsets are gone or the topic is another one, and `Refused`.
+        Raises `DataLost` where offsets were deleted or the topic was created again, and `Refused`.
         """
         cluster = Cluster(self.settings)
         offset, last = wanted.start_offset, False
@@ -86,7 +86,7 @@ class BrokerBatches(NamedTuple):
             cluster.close()
 
     def _fetch(self, cluster: Cluster, wanted: Slice, offset: int) -> Fetched:
-        """An answer with batches, or one that says that none are left."""
+        """Fetch until the response has batches, or shows that no batches are left."""
         deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
         while True:
             fetched = cluster.patiently(str(wanted), lambda: self._ask(cluster, wanted, offset))

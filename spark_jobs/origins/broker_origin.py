@@ -1,6 +1,6 @@
-"""A cluster of brokers as an origin: what a consumer sees, up to the high watermark of this moment.
+"""A cluster of brokers as an origin: the records that a consumer sees, up to the current high watermark.
 
-A broker does not say which segments it has. So a partition is cut into spans of consecutive offsets, which are listed
+A client cannot ask a broker for its segments. So a partition is cut into spans of consecutive offsets, which are listed
 as segments of an assumed size; a task fetches the offsets of its spans.
 """
 
@@ -24,12 +24,13 @@ SPAN_OFFSETS: Final = (64 << 20) // OFFSET_SIZE
 
 
 class BrokerOrigin:
-    """An `Origin`."""
+    """The `Origin` of a cluster of brokers."""
 
     def __init__(
         self, cluster: Cluster, topics: Sequence[str] | None, *, is_committed: bool, spans_min: int | None = None
     ) -> None:
-        """`topics` are those that are asked for, all where it is None; `spans_min` makes more spans of fewer offsets.
+        """`topics` are the topics to look up, None for all; `spans_min` asks for at least so many spans, of fewer
+        offsets each.
 
         Raises `Refused` where no broker answers.
         """
@@ -41,7 +42,7 @@ class BrokerOrigin:
         self.cluster_id = cluster.cluster_id
 
     def partitions(self) -> Mapping[TopicPartition, int]:
-        """With their leaders."""
+        """The partitions that exist, with the node ids of their leaders."""
         return {
             (topic, partition): leader
             for topic, described in self._topics.items()
@@ -49,7 +50,7 @@ class BrokerOrigin:
         }
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """Raises `Refused` where a partition has no leader for as long as a request may take."""
+        """List partitions. Raises `Refused` where a partition has no leader before the timeout of the client."""
         here = self.partitions()
         wanted = [key for key in keys if key in here]
         if not wanted:
@@ -68,7 +69,7 @@ class BrokerOrigin:
 
 
 class BrokerPartition:
-    """A `PartitionOrigin`."""
+    """The `PartitionOrigin` of a partition that brokers serve."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class BrokerPartition:
         self.log_start_offset = log_start_offset
         self.high_watermark = high_watermark
         self.is_checkpointed = True
-        self.log_start_known = True
+        self.log_start_known = log_start_offset
         name = f"{key[0]}-{key[1]} at {self.place}"
         starts = range(log_start_offset, high_watermark, span)
         ends = [*starts[1:], high_watermark]
@@ -108,20 +109,20 @@ class BrokerPartition:
         return self._cluster.offsets_at([self.key], LATEST, is_committed=True)[self.key]
 
     def last_stable_offset(self) -> int:
-        """Raises `Refused`."""
+        """The last stable offset, from the leader. Raises `Refused`."""
         return max(self.log_start_offset, min(self._last_stable_offset, self.high_watermark))
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """None: each reply to a fetch names those of its batches."""
+        """Always empty: each response to a fetch names the aborted transactions of its batches."""
         return []
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """One: a slice says its offsets, and has no positions."""
+        """A single cut: a slice of a broker's span is given by offsets, not by positions."""
         size = (min(end_offset, segment.end_offset) - max(start_offset, segment.start_offset)) * OFFSET_SIZE
         return [Cut(0, size, None)]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """Raises `Refused`."""
+        """See `PartitionOrigin.offset_at`; the leader is asked. Raises `Refused`."""
         found = self._cluster.offsets_at([self.key], timestamp_ms)[self.key]
         return found if 0 <= found < self.high_watermark else None
 

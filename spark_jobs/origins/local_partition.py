@@ -1,4 +1,6 @@
-"""A replica of a partition in a log directory, as its files and the checkpoints were when they were read."""
+"""A replica of a partition in a log directory, with the state that its files and the checkpoints had when they were
+read.
+"""
 
 from __future__ import annotations
 

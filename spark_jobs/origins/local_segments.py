@@ -1,4 +1,4 @@
-"""Opening a listed .log file in a task, under the name that it has then."""
+"""Opening a listed .log file in a task, even if it was renamed meanwhile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class LocalSegments(NamedTuple):
     """The `SegmentSource` of log directories that the tasks see under the paths of the driver."""
 
     def open(self, wanted: Slice) -> File:
-        """The file with the size that was listed: under its name, or as `.deleted` in the minute after retention or
-        compaction renamed it."""
+        """Open the file that had the listed size: under its name, or with the suffix `.deleted`, which it has for a
+        minute after retention or compaction.
+        """
         files = LocalFiles()
         segment = wanted.segment
         is_there = False

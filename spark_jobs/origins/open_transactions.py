@@ -1,8 +1,8 @@
 """The last stable offset of a partition, from its files.
 
 The newest producer snapshot at or below the high watermark says which transactions were open at its offset; the batch
-headers from there to the high watermark say which have begun and ended since. A transaction whose marker is past the
-high watermark is open: so it is for a broker.
+headers from there to the high watermark show which transactions began and ended since. As on a broker, a transaction
+whose marker is past the high watermark is open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The interface of an origin: a place with records of partitions, such as the log directories of brokers.
 
-The planner asks origins on the driver; nothing but `SegmentSource` and `Slice` travels to tasks.
+The planner uses origins on the driver; only `SegmentSource` and `Slice` are pickled into the tasks.
 
 | of the port       | is                                                                  | for log directories        |
 |-------------------|---------------------------------------------------------------------|----------------------------|
@@ -56,7 +56,7 @@ class SegmentFile(Protocol):
     def size(self) -> int: ...
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from a position, fewer at the end."""
+        """Up to `size` bytes from a position; fewer bytes at the end of the segment."""
 
     def close(self) -> None: ...
 
@@ -81,7 +81,8 @@ class BatchSource(SegmentSource, Protocol):
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
         """The whole batches that hold offsets of a slice, in order; without those of aborted transactions where the
-        read is committed. Raises `DataLost` and `Refused`."""
+        read is committed. Raises `DataLost` and `Refused`.
+        """
 
 
 class Slice(NamedTuple):
@@ -134,7 +135,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def tier(self) -> str:
-        """`local`, `remote` or `broker`."""
+        """The tier of the partition, as the table `segments` shows it: `local`, `remote` or `broker`."""
 
     @property
     def source(self) -> SegmentSource: ...
@@ -148,7 +149,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def log_start_known(self) -> int:
-        """A log start offset that is written down: no record before it may be read, in any origin."""
+        """The log start offset that the origin has stored; no record before it may be read from any origin."""
 
     @property
     def high_watermark(self) -> int:
@@ -167,13 +168,14 @@ class PartitionOrigin(Protocol):
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
         """The batches with offsets in [start, end), in slices of about `slice_size` bytes.
 
-        The last one says its last offset where it ends inside the segment, or the segment grows."""
+        The last slice has its last offset set where it ends inside the segment, or where the segment is still growing.
+        """
 
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The first offset below the high watermark whose record is at or after a time; None where there is none."""
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
-        """The largest timestamp of a segment in ms, from its index; None where that is not known without reading it."""
+        """The largest timestamp of a segment in ms, from its index; None where the index does not give it."""
 
     def has_changed(self) -> bool:
         """Whether a segment was deleted or replaced since the listing, so that a plan may be based on other files."""
@@ -191,7 +193,9 @@ class Origin(Protocol):
         """The cluster id; None where the place has none."""
 
     def partitions(self) -> Mapping[TopicPartition, object]:
-        """The partitions that are here. Raises `Refused` and OSError."""
+        """The partitions that the origin has. Raises `Refused` and OSError."""
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """List the segments of these partitions; those that are not here are left out. Raises as `partitions`."""
+        """List the segments of these partitions; partitions that this origin does not have are left out. Raises as
+        `partitions`.
+        """

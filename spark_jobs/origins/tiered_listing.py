@@ -1,4 +1,6 @@
-"""The segments of a partition in a tiered storage: which of them are current, and which offsets each one gives."""
+"""The segments of a partition in a tiered storage: which of them are current, and the offsets that are read
+from each.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from storage.tiered.metadata.remote_segment import RemotePartition
 
 
 class TieredSegment(NamedTuple):
-    """What planning needs of a manifest: there may be a million of them."""
+    """The part of a manifest that planning needs. It is small, because there may be a million segments."""
 
     stem: str
     """The key of each of its objects, without the suffix of the kind."""
@@ -70,7 +72,8 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
 
 def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:
     """The offsets of each segment, by offset. Where segments overlap (two leaders copied one range), the one with
-    the higher leader epoch at an offset is read there."""
+    the higher leader epoch at an offset is read there.
+    """
     found: list[Stretch] = []
     group: list[TieredSegment] = []
     end_offset = 0

@@ -1,4 +1,4 @@
-"""The remote segments of a partition, as their manifests said when they were listed."""
+"""The remote segments of a partition, described by their manifests at the time of the listing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ WALK_SIZE = 1 << 20
 
 class TieredPartition:
     """A `PartitionOrigin`. It raises FileNotFoundError where an object has gone meanwhile: the planner lists again;
-    `CorruptObject` and other `RemoteStorageError`s otherwise."""
+    `CorruptObject` and other `RemoteStorageError`s otherwise.
+    """
 
     def __init__(
         self,
@@ -60,7 +61,9 @@ class TieredPartition:
         return f"{self.key[0]}-{self.key[1]}"
 
     def last_stable_offset(self) -> int:
-        """From the producer snapshot of the last segment, which is of its end."""
+        """The last stable offset, from the producer snapshot of the last segment, which has the state at the end of the
+        segment.
+        """
         if not self._stretches:
             return self.high_watermark
         last = self._stretches[-1].segment
@@ -73,7 +76,7 @@ class TieredPartition:
         return max(self.log_start_offset, min([*opened, self.high_watermark]))
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Sorted by first offset: those whose marker a remote segment has."""
+        """The aborted transactions whose marker is in a remote segment, sorted by first offset."""
         found: list[AbortedTransaction] = []
         for stretch in self._stretches[self._slot_of(start_offset) :]:
             segment = stretch.segment
@@ -90,8 +93,9 @@ class TieredPartition:
         return sorted(set(found), key=lambda each: each.first_offset)
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """From the manifest alone where the whole segment fits into a slice, else from its index. The ends may hold
-        batches before and past the offsets, which the task leaves out."""
+        """See `PartitionOrigin.cuts`. A segment that fits into one slice needs only its manifest, any other one its
+        index. The first and last slice may hold batches outside of the offsets, which the task leaves out.
+        """
         tiered = self._stretches[self._slot_of(segment.start_offset)].segment
         is_whole = start_offset <= tiered.start_offset and end_offset > tiered.last_offset
         if is_whole and segment.size <= slice_size:
@@ -118,7 +122,7 @@ class TieredPartition:
         return timestamp if timestamp >= 0 else None
 
     def has_changed(self) -> bool:
-        """No object is ever changed: what has gone since is found out by the task that reads it."""
+        """Always False: objects are never changed, and a task notices an object that was deleted."""
         return False
 
     def _offset_in(self, segment: TieredSegment, timestamp_ms: int, start_offset: int, end_offset: int) -> int | None:
@@ -138,7 +142,7 @@ class TieredPartition:
         return None
 
     def _batches(self, segment: TieredSegment, position: int) -> Iterator[bytes]:
-        """Whole batches from a position on. Raises `MalformedMessage`, which names the object."""
+        """The whole batches from a position on. Raises `MalformedMessage`, which names the object."""
         key = self._key(segment, ObjectKind.LOG)
         data = b""
         while position < segment.size:
@@ -162,7 +166,7 @@ class TieredPartition:
         return RemoteOffsetIndex(key, self._object(segment, ObjectKind.OFFSET_INDEX), segment.start_offset)
 
     def _object(self, segment: TieredSegment, kind: ObjectKind) -> bytes:
-        """A small object, which has to be as its manifest says."""
+        """Read a small object, and check it against its manifest."""
         manifest_key = self._key(segment, ObjectKind.MANIFEST)
         manifest = decode_manifest(manifest_key, self._read(manifest_key, 0, MANIFEST_SIZE_MAX))
         summary = manifest.objects[kind]

@@ -37,7 +37,7 @@ class _Piece(NamedTuple):
 class TieredFile:
     """A slice of a `.log` object as a file that is read from its beginning to its end.
 
-    Objects are never changed: what has the key of the segment has its bytes.
+    Objects are never changed, so the object under the segment's key has the segment's bytes.
     """
 
     def __init__(self, storage: BlockingStorage, wanted: Slice) -> None:
@@ -51,7 +51,8 @@ class TieredFile:
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes, fewer at the end of the slice. Raises `DataLost`, `SegmentReplaced` where the object is
-        shorter than its manifest said, and `RemoteStorageError`."""
+        shorter than its manifest said, and `RemoteStorageError`.
+        """
         end = min(position + size, self._end)
         if position >= end:
             return b""
@@ -70,7 +71,7 @@ class TieredFile:
         self._pieces.clear()
 
     def _ask(self, position: int, end: int) -> None:
-        """Drop the pieces before a position, and ask for those after it."""
+        """Drop the pieces before a position, and start to read those after it."""
         while self._pieces and self._pieces[0].end <= position:
             self._pieces.popleft()
         if self._pieces and not self._pieces[0].start <= position:

@@ -1,7 +1,7 @@
 """A tiered storage as an origin: remote segments of a cluster, read without a broker.
 
-docs/tiered_storage.md describes the objects. What a broker takes for current is in its metadata topic; a storage alone
-says it by manifests, which are written last and removed first.
+docs/tiered_storage.md describes the objects. A broker knows the current segments from its metadata topic. Without a
+broker the manifests show them: a manifest is written last and removed first.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ PAST_SEGMENTS: Final = "z"
 
 
 class TieredStore:
-    """An `Origin`."""
+    """The `Origin` of a tiered storage."""
 
     def __init__(self, address: StoreAddress, storage: BlockingStorage | None = None) -> None:
-        """Raises `Refused` where the address is that of no tiered storage, and `RemoteStorageError`."""
+        """Open the storage. Raises `Refused` where there is no tiered storage at the address, and
+        `RemoteStorageError`.
+        """
         self.cost = COST
         self._address = address
         try:
@@ -49,7 +51,7 @@ class TieredStore:
         self._found: dict[TopicPartition, RemotePartition] | None = None
 
     def partitions(self) -> Mapping[TopicPartition, RemotePartition]:
-        """One request for each partition: a listing goes on past the segments of the one that it found."""
+        """The partitions, found by one request for each: after a partition the listing skips its other segments."""
         if self._found is None:
             self._found = self._partitions()
         return self._found

@@ -40,7 +40,9 @@ def ranges_of(
 
 
 def check_names_all(side: str, choice: OffsetChoice, wanted: Iterable[TopicPartition]) -> None:
-    """Check that what is given in JSON names every partition and no other, as the Kafka connector of Spark requires."""
+    """Check that offsets or times in JSON are given for every partition and for no other, as Spark's Kafka connector
+    requires.
+    """
     name = f"{side}Offsets"
     if isinstance(choice, Timestamps):
         if isinstance(choice.times, int):
@@ -79,7 +81,7 @@ def range_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | Non
 
 
 def limits_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | None) -> tuple[int, int, str]:
-    """(first offset, exclusive end, the name of that end) of what may be read."""
+    """The offsets that may be read, as (first offset, exclusive end, the name of that end)."""
     if snapshot is not None:
         known = partition_in(snapshot, view)
         if options.is_committed:

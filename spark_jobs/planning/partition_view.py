@@ -15,7 +15,7 @@ _start_offset = attrgetter("start_offset")
 
 
 class Piece(NamedTuple):
-    """Offsets [start, end) of a segment of an origin; without a segment: no origin has these offsets."""
+    """Offsets [start, end) of a segment of an origin. The segment is None where no origin has these offsets."""
 
     offer: PartitionOrigin | None
     segment: StoredSegment | None
@@ -55,11 +55,13 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """Bytes of the segments of the origin that has most: what the size of tasks is computed from."""
+        """The bytes of the segments in the origin that has most of them, from which the size of tasks is computed."""
         return max(sum(segment.size for segment in each.segments) for each in self.offers)
 
     def last_stable_offset(self) -> int:
-        """As of the high watermark: a transaction may have begun in an origin that does not know it is open."""
+        """The last stable offset at the high watermark, over all origins: an origin that has the begin of a transaction
+        need not know that it is open.
+        """
         return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:
@@ -89,8 +91,10 @@ class PartitionView:
             at = limit
 
     def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:
-        """Where an origin is left. Files that lag behind a broker do not tell yet which of the transactions that are
-        open there were aborted: so a committed read leaves them for the broker at their last stable offset."""
+        """The end of the offsets that are read from an origin. Files that lag behind a broker do not show which of
+        their open transactions were aborted later, so a committed read takes records past the last stable offset of the
+        files from the broker.
+        """
         if not self._is_capped:
             return segment.end_offset
         if id(offer) not in self._stable:

@@ -1,7 +1,7 @@
 """Planning a read: ranges of offsets become slices of segments, and these are packed into tasks by their size.
 
 A plan is made from names, sizes, checkpoints and indexes; a batch is read only where a range ends inside a segment.
-Where a segment was replaced or deleted while its index was read, everything is listed and planned again.
+Where a segment was replaced or deleted while its index was read, all origins are listed and planned again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 TASK_SIZE: Final = 64 << 20
 """Bytes of segments for one task. Starting a task takes Spark about 40 ms; decoding so many bytes takes several times
-as long."""
+as long.
+"""
 TASKS_MAX: Final = 20_000
 """The most tasks; with more of them, each task would be larger instead."""
 PLANS_MAX: Final = 10
@@ -66,7 +67,7 @@ class Planner:
         task_size: int = TASK_SIZE,
         origins: Sequence[Origin] = (),
     ) -> None:
-        """Raises `Refused`. `origins` are further ones than the log directories of the options."""
+        """`origins` are used besides those that the options name. Raises `Refused`."""
         self._options = options
         self._filters = filters or PushedFilters()
         self._task_size = task_size
@@ -156,7 +157,7 @@ class Planner:
 
 
 def topics_of(selection: TopicSelection) -> list[str] | None:
-    """The topics that a selection names; None where all have to be looked at."""
+    """The topics that a selection names; None where it has a pattern, so that all topics are examined."""
     if selection.is_everything or selection.pattern is not None:
         return None
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
@@ -164,7 +165,8 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
 
 def origins_of(fs: FileSystem, options: ReadOptions) -> list[Origin]:
     """The places that the options name: a directory with the manifest of a cluster is a tiered storage. Raises
-    `Refused`, `RemoteStorageError` and OSError."""
+    `Refused`, `RemoteStorageError` and OSError.
+    """
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
     found: list[Origin] = [LogDirectories(fs, directories)] if directories else []
@@ -205,7 +207,9 @@ def tasks_of(
 
 
 def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterator[list[OffsetRange]]:
-    """Split ranges for maxRecordsPerPartition: a task never has slices of two groups. One group without a count."""
+    """Split ranges for maxRecordsPerPartition: a task never has slices of two groups. Without that option there is one
+    group.
+    """
     if records_max is None:
         yield list(ranges)
         return
@@ -254,15 +258,16 @@ def check_tail(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: 
 
 
 class Aborts:
-    """The aborted transactions of a range, over all origins: a marker may be in a later segment than the records, and
-    that one in another origin."""
+    """The aborted transactions of a range, over all origins: the marker may be in a later segment than the records, and
+    this segment in another origin.
+    """
 
     def __init__(self, wanted: OffsetRange) -> None:
         self._wanted = wanted
         self._known: list[AbortedTransaction] | None = None
 
     def between(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """Those with records in [start, end)."""
+        """The aborted transactions with records in [start, end)."""
         if self._known is None:
             view, start, end = self._wanted
             self._known = sorted({each for offer in view.offers for each in offer.aborted(start, end)})

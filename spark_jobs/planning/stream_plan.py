@@ -1,4 +1,4 @@
-"""What a streaming query asks of the origins: where partitions begin and end, and the tasks between two offsets."""
+"""The planning of a streaming query: the first and last offsets of partitions, and the tasks between two offsets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from storage.files.port import FileSystem
 
 WAIT_S: Final = 15.0
 """How long a query waits until the files show the offsets of its checkpoint: brokers write their high watermarks down
-every five seconds, and the offsets may be those of a broker."""
+every five seconds, and the offsets may be those of a broker.
+"""
 ASK_S: Final = 0.5
 
 Offsets = Mapping[TopicPartition, int]
 
 
 class StreamPlanner:
-    """Plans the triggers of one query. It remembers the ids of topics: another topic of a name is lost data."""
+    """Plans the triggers of one query. It remembers the ids of topics: a topic that was deleted and created again is
+    lost data.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class StreamPlanner:
         self._planner: Planner | None = None
 
     def starts(self) -> dict[TopicPartition, int]:
-        """Where a query without a checkpoint begins. Raises `Refused`."""
+        """The offsets at which a query without a checkpoint begins. Raises `Refused`."""
         views = self._list()
         choice = self._options.starting
         check_names_all("starting", choice, views)
@@ -60,13 +63,14 @@ class StreamPlanner:
         return found
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the partitions end now, by high watermark or, read committed, by last stable offset."""
+        """The current ends of the partitions: high watermarks or, with read committed, last stable offsets."""
         return self._ends_of(self._list())
 
     def checked_ends(self, started: Offsets) -> dict[TopicPartition, int]:
-        """Where the partitions end now, none before it started.
+        """The current ends of the partitions, none of them before its start.
 
-        Raises `DataLost` where a partition has gone, or ends before its start and stays so for `wait_s`.
+        Raises `DataLost` where a partition does not exist any more, or still ends before its start after `wait_s`
+        seconds.
         """
         ends = self._ends_when(lambda now: all(now.get(key, start) >= start for key, start in started.items()))
         for key, start in sorted(started.items()):
@@ -79,7 +83,7 @@ class StreamPlanner:
         return ends
 
     def log_start(self, key: TopicPartition) -> int:
-        """Of a partition that was listed."""
+        """The log start offset of a listed partition."""
         return self._views[key].log_start_offset if key in self._views else 0
 
     def tasks(self, starts: Offsets, ends: Offsets) -> Sequence[Task]:
@@ -94,7 +98,7 @@ class StreamPlanner:
         return self._planner.plan_of(lambda views: self._ranges(views, starts, ends)).tasks
 
     def _ends_when(self, is_enough: Callable[[Offsets], bool]) -> dict[TopicPartition, int]:
-        """The ends as soon as they are enough, at the latest after `wait_s`."""
+        """The ends, as soon as they satisfy a condition, or after `wait_s` seconds."""
         for _ in range(int(self._wait_s / ASK_S)):
             ends = self.ends()
             if is_enough(ends):

@@ -1,1 +1,1 @@
-"""Streaming queries: offsets between triggers, how much a trigger reads, and its tasks."""
+"""Streaming queries: offsets between triggers, the limits of a trigger, and its tasks."""

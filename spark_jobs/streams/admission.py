@@ -1,4 +1,6 @@
-"""How much a trigger reads: maxOffsetsPerTrigger, shared out by lag, and minOffsetsPerTrigger with its longest wait."""
+"""The offsets that a trigger reads: maxOffsetsPerTrigger, shared among partitions by their lag, and
+minOffsetsPerTrigger with its longest wait.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from storage.checkpoints.offset_checkpoint import TopicPartition
 def admitted(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int
 ) -> StreamOffsets:
-    """Where a trigger ends that reads about `offsets_max` offsets.
+    """The end offsets of a trigger that reads about `offsets_max` offsets.
 
     Each partition gets its share of the lag; a share below one offset is one, so that no partition starves.
     """
@@ -30,14 +32,15 @@ def admitted(
 
 class Patience:
     """Lets a trigger wait until minOffsetsPerTrigger offsets are there, or maxTriggerDelay has passed since the last
-    one that read. The first trigger does not wait."""
+    trigger that read offsets. The first trigger does not wait.
+    """
 
     def __init__(self, limits: TriggerLimits) -> None:
         self._limits = limits
         self._last_ms: float | None = None
 
     def waits(self, offsets_count: int, now_ms: float) -> bool:
-        """Whether the trigger is to read nothing yet; where not, the time until the next one runs from now."""
+        """Whether the trigger reads nothing yet. Where it reads, the delay of the next trigger begins now."""
         least, last_ms = self._limits.offsets_min, self._last_ms
         is_short = least is not None and offsets_count < least
         if is_short and last_ms is not None and now_ms - last_ms <= self._limits.delay_ms_max:

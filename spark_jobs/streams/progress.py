@@ -1,7 +1,8 @@
 """The lag of a streaming query, from its progress.
 
-Spark takes no metrics from a source in Python, but shows the offsets that it reports: `endOffset`, where the trigger
-ended, and `latestOffset`, where the partitions ended then. These are the connector's three metrics, computed from both.
+Spark takes no metrics from a source in Python, but shows the offsets that it reports: `endOffset`, the end of the
+trigger, and `latestOffset`, the ends of the partitions at that time. The three metrics of the Kafka connector are
+computed from both.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from spark_jobs.streams.stream_offsets import StreamOffsets, from_json
 
 
 def offsets_behind_latest(source: Mapping[str, object]) -> dict[str, float]:
-    """`source` is one of `sources` in the JSON of a query's progress; empty where it says no offsets.
+    """The metrics of `source`, one of `sources` in the JSON of a query's progress; empty where it has no offsets.
 
-    The numbers are offsets, over the partitions of the source. Raises `Refused` for the progress of another source.
+    The numbers are counts of offsets, over the partitions of the source. Raises `Refused` for the progress of another
+    source.
     """
     ends, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     lags = [max(0, latest[key] - end) for key, end in ends.items() if key in latest]

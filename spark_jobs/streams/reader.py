@@ -1,12 +1,12 @@
-"""A streaming query on the driver: which offsets there are, which a trigger reads, and the tasks that read them.
+"""A streaming query on the driver: the available offsets, those that a trigger reads, and the tasks that read them.
 
 | Spark asks                    | the reader                                                                     |
 |-------------------------------|--------------------------------------------------------------------------------|
-| initialOffset                 | startingOffsets, where there is no checkpoint                                   |
+| initialOffset                 | gives startingOffsets, where there is no checkpoint                             |
 | latestOffset(start, limit)    | lists the partitions, and gives a trigger its share                             |
 | partitions(start, end)        | plans the tasks; partitions that are not in `start` begin at their log start    |
-| prepareForTriggerAvailableNow | remembers where the partitions end now                                          |
-| reportLatestOffset            | where the partitions ended when they were last listed                           |
+| prepareForTriggerAvailableNow | remembers the current ends of the partitions                                    |
+| reportLatestOffset            | gives the ends of the partitions at the last listing                            |
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets = self._planner().ends()
 
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:
-        """Raises `Refused`, `DataLost`; OSError of the files."""
+        """The end offsets of the next trigger. Raises `Refused` and `DataLost`, and OSError of the files."""
         started = from_json(start)
         self._pause()
         planner = self._planner()
@@ -85,7 +85,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(self._latest) if self._latest else None
 
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
-        """Raises `Refused`, `DataLost`; OSError of the files."""
+        """The tasks that read the offsets of a trigger. Raises `Refused` and `DataLost`, and OSError of the files."""
         tasks = self._planner().tasks(from_json(start), from_json(end))
         return [InputPartition(task) for task in tasks]
 
@@ -93,10 +93,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._records.read(partition)
 
     def commit(self, end: OffsetsJson) -> None:
-        """The checkpoint of the query is what is committed."""
+        """Do nothing: Spark commits offsets by the checkpoint of the query."""
 
     def _pause(self) -> None:
-        """Wait until what was listed is old enough."""
+        """Wait until the last listing is old enough to list again."""
         pause_s = BROKER_PAUSE_S if self._options.brokers else FILES_PAUSE_S
         rest_s = self._listed_s + pause_s - time.monotonic()
         if rest_s > 0:
@@ -112,6 +112,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def up_to(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
-    """The ends, none past its target: a partition that has none is new, and is not read before the next run."""
+    """The ends, none past its target. A partition without a target is new, and is not read before the next run."""
     limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
     return limited | {key: started[key] for key in ends if key in started and key not in targets}

@@ -17,7 +17,7 @@ OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 
 
 def as_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
-    """What Spark writes into the checkpoint."""
+    """The offsets in the form that Spark writes into the checkpoint."""
     topics: OffsetsJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -25,7 +25,7 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
 
 
 def from_json(written: object) -> StreamOffsets:
-    """Raises `Refused` where a checkpoint holds something else."""
+    """Parse the offsets of a checkpoint. Raises `Refused` where the checkpoint does not hold such offsets."""
     found: StreamOffsets = {}
     if isinstance(written, dict) and all(isinstance(each, dict) for each in written.values()):
         for topic, partitions in written.items():

@@ -19,14 +19,14 @@ INSTALL: Final = "pip install 'moldau[schemas]'"
 
 
 class FramedValues:
-    """Decodes framed values; a schema is asked for once."""
+    """Decodes framed values. Each schema is fetched once."""
 
     def __init__(self, source: SchemaSource) -> None:
         self._source = source
         self._decoders: dict[int, Decode] = {}
 
     def decode(self, value: bytes) -> object:
-        """Raises `ValueNotDecoded`."""
+        """Decode one framed value. Raises `ValueNotDecoded`."""
         schema_id, payload = unframed(value)
         decoder = self._decoders.get(schema_id)
         if decoder is None:
@@ -42,7 +42,9 @@ class FramedValues:
 
 
 def decoder_of(schema: Schema, schema_id: int) -> Decode:
-    """Raises `ValueNotDecoded` where the schema cannot be read, or the library for it is not installed."""
+    """A function that decodes payloads of a schema. Raises `ValueNotDecoded` where the schema cannot be read, or its
+    library is not installed.
+    """
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
     if schema.kind not in kinds:
         raise ValueNotDecoded(f"schema {schema_id} is of type {schema.kind}, not one of {', '.join(kinds)}")
@@ -55,7 +57,7 @@ def decoder_of(schema: Schema, schema_id: int) -> Decode:
 
 
 def json_decoder(schema: Schema) -> Decode:
-    """The schema is not looked at: a value is what it says."""
+    """A function that parses JSON. The schema is not used, because JSON describes itself."""
     return lambda payload: json.loads(bytes(payload))
 
 
@@ -78,7 +80,7 @@ def avro_decoder(schema: Schema) -> Decode:
 
 
 def plain(value: object) -> object:
-    """UUIDs as text, which Arrow does not take otherwise."""
+    """Replace UUIDs by text, because Arrow does not accept UUID objects."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -121,7 +123,7 @@ def protobuf_decoder(schema: Schema) -> Decode:
 
 
 def fields_of_message(message: Any) -> dict[str, object]:
-    """All fields: enums as their names, maps as pairs, absent ones with presence as null."""
+    """All fields of a Protobuf message: enums as names, maps as pairs, an absent field that has presence as null."""
     found: dict[str, object] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)

@@ -1,7 +1,7 @@
-"""The frame around a value whose schema lies in a registry: a zero byte, the schema's id in four bytes, the payload.
+"""The frame around a value whose schema is in a registry: a zero byte, the schema's id in four bytes, the payload.
 
-A Protobuf payload begins with the path to its message type: a count and as many indexes, zigzag varints; one zero byte
-stands for the first type of the file.
+A Protobuf payload begins with the path to its message type: a count, then that many indexes, all zigzag varints. A
+single zero byte stands for the first type of the file.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ VARINT_SIZE_MAX: Final = 5
 
 
 class ValueNotDecoded(Refused):
-    """A value is not framed, its schema is not there, or it does not fit its schema or the columns."""
+    """A value is not framed, its schema does not exist, or it does not fit its schema or the columns."""
 
 
 def unframed(value: bytes) -> tuple[int, memoryview]:
-    """(schema id, payload). Raises `ValueNotDecoded`."""
+    """Split a framed value into (schema id, payload). Raises `ValueNotDecoded`."""
     if len(value) < HEAD.size or value[0] != MAGIC:
         raise ValueNotDecoded("the value is not framed: it begins with neither a zero byte nor the id of a schema")
     return HEAD.unpack_from(value)[1], memoryview(value)[HEAD.size :]
 
 
 def message_path(payload: memoryview) -> tuple[list[int], memoryview]:
-    """(the indexes of the message type, the message). Raises `ValueNotDecoded`."""
+    """Split a Protobuf payload into (indexes of the message type, message). Raises `ValueNotDecoded`."""
     count, position = _varint(payload, 0)
     if not 0 <= count <= INDEXES_MAX:
         raise ValueNotDecoded(f"the value has {count} indexes of message types")

@@ -31,9 +31,9 @@ def moldau_value(
     """The values of a binary column, decoded by the schemas that their frames name.
 
     `registry` is a URL or a directory; `returns` the columns of the result as Spark writes them (`id bigint, name
-    string`): fields are taken by name, one that a value does not have is null; `string` gives JSON. Null stays null.
-    A value that cannot be decoded fails the query with `ValueNotDecoded`, which names it by the columns of `place`
-    (empty where the rows do not have them); with on_error="null" it becomes null.
+    string`): fields are matched by name, and a field that a value lacks is null; `string` gives JSON. A null value
+    gives null. A value that cannot be decoded fails the query with `ValueNotDecoded`, which names it by the columns of
+    `place` (empty where the rows do not have them); with on_error="null" it becomes null.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas import functions as kinds
@@ -53,7 +53,7 @@ def moldau_value(
 
 
 def typed(decoding: ColumnDecoding) -> Any:
-    """The function that Spark calls: it tells the kind of a function by the types that it is annotated with."""
+    """The function that Spark calls, with type annotations, by which Spark recognises the kind of function."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     def decode(values: Any, *places: Any) -> Any:
@@ -101,7 +101,7 @@ class ColumnDecoding:
             return None
 
     def _fitting(self, value: object, row: int, places: Sequence[Any]) -> object:
-        """The value where it fits the columns of the result."""
+        """The value, if it fits the columns of the result. Raises `ValueNotDecoded` otherwise."""
         import pyarrow as pa
 
         try:

@@ -1,4 +1,4 @@
-"""Where schemas are: a registry that speaks HTTP, or a directory.
+"""The sources of schemas: a schema registry over HTTP, or a directory.
 
 | in a directory | holds                                                                            |
 |----------------|----------------------------------------------------------------------------------|
@@ -25,7 +25,7 @@ REFERENCES_MAX: Final = 100
 
 
 class Schema(NamedTuple):
-    """A schema by its id, with those that it refers to, which come first."""
+    """A schema, preceded by the schemas that it refers to."""
 
     kind: str
     """AVRO, PROTOBUF or JSON."""
@@ -36,12 +36,12 @@ class Schema(NamedTuple):
 
 
 class SchemaSource(NamedTuple):
-    """A URL or a directory. Travels to tasks."""
+    """The place of schemas: the URL of a registry, or a directory. The value is pickled into the tasks."""
 
     place: str
 
     def schema(self, schema_id: int) -> Schema:
-        """Raises `ValueNotDecoded` where there is none, or it cannot be read."""
+        """The schema with an id. Raises `ValueNotDecoded` where it does not exist or cannot be read."""
         if self.place.startswith(("http://", "https://")):
             return self._asked(f"/schemas/ids/{schema_id}", schema_id)
         return self._read(schema_id)
@@ -67,7 +67,7 @@ class SchemaSource(NamedTuple):
         return Schema(kind, str(answer["schema"]).encode(), tuple(self._referred(answer, schema_id, kind)))
 
     def _referred(self, answer: dict[str, object], schema_id: int, kind: str) -> list[bytes]:
-        """The schemas that a schema refers to, each after those that it refers to itself."""
+        """The schemas that a schema refers to; each one comes after its own references."""
         found: dict[str, bytes] = {}
 
         def follow(references: Sequence[dict[str, object]]) -> None:

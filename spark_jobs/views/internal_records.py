@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class InternalReader(SegmentReader):
-    """The reader of such a table. `decode` makes the row of a key and a value; None for keys of other kinds."""
+    """The reader of a table over an internal topic. `decode` makes the row of a key and a value; None for keys of other
+    types.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The table `latest`: the last record of each key of a partition.
 
-A task reads one partition from its end backwards, and remembers digests of the keys that it has read: 16 bytes and a
-set's entry for each key, about 100 bytes. Records without a key are left out; those without a value are shown where
-`tombstones=keep` says so.
+A task reads one partition from its end backwards, and remembers digests of the keys that it has read: a digest has 16
+bytes and takes about 100 bytes of memory in its set. Records without a key are left out; those without a value are
+shown where `tombstones=keep` says so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LatestViewReader(SegmentReader):
 
 
 def first_met(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
-    """The rows whose keys were not read before; their keys are remembered."""
+    """The rows whose keys were not read before. Adds these keys to the remembered ones."""
     import numpy as np
 
     is_new = np.zeros(rows.num_rows, np.bool_)

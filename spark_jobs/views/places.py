@@ -1,4 +1,4 @@
-"""The tables `topics` and `segments`: the places of partitions and segments."""
+"""The tables `topics` and `segments`: where partitions and segments are stored."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def row_batches(rows: Iterable[Row], schema: StructType, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of some of the columns."""
+    """The rows as Arrow batches with some of the columns."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -38,7 +38,7 @@ def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
-    """A time as Arrow's type takes it; None for -1, which stands for no time."""
+    """A time as a value of Arrow's timestamp type; None for -1, which means no time."""
     return None if milliseconds is None or milliseconds < 0 else EPOCH + timedelta(milliseconds=milliseconds)
 
 

@@ -1,1 +1,1 @@
-"""Writing rows to topics: partitions, batches, transactions, and the promise that a query makes."""
+"""Writing rows to topics: partitions, batches, transactions, and the delivery guarantee of a query."""

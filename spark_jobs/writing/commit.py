@@ -1,4 +1,4 @@
-"""The driver's part in writing exactly once: it decides, writes the decision down, and ends the transactions."""
+"""The driver's part in writing exactly once: it decides to commit, stores the decision, and ends the transactions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ End: TypeAlias = Callable[[ProducerIdentity, bool], Ending]
 
 
 class TransactionsLost(Refused):
-    """Transactions that were to be committed had been aborted by their coordinator: their time was over."""
+    """The coordinator had aborted transactions that were to be committed, because they exceeded their timeout."""
 
 
 def commit_batch(
     log: TransactionLog | None, query: str, batch: int, transactions: Sequence[ProducerIdentity], end: End
 ) -> None:
-    """Commit what the tasks of a batch have written, or what an earlier run of the batch has.
+    """Commit the transactions of the tasks of a batch, or those of an earlier run of the same batch.
 
     Raises `TransactionsLost`, and OSError of the log.
     """
@@ -38,7 +38,7 @@ def commit_batch(
 
 
 def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
-    """Abort what can be: the rest is aborted by its coordinator when its time is over."""
+    """Abort the transactions that can be aborted now; the coordinator aborts the others after their timeout."""
     for each in transactions:
         try:
             end(each, False)
@@ -47,7 +47,7 @@ def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
 
 
 def lost_of(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
-    """Commit all, and give those that were aborted before."""
+    """Commit all transactions. Returns those that were already aborted."""
     return [each for each in transactions if end(each, True) is Ending.LOST]
 
 

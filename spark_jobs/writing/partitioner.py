@@ -1,4 +1,6 @@
-"""The partition of a key, as Java's producer chooses it: murmur2 of the key's bytes, without its sign."""
+"""The partition of a key, as Java's producer chooses it: the murmur2 hash of the key's bytes without its sign bit,
+modulo the number of partitions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """32 bits, unsigned."""
+    """The murmur2 hash of some bytes, as an unsigned number of 32 bits."""
     size = len(data)
     digest = (SEED ^ size) & MASK
     whole = size & ~3
@@ -24,5 +26,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Between 0 and the count of partitions, exclusive."""
+    """The partition of a key, from 0 to the number of partitions, exclusive."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

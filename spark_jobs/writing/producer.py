@@ -1,5 +1,6 @@
-"""An idempotent producer: a batch for each partition, one request at a time, repeated with its sequence until a broker
-has acknowledged it."""
+"""An idempotent producer: one batch for each partition and one request at a time. A batch is repeated with the same
+sequence number until a broker has acknowledged it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class Gathered:
 
 
 class TopicProducer:
-    """Not for several threads. Records of one partition are written in the order in which they come."""
+    """An idempotent producer, for one thread only. Records of one partition are written in the order in which they
+    come.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,9 @@ class TopicProducer:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         first_partition: int = 0,
     ) -> None:
-        """`first_partition` is where records without a key and a partition begin to go, in turns of a request."""
+        """`first_partition` is the first partition for records without a key and a partition; each further request uses
+        the next partition.
+        """
         self._cluster = cluster
         self._producer = producer
         self._codec = codec
@@ -70,7 +75,9 @@ class TopicProducer:
         return bool(self._sequences)
 
     def send(self, record: OutgoingRecord) -> None:
-        """Raises `Refused`, with topic and partition, where the record cannot be written."""
+        """Add a record to the next batch of its partition; full batches are sent. Raises `Refused`, with topic and
+        partition, where the record cannot be written.
+        """
         key = record.topic, self._partition(record)
         gathered = self._gathered.setdefault(key, Gathered())
         size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD
@@ -85,7 +92,7 @@ class TopicProducer:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is gathered, and wait until all in-sync replicas have it. Raises `Refused`."""
+        """Send the gathered records, and wait until all in-sync replicas have them. Raises `Refused`."""
         if not self._gathered:
             return
         gathered, self._gathered, self._size = self._gathered, {}, 0
@@ -130,7 +137,7 @@ class TopicProducer:
         )
 
     def _produce(self, left: dict[TopicPartition, bytes]) -> None:
-        """Send the batches that are left to their leaders; those that were acknowledged are taken out."""
+        """Send the remaining batches to their leaders, and remove those that were acknowledged."""
         by_leader: dict[BrokerConnection, list[TopicPartition]] = {}
         for key in left:
             by_leader.setdefault(self._cluster.leader_of(key), []).append(key)

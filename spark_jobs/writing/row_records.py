@@ -18,7 +18,7 @@ HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructF
 
 
 class OutgoingRecord(NamedTuple):
-    """A row as it is to be written."""
+    """The record that a row becomes."""
 
     topic: str
     partition: int | None
@@ -28,8 +28,9 @@ class OutgoingRecord(NamedTuple):
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Raises `Refused` where the columns do not make records. Columns of other names are not looked at, as in Spark's
-    Kafka connector."""
+    """Check that the columns can be written as records. Columns of other names are ignored, as in Spark's Kafka
+    connector. Raises `Refused`.
+    """
     columns: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
     if "value" not in columns:
         raise Refused(f"schema: there is no column value; the columns are {', '.join(columns) or 'none'}")
@@ -62,14 +63,14 @@ def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingRec
 
 
 def encoded(value: object) -> bytes | None:
-    """Strings in UTF-8."""
+    """A text as UTF-8 bytes; bytes as they are."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
 
 
 def headers_of(value: object) -> tuple[RecordHeader, ...]:
-    """Raises `Refused` for a header without a key."""
+    """The headers of a row. Raises `Refused` for a header without a key."""
     if not isinstance(value, list):
         return ()
     headers = []

@@ -4,7 +4,8 @@ ends it.
     task:   InitProducerId ──▶ AddPartitionsToTxn, Produce … ──▶ (transactional id, producer id, epoch) to the driver
     driver: EndTxn(commit) of each task, or EndTxn(abort)
 
-Brokers bind a transaction to the ids and the epoch, not to a connection: so the driver can end what a task has begun.
+A transaction belongs to the ids and the epoch, not to a connection, so the driver can end a transaction that a task
+began.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ ENDED_OTHERWISE: Final = frozenset(
 
 
 class ProducerIdentity(NamedTuple):
-    """What brokers know a producer by. Travels from a task to the driver, and lies in the log of transactions."""
+    """The identity of a producer at the brokers. A task sends it to the driver, which stores it in the log of
+    transactions.
+    """
 
     transactional_id: str | None
     producer_id: int
@@ -44,7 +47,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class Ending(Enum):
-    """How a transaction stands after EndTxn."""
+    """The state of a transaction after EndTxn."""
 
     DONE = "done"
     """As it was asked for, now or before."""
@@ -53,7 +56,7 @@ class Ending(Enum):
 
 
 def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
-    """An idempotent producer, with a transactional id a transactional one. Raises `Refused`."""
+    """A producer: idempotent, and transactional where a transactional id is given. Raises `Refused`."""
 
     def attempt() -> ProducerIdentity:
         connection = cluster.any_connection() if transactional_id is None else coordinator(cluster, transactional_id)
@@ -89,8 +92,9 @@ def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> Ending:
-    """Commit or abort. To ask again for what was done is no error. Raises `Refused` where the coordinator does not know
-    the transactional id any more, or does not answer."""
+    """Commit or abort a transaction. A repeated request with the same decision is not an error. Raises `Refused` where
+    the coordinator does not know the transactional id any more, or does not answer.
+    """
     assert producer.transactional_id is not None
     transactional_id = producer.transactional_id
     request = EndTxnRequest(
@@ -111,7 +115,7 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> BrokerConnection:
-    """Raises `Passing`, `Refused` and `Disconnected`."""
+    """The connection to the coordinator of a transactional id. Raises `Passing`, `Refused` and `Disconnected`."""
     request = FindCoordinatorRequest(key=transactional_id, key_type=OF_TRANSACTIONS)
     reply = cluster.any_connection().ask(request, FindCoordinatorResponse, 3)
     if reply.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

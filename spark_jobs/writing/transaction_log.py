@@ -1,4 +1,4 @@
-"""The log of transactions: what the driver has decided to commit, before it commits it.
+"""The log of transactions: the transactions that the driver has decided to commit, stored before it commits them.
 
 A file for each batch of a query, `<query id>-<batch>.json`:
 {"format_version": 1, "transactions": [[transactional id, producer id, epoch]]}.
@@ -29,7 +29,7 @@ KEPT: Final = 100
 
 
 class TransactionLog:
-    """A directory that outlives the driver."""
+    """The log of transactions in a directory, which must outlive the driver."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
@@ -50,10 +50,10 @@ class TransactionLog:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as problem:
-            raise Refused(f"transactionLog: {path} is no file of transactions: {problem}") from None
+            raise Refused(f"transactionLog: {path} is not a file of transactions: {problem}") from None
 
     def write(self, query: str, batch: int, transactions: Sequence[ProducerIdentity]) -> None:
-        """Durable when this returns. Raises OSError."""
+        """Store the transactions of a batch. They are durable when this returns. Raises OSError."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self.path_of(query, batch)
         unfinished = path.with_suffix(".tmp")

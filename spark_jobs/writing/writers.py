@@ -25,7 +25,7 @@ NO_QUERY: Final = "batch"
 
 @dataclass
 class WrittenTask(WriterCommitMessage):
-    """What an attempt of a task has written."""
+    """The result of an attempt of a task: its transaction and the counts of its records."""
 
     count: int
     query: str
@@ -34,13 +34,13 @@ class WrittenTask(WriterCommitMessage):
 
 
 class TopicWriter:
-    """What both writers do: it is pickled into the tasks."""
+    """The common part of both writers. It is pickled into the tasks."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> WrittenTask:
-        """Write the rows of a task, all acknowledged when this returns. Raises `Refused`."""
+        """Write the rows of a task. All records are acknowledged when this returns. Raises `Refused`."""
         from protocol.compression import Codec
         from spark_jobs.writing.producer import TopicProducer
         from spark_jobs.writing.row_records import records_of
@@ -71,7 +71,7 @@ class TopicWriter:
         return WrittenTask(producer.count, query, identity if name is not None and producer.has_begun else None)
 
     def commit_tasks(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        """Raises `TransactionsLost`, `Refused` and OSError."""
+        """Commit the transactions of the tasks of a batch. Raises `TransactionsLost`, `Refused` and OSError."""
         if not self._options.is_exactly_once:
             return
         from spark_jobs.writing.commit import commit_batch
@@ -90,7 +90,7 @@ class TopicWriter:
             cluster.close()
 
     def abort_tasks(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort the transactions of the attempts that had ended; the others time out."""
+        """Abort the transactions of the attempts that have ended; the others end by their timeout."""
         from spark_jobs.writing.commit import abort_all
 
         cluster = self.cluster()
@@ -107,7 +107,9 @@ class TopicWriter:
 
 
 class BatchTopicWriter(TopicWriter, DataSourceArrowWriter):
-    """A query in batches. Exactly once is by attempt of a task: the driver commits them one after another."""
+    """The writer of a batch query. With exactly once each attempt of a task has its own transaction, and the driver
+    commits these one after another.
+    """
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_task(iterator)
@@ -120,7 +122,7 @@ class BatchTopicWriter(TopicWriter, DataSourceArrowWriter):
 
 
 class StreamTopicWriter(TopicWriter, DataSourceStreamArrowWriter):
-    """A streaming query."""
+    """The writer of a streaming query."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_task(iterator)
@@ -133,7 +135,7 @@ class StreamTopicWriter(TopicWriter, DataSourceStreamArrowWriter):
 
 
 def query_id() -> str:
-    """Of the streaming query whose task this is."""
+    """The id of the streaming query to which this task belongs."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

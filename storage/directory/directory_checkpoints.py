@@ -144,11 +144,16 @@ class DirectoryCheckpoints:
     ) -> CheckpointWork:
         """The files that have to be written because an offset in them changed; no file where none did.
 
-        Without high watermarks their file stays as it is.
+        Without high watermarks their file stays as it is, but for those of former logs, which are left out: as long as
+        one file mentions a former log, a crash loses what the others say of the new one.
         """
         # Log start offsets are written first: batches before a log start offset may be missing, although the recovery
         # point says that they were flushed.
         files = {LOG_STARTS: starts, RECOVERY_POINTS: points}
+        former = {key for key, stale in self._recreated.items() if HIGH_WATERMARKS in stale}
+        if high_watermarks is None and former:
+            known = self._written.get(HIGH_WATERMARKS, self.high_watermarks)
+            high_watermarks = {key: offset for key, offset in known.items() if key not in former}
         if high_watermarks is not None:
             files[HIGH_WATERMARKS] = high_watermarks
         if cleaned_ends or self._mentioned[CLEANER_POINTS]:
@@ -158,8 +163,12 @@ class DirectoryCheckpoints:
             self._mentioned[name] |= offsets.keys()
         return CheckpointWork(self._fs, self._path, changed, {*files}, dict(self._recreated))
 
-    def written(self, work: CheckpointWork) -> None:
-        """The work has run: remember what the files hold, and remove the marks that are not needed. Raises OSError."""
+    def written(self, work: CheckpointWork) -> list[TopicPartition]:
+        """The work has run: remember what the files hold, and remove the marks that are not needed.
+
+        Returns the partitions whose marks are removed, for which the caller has to sync the directory. Raises OSError.
+        """
+        unmarked: list[TopicPartition] = []
         self._written |= work.files
         self._mentioned |= {name: {*offsets} for name, offsets in work.files.items()}
         for key, stale in work.stale.items():
@@ -169,3 +178,5 @@ class DirectoryCheckpoints:
                 mark = f"{self._path}/{partition_directory_name(*key)}/{RECREATED}"
                 if self._fs.exists(mark):
                     self._fs.unlink(mark)
+                    unmarked.append(key)
+        return unmarked

@@ -298,7 +298,9 @@ class LogDirectory:
 
     def checkpointed(self, work: CheckpointWork) -> None:
         """The work has run without an error. Raises OSError."""
-        self.checkpoints.written(work)
+        for key in self.checkpoints.written(work):
+            if (log := self.logs.get(key)) is not None:
+                log.directory_is_dirty = True
 
     def _hidden_starts(self) -> Offsets:
         """The log start offsets that are not the base offset of the first segment: only those have to be stored."""

@@ -68,7 +68,7 @@ class FlushWork:
         for file in self._files:
             if isinstance(file, OpenFile):
                 sync_or_evict(file.file)
-            elif self._fs.exists(file):  # Retention may have deleted the segment in the meantime.
+            else:
                 self._sync_path(file)
         for path in self.paths:
             self._sync_path(path)
@@ -80,7 +80,11 @@ class FlushWork:
                 self._fs.sync_directory(directory)
 
     def _sync_path(self, path: str) -> None:
-        opened = OpenFile(self._fs.open(path))
+        """Sync a file, unless retention or a truncation has deleted it meanwhile."""
+        try:
+            opened = OpenFile(self._fs.open(path))
+        except FileNotFoundError:
+            return
         sync_or_evict(opened.file)
 
     def _write_checkpoint(self, path: str, data: bytes) -> bool:

@@ -132,10 +132,8 @@ class LogState:
         """File names were added or removed since the directory was last synced."""
         self.parent_is_dirty = not loaded.was_clean
         """The name of the directory itself may not be durable in the log directory."""
-        is_id_durable = loaded.was_clean or loaded.topic_id is None
-        self.unsynced_paths = [] if is_id_durable else [f"{directory}/{PARTITION_METADATA}"]
-        """Files beside the segments that the next flush has to sync. The process before may have ended before it synced
-        the topic id, and a start sets a log aside that has records and no id."""
+        self.unsynced_paths = _unsynced(loaded, directory)
+        """Files beside the segments that the next flush has to sync."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
         self.cut_segments = [] if loaded.was_clean else before[-1:]
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
@@ -171,7 +169,8 @@ class LogState:
             return self.active
         self.active.seal()
         # After a crash a start restores the producers from this snapshot instead of reading the whole log.
-        self.snapshots.write(self.producers)
+        if self.snapshots.write(self.producers):
+            self.unsynced_paths.append(self.snapshots.path(self.producers.map_end_offset))
         self.directory_is_dirty = True
         segment = Segment.create(self.fs, self.directory, base_offset, self.config, now_ms)
         self.segments.append(segment)
@@ -249,3 +248,14 @@ class LogState:
             self.fail(error)
         elif self.on_shortage is not None:
             self.on_shortage(error)
+
+
+def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:
+    """The files beside the segments that the process before may not have synced.
+
+    A start sets a log aside that has records and no topic id; it does not write the snapshots before the recovery point
+    anew.
+    """
+    snapshots = [loaded.snapshots.path(each) for each in loaded.snapshots.offsets if each > loaded.recovery_point]
+    is_id_durable = loaded.was_clean or loaded.topic_id is None
+    return snapshots if is_id_durable else [f"{directory}/{PARTITION_METADATA}", *snapshots]

@@ -141,7 +141,8 @@ class TailRecovery:
 
     def _take_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
         """Take the plain batches from a position on (see `BatchRun`), as far as `pieces` has them. Returns the position
-        after the last one."""
+        after the last one.
+        """
         inside = pieces.reach(position, HEADER_SIZE)
         segment.begin_run(run)
         run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
@@ -231,7 +232,9 @@ class TailRecovery:
             return None
 
     def _refuse_disorder(self, header: BatchHeader, position: int) -> None:
-        """Raises `DamagedBatch` for a batch that cannot follow the one before it, though its checksum is right."""
+        """Check the order of two batches. Raises `DamagedBatch` for a batch whose checksum is right, but which cannot
+        follow the one before it.
+        """
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             raise DamagedBatch(position, f"offset {header.base_offset} after {self.next_offset - 1}")
         if header.partition_leader_epoch < self.last_epoch and self.next_offset >= self.recovery_point:

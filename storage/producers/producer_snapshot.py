@@ -69,8 +69,8 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 class ProducerSnapshots:
     """The snapshot files of one log, by offset.
 
-    Those of this log are never synced: a snapshot that a crash tore is recognized by its checksum, and the state is
-    rebuilt from the log.
+    Those of rolled segments are synced by the next flush of the log. A snapshot that a crash tore before that is
+    recognized by its checksum, and the state is rebuilt from the log.
     """
 
     __slots__ = ("_directory", "_fs", "offsets")
@@ -84,7 +84,8 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write a snapshot of the state. False where there is one at its offset or past it. Raises OSError."""
+        """Write a snapshot of the state at its `map_end_offset`; the caller syncs it. False where there is one at that
+        offset or past it. Raises OSError."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False

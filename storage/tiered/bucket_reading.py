@@ -44,14 +44,17 @@ async def manifest_keys(storage: RemoteStorage, partition: RemotePartition) -> A
 
 async def read_manifest(storage: RemoteStorage, cluster_id: str, key: str) -> SegmentManifest:
     """The manifest at a key, which has to be of the segment that the key names. Raises `RemoteStorageError`:
-    `ObjectNotFound`, `CorruptObject`, `WrongCluster` and others."""
+    `ObjectNotFound`, `CorruptObject`, `WrongCluster` and others.
+    """
     manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
     check_manifest(manifest, cluster_id, key)
     return manifest
 
 
 def check_manifest(manifest: SegmentManifest, cluster_id: str, key: str) -> None:
-    """Raises `WrongCluster`, and `CorruptObject` where it is not of the segment that the key names."""
+    """Check a manifest. Raises `WrongCluster`, and `CorruptObject` where it is not of the segment that its key
+    names.
+    """
     if manifest.cluster_id != cluster_id:
         raise WrongCluster(f"{key} belongs to the cluster {manifest.cluster_id}, not to {cluster_id}")
     if key != object_key(manifest.partition, manifest.start_offset, manifest.segment_id, ObjectKind.MANIFEST):
@@ -62,7 +65,8 @@ async def current_manifests(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition
 ) -> list[SegmentManifest]:
     """The manifests of the segments that a reader without a broker reads, by start offset. Raises
-    `RemoteStorageError`."""
+    `RemoteStorageError`.
+    """
     found: list[SegmentManifest] = []
     async for key in manifest_keys(storage, partition):
         try:
@@ -74,7 +78,8 @@ async def current_manifests(
 
 def current(manifests: Iterable[S]) -> list[S]:
     """The segments that no other one replaces. Of two cleanings of one range, which may both be there for some minutes,
-    the one that was cleaned further."""
+    the one that was cleaned further.
+    """
     found = sorted(manifests, key=lambda each: (each.start_offset, -each.last_offset, -each.cleaned_end_offset))
     replaced = {ancestor for each in found for ancestor in each.ancestors}
     chosen: list[S] = []

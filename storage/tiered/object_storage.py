@@ -55,7 +55,9 @@ class ObjectStorage:
     """A `RemoteStorage` in a bucket or container."""
 
     def __init__(self, url: str, options: ObjectStoreOptions | None = None) -> None:
-        """Raises `InvalidStorageUrl`. No call is made yet: `check_storage` tests what works."""
+        """Make the client of the storage, without a call to it: `check_storage` tests the access. Raises
+        `InvalidStorageUrl`.
+        """
         self._url = url
         self._options = options or ObjectStoreOptions()
         self._store = open_store(url, self._options)

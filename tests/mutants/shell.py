@@ -51,8 +51,8 @@ SHELL_MUTANTS: Final = (
         137,
         "a start takes a topic id in the page cache for durable",
         "storage/log/log_state.py",
-        "        is_id_durable = loaded.was_clean or loaded.topic_id is None\n",
-        "        is_id_durable = True\n",
+        "    is_id_durable = loaded.was_clean or loaded.topic_id is None\n",
+        "    is_id_durable = True\n",
         Hunt.SCENARIOS,
     ),
     Mutant(

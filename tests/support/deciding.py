@@ -9,6 +9,7 @@ from kraft.controller.settings import SecuritySettings
 from kraft.image.metadata_image import MetadataImage, Provenance
 from kraft.image.replay import Replay
 from security.principal import ANONYMOUS, Principal
+from security.requester import Requester
 from tests.support.controller_scribe import SETTINGS
 
 KEY = b"secret key"
@@ -35,7 +36,7 @@ class Deciding:
         return self._controller.image
 
     def ask(self, request: object, principal: Principal = ANONYMOUS) -> object:
-        decision = self._controller.step(request, self.now_ms, principal)
+        decision = self._controller.step(request, self.now_ms, Requester(principal))
         self._commit(decision.records)
         return decision.reply
 

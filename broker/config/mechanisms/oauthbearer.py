@@ -1,6 +1,7 @@
-"""Settings of OAUTHBEARER as one listener has them: behind its name and the mechanism's, behind its name, or for all.
+"""Settings of OAUTHBEARER for one listener: with the prefix of listener and mechanism, with that of the listener, or
+without one.
 
-The handlers that Apache Kafka's documentation names select what this node does; no class is loaded.
+The names of Apache Kafka's handler classes select a behaviour of this node; no class is loaded.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TIMEOUT_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """How an identity provider is asked."""
+    """The settings of the requests to an identity provider."""
 
     url: str
     connect_ms: int
@@ -55,7 +56,7 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class OauthServerSettings:
-    """What a listener asks of tokens."""
+    """The rules of a listener for tokens."""
 
     keys: Fetching | None
     """Where the keys of the provider are; None where tokens have no signature."""
@@ -69,7 +70,7 @@ class OauthServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class OauthLoginSettings:
-    """Where this node's own tokens come from."""
+    """The source of this node's own tokens: an identity provider, or unsecured tokens."""
 
     tokens: Fetching | None
     """The token endpoint; None where this node writes tokens without a signature."""
@@ -116,7 +117,7 @@ def allowed_urls(config: ListenerConfig) -> tuple[str, ...]:
 
 
 def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
-    """What is wrong with the settings of OAUTHBEARER, without a look at what is behind the URLs."""
+    """The problems of the settings of OAUTHBEARER. The URLs themselves are not opened."""
     for name in (SERVER_HANDLER, LOGIN_HANDLER):
         if config.settings.text_or_none(name):
             yield f"{name} stands behind a listener and a mechanism: listener.name.<listener>.oauthbearer.{name}"
@@ -133,7 +134,7 @@ def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
 
 
 class _OfMechanism:
-    """The values of OAUTHBEARER behind one listener."""
+    """The values of OAUTHBEARER for one listener."""
 
     def __init__(self, config: ListenerConfig, listener: str) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""A start waits until this node has read everything that was committed before it started."""
+"""The wait of a start until this node has read all records that were committed before it started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PROGRESS_S: Final = 5.0
 
 class CatchUp:
     """The wait of a start until this node has caught up with the metadata. It ends once, by `reached` or by `failed`;
-    later calls change nothing."""
+    later calls change nothing.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -35,7 +36,9 @@ class CatchUp:
             self._ended.set_exception(error)
 
     async def wait(self, describe: Callable[[], str]) -> None:
-        """Return once it has ended; meanwhile log `describe` every five seconds. Raises the error of `failed`."""
+        """Wait for the end of the catch-up, and log the text of `describe` every five seconds. Raises the error of
+        `failed`.
+        """
         while not (await asyncio.wait([self._ended], timeout=PROGRESS_S))[0]:
             progress.info("still waiting for the metadata quorum: %s", describe())
         self._ended.result()

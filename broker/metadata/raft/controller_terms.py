@@ -1,4 +1,6 @@
-"""The controller's terms: an active controller while this node leads the metadata quorum, none while it follows."""
+"""The controller's terms: there is an active controller while this node leads the metadata quorum, and none while it
+follows.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ class ControllerTerms:
 
     def lead(self, epoch: int) -> None:
         """Begin a term. Where there are many partitions to index, that is done in an executor thread first; until then
-        brokers' requests to the controller are refused and tried again."""
+        brokers' requests to the controller are refused and tried again.
+        """
         image = self._committed.nearest_image
         if image.topics.has_partitions(INDEXED_ON_LOOP_MAX):
             self._tasks.spawn(self._lead_indexed(epoch, image.topics), "index of the partitions")

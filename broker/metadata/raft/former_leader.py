@@ -34,16 +34,16 @@ class FormerLeader:
         return self._node_id
 
     def followed(self, node_id: int) -> None:
-        """This node follows a leader from now on."""
+        """Note that this node follows a leader from now on."""
         self._node_id = node_id
         self.answered()
 
     def answered(self) -> None:
-        """The leader has answered a request of this node."""
+        """Note the time at which the leader answered a request of this node."""
         self._heard_ms = self._monotonic_ms()
 
     def disconnected(self) -> None:
-        """The connection to the leader broke, or its address refuses connections."""
+        """Note that the connection to the leader broke, or that its address refuses connections."""
         self._heard_ms = None
 
     def take(self) -> LastContact | None:

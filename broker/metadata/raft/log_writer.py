@@ -132,7 +132,7 @@ class MetadataLogWriter:
         self._flusher.when_durable([self._log.log], self._flushed)
 
     def disk_failed(self, error: OSError) -> None:
-        """The log cannot be read or written any more."""
+        """Halt the node: the log cannot be read or written any more."""
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
 
     def damaged(self, reason: str) -> None:

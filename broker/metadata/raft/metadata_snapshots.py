@@ -61,7 +61,7 @@ class MetadataSnapshots:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Begin no further snapshot: the node stops."""
+        """Begin no further snapshot, because the node stops."""
         self._is_stopping = True
 
     # Writing

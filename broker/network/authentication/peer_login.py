@@ -17,7 +17,7 @@ HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 
 ClientMechanismMaker = Callable[[], ClientMechanism]
-"""Raises `LoginFailed` where this node has nothing to log in with now."""
+"""Makes the client's side of one exchange. Raises `LoginFailed` where this node has no credentials now."""
 Versions = Mapping[int, tuple[int, int]]
 
 

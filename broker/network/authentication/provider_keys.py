@@ -1,4 +1,4 @@
-"""The keys of an identity provider, as they were fetched last: fetched at the start, at intervals, and when wanted.
+"""The keys of an identity provider: fetched at the start, at intervals, and when a token names an unknown key.
 
     every refresh interval          the keys are fetched again; where that fails, the pauses double up to their longest
     a token names an unknown key    they are fetched once more, at most once in `LOOK_MS_MIN`, for all that wait
@@ -27,10 +27,12 @@ Ask = Callable[[Fetching], bytes]
 
 
 class ProviderKeys:
-    """`follow` runs as long as the node; `keys` is the set of this moment, and empty before the first fetch."""
+    """The keys of one provider. `follow` runs as long as the node; `keys` is the current set, empty before the first
+    fetch.
+    """
 
     def __init__(self, fetching: Fetching, refresh_ms: int, environment: Environment, ask: Ask | None = None) -> None:
-        """`ask`: fetches the document; it blocks."""
+        """`ask` fetches the provider's key set as text; it blocks, so it is called on an executor thread."""
         self.keys = KeySet()
         self._fetching = fetching
         self._refresh_ms = refresh_ms
@@ -54,14 +56,14 @@ class ProviderKeys:
                 pause_ms = min(2 * pause_ms, fetching.backoff_ms_max)
 
     async def look_up(self, what: object) -> KeySet:
-        """The keys, fetched anew unless that happened just before."""
+        """The keys after a new fetch. Where the last fetch began less than `LOOK_MS_MIN` (ms) ago, the known keys."""
         now_ms = self._environment.monotonic_ms()
         if self._running is not None or self._fetched_ms is None or now_ms - self._fetched_ms >= LOOK_MS_MIN:
             await self._fetch()
         return self.keys
 
     async def _fetch(self) -> None:
-        """One fetch at a time: the others wait for its end."""
+        """Fetch the keys. Callers that arrive during a fetch wait for its end."""
         if self._running is not None:
             await asyncio.shield(self._running)
             return

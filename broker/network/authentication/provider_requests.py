@@ -27,12 +27,12 @@ Data = TypeVar("Data", bytes, bytearray)
 
 
 class ProviderFailure(Exception):
-    """The provider did not answer as it should. The text holds no secret."""
+    """The provider did not answer, or with an error or an unusable response. The text holds no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What is posted. Its `repr` shows neither headers nor body: they hold secrets."""
+    """The headers and body of a POST request. Its `repr` shows neither, because they hold secrets."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -42,7 +42,7 @@ class Post:
 
 
 class ProviderHost(Protocol):
-    """The machine that asks."""
+    """The network access of this machine, by which providers are asked."""
 
     @property
     def fs(self) -> FileSystem: ...
@@ -55,7 +55,8 @@ def ask_provider(
 ) -> bytes:
     """The document behind a URL. `authorities`: a file of trusted certificates in PEM in place of the system's.
 
-    Raises `ProviderFailure`."""
+    Raises `ProviderFailure`.
+    """
     parts = urlsplit(fetching.url)
     try:
         if parts.scheme == "file":

@@ -1,4 +1,6 @@
-"""The token with which this node logs in to others: fetched from the identity provider, and anew before it expires."""
+"""The token with which this node logs in to other nodes: fetched from the identity provider, and replaced before it
+expires.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ UNKNOWN_LIFE_MS: Final = 300_000
 
 
 class ProviderTokens:
-    """`follow` runs as long as the node; `token` raises `LoginFailed` until there is one."""
+    """The current token. `follow` runs as long as the node; `token` raises `LoginFailed` before the first token has
+    arrived.
+    """
 
     def __init__(self, settings: OauthLoginSettings, environment: Environment, fetch: Callable[[], str]) -> None:
         """`fetch`: asks the provider for a token; it blocks, and raises `ProviderFailure` or `LoginFailed`."""
@@ -54,8 +58,9 @@ class ProviderTokens:
             await asyncio.sleep(self._next_ms(self._token) / 1000)
 
     def _next_ms(self, token: str) -> int:
-        """When the next token is fetched: after a part of this one's life, never within its last minutes where it
-        lives long enough for that, and not again at once."""
+        """The time (ms) of the next fetch: after a fraction of the token's lifetime and, if the lifetime is long
+        enough, before its last minutes. There is always a minimum pause between two fetches.
+        """
         settings, now_ms = self._settings, self._environment.wall_ms()
         try:
             life_ms = expiry_ms(token) - now_ms

@@ -119,7 +119,7 @@ class SaslAuthentication:
         self._see(SASL_HANDSHAKE, API_VERSIONS)
 
     def closed(self) -> None:
-        """The connection is closed."""
+        """Release the exchange: the connection is closed."""
         self._connection = None
         if self._session_timer is not None:
             self._session_timer.cancel()

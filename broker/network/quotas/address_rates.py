@@ -1,7 +1,8 @@
-"""How many connections an address may make in a second (KIP-612).
+"""The quota of new connections per second from one address (KIP-612).
 
-A connection above the rate is accepted and gets no answer; it is closed when its address is at the rate again, after
-one window at the most. So a client that tries again at once is slowed down, and others are not.
+A connection above the limit is accepted, but its requests are not answered. It is closed when the rate of its address
+has fallen to the limit, after one window at most. So a client that reconnects at once is slowed down, without delaying
+other clients.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ class AddressRates:
 
     @property
     def rates(self) -> Iterator[tuple[str, SampledRate]]:
-        """All rates that are kept, for metrics."""
+        """The rates of all addresses under a quota, for metrics."""
         return iter(tuple(self._rates.items()))
 
     def throttle_ms(self, address: str, now_ms: int) -> int:
-        """Count a connection that was accepted, and say after how many milliseconds it has to be closed: 0 where it
-        may stay. One that may not stay counts no more."""
+        """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 where it may stay. A
+        connection that may not stay is not counted.
+        """
         limit = self._limits.of_address(address)
         if limit is None:
             return 0

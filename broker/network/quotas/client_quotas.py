@@ -1,4 +1,4 @@
-"""The quotas of clients on this node: the limits as the metadata says them, and the rates that clients have.
+"""The quotas of clients on this node: the limits of the metadata, and the measured rates of clients.
 
     producer_byte_rate         `produce`     bytes of Produce requests
     consumer_byte_rate         `fetch`       bytes of Fetch responses
@@ -26,12 +26,14 @@ from security.quotas.throttling import ClientThrottle
 
 
 def quota_windows(config: Config) -> Windows:
-    """The windows of client quotas, as quota.window.* say."""
+    """The windows of client quotas, from the settings quota.window.*."""
     return Windows(config.integer("quota.window.num"), 1000 * config.integer("quota.window.size.seconds"))
 
 
 class ClientQuotas:
-    """`produce`, `fetch` and `request` are None while no entity has such a quota: then nothing is counted."""
+    """The client quotas of a node. `produce`, `fetch` and `request` are None while no entity has a quota of that kind;
+    nothing is counted then.
+    """
 
     def __init__(self, windows: Windows) -> None:
         self.limits = QuotaLimits()
@@ -54,7 +56,7 @@ class ClientQuotas:
         return self.produce is self.fetch is self.request is None and not self.bounds_mutations
 
     def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
-        """The values of entities from now on; None for one that has none."""
+        """Apply changed quotas of entities; None for an entity without quotas."""
         self.limits.changed(entities)
         self.produce = self._if_set(PRODUCER_BYTE_RATE)
         self.fetch = self._if_set(CONSUMER_BYTE_RATE)

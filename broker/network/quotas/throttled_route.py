@@ -1,10 +1,10 @@
-"""Requests under client quotas: what a route's handler is replaced by while some entity has a quota.
+"""Requests under client quotas: the handler that replaces that of a route while any entity has a quota.
 
-    handler ──▶ response ──▶ what it took is recorded ──▶ within the limits: the response
+    handler ──▶ response ──▶ bytes and time are recorded ─▶ within the limits: the response
                                                           above: throttle_time_ms in the response, which leaves at once;
                                                                  then the connection is muted for that time (KIP-219)
 
-A route without quotas does not know of them. A route under quotas has every request measured (`Route.sample_at`), and
+A route without quotas uses its plain handler. A route under quotas has every request measured (`Route.sample_at`), and
 so the hooks that answer frames without decoding them are not asked.
 """
 
@@ -15,9 +15,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from broker.runtime.pending import Pending
+from protocol.access import AclOperation
 from protocol.compiler import encoder_of
 from protocol.messages.fetch import FetchRequest
 from protocol.primitives import Chunk
+from security.access import CLUSTER_NAME, ResourceKind
 from security.quotas.throttling import PERCENT_OF_NANOSECOND
 
 if TYPE_CHECKING:
@@ -31,20 +33,21 @@ HEADER_SIZE: Final = 10
 
 
 class ThrottledRequests:
-    """The quotas of the requests of one listener. `clock_ns` is a clock for measuring."""
+    """The quotas of the requests of one listener. `clock_ns` is a monotonic clock for measuring (ns)."""
 
     def __init__(
         self, quotas: ClientQuotas, clock_ns: Callable[[], int], now_ms: Callable[[], int], *, counts: bool
     ) -> None:
         """`counts`: whether requests are counted here; a controller's listener only mutes the clients that the
-        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests."""
+        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests.
+        """
         self._quotas = quotas
         self._clock_ns = clock_ns
         self._now_ms = now_ms
         self._counts = counts
 
     def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
-        """The handler of all requests of a route. `sampled` serves those that are measured for the metrics."""
+        """The handler of all requests of a route. `sampled` handles the requests that are measured for the metrics."""
         sample_at = route.sample_at
         route.sample_at = 0
 
@@ -60,7 +63,7 @@ class ThrottledRequests:
                 finally:
                     sample_at, route.sample_at = route.sample_at, 0
             spent_ns = self._clock_ns() - began_ns
-            if is_exempt(route, request):
+            if is_exempt(context, request):
                 return response
             if type(response) is Pending:
                 return self._later(context, response, spent_ns, size)
@@ -69,29 +72,35 @@ class ThrottledRequests:
         return serve
 
     def _size_of(self, context: RequestContext, request: object) -> int:
-        """Bytes of a Produce request; 0 where they are not counted."""
+        """The bytes of a Produce request; 0 for other requests, and where bytes are not counted."""
         return request_size(context, request) if self._counts and self._quotas.produce is not None else 0
 
     def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:
-        """What is recorded is what there is to record when the response is there, as in Apache Kafka."""
+        """Record a request whose response comes later, once the response is there, as in Apache Kafka."""
         outer: Pending[object] = Pending(inner.abandon)
         inner.listen(lambda response: outer.complete(self._settled(context, response, spent_ns, size)))
         return outer
 
     def _settled(self, context: RequestContext, response: object, spent_ns: int, size: int) -> object:
-        """Record what a request took; where that is too much, mute its connection and say so in the response."""
+        """Record the bytes and the time of a request. Above a limit, mute its connection and set throttle_time_ms in
+        the response.
+        """
         delay_ms = max(getattr(response, "throttle_time_ms", 0), self._recorded(context, response, spent_ns, size))
         if delay_ms <= 0:
             return response
         context.connection.throttle(delay_ms)
         if not hasattr(response, "throttle_time_ms"):
+            # DIVERGES: a large Metadata response was encoded in an executor thread, maybe for several clients. Here
+            # the client is muted without being told for how long; Apache Kafka tells it.
             return response
         told = copy(response)  # the response may be one that other clients get too
         told.throttle_time_ms = delay_ms
         return told
 
     def _recorded(self, context: RequestContext, response: object, spent_ns: int, size: int) -> int:
-        """The time for which the client is throttled here, in ms."""
+        """Record the bytes and the time of a request. Returns the time (ms) for which this node throttles the
+        client.
+        """
         if not self._counts:
             return 0
         quotas, now_ms = self._quotas, self._now_ms()
@@ -107,12 +116,21 @@ class ThrottledRequests:
         return delay_ms
 
 
-def is_exempt(route: Route, request: object) -> bool:
-    """Whether a request is the cluster's own work: replication, and the markers of transactions."""
+def is_exempt(context: RequestContext, request: object) -> bool:
+    """Whether a request is the cluster's own work: replication, and the markers of transactions.
+
+    Where an authorizer decides, a client that only says that it is a broker is not exempt.
+    """
     if isinstance(request, FetchRequest):
         replica = request.replica_state
-        return (replica.replica_id if replica is not None else request.replica_id) >= 0
-    return route.key == WRITE_TXN_MARKERS
+        if (replica.replica_id if replica is not None else request.replica_id) < 0:
+            return False
+    elif context.route.key != WRITE_TXN_MARKERS:
+        return False
+    access = context.access
+    return access.is_unrestricted or access.allows(
+        AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER, CLUSTER_NAME, logs_allowed=False, logs_denied=False
+    )
 
 
 def request_size(context: RequestContext, request: object) -> int:

@@ -34,10 +34,10 @@ class TrustedConnection(Protocol):
     """A connection that a certificate authenticated."""
 
     def trusted_by(self) -> bytes | None:
-        """The trusted certificate at the end of its peer's chain; None where the peer presented none."""
+        """The trusted certificate at the end of the peer's chain; None where the peer presented no certificate."""
 
     def distrusted(self) -> None:
-        """That certificate is not trusted any more: close the connection."""
+        """Close the connection: the certificate `trusted_by` is not trusted any more."""
 
 
 class FollowedTls:
@@ -99,7 +99,7 @@ class FollowedTls:
                 connection.distrusted()
 
     def _look(self) -> tuple[object, ...]:
-        """A value that changes with the files; None for a missing file."""
+        """The state of the store files, as values that change when a file is written; None for a missing file."""
         return tuple(_stamp(Path(each)) for each in self._files())
 
     def _files(self) -> list[str]:

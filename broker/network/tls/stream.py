@@ -62,7 +62,7 @@ class SecuredProtocol(Protocol):
 
 
 class StreamOwner(Protocol):
-    """Is notified of the end of the handshake."""
+    """The owner of a stream, which is notified of the end of the handshake and of the connection."""
 
     def secured(self, stream: TlsStream) -> None:
         """The handshake succeeded: the peer has the names in its certificate, if it presented one."""

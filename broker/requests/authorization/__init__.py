@@ -1,1 +1,3 @@
-"""What a client needs to be allowed for each API, where an authorizer is configured: rules before the handlers."""
+"""The authorization rules of the APIs: which permissions a request needs. They run before the handlers on a node with
+an authorizer.
+"""

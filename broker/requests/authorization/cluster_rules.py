@@ -47,7 +47,9 @@ MESSAGES: Final = {
 
 
 def need_of_settings(operation: AclOperation, element: object) -> Need:
-    """Settings of a topic or group are those of that resource, all others those of the cluster."""
+    """The resource on which a permission is needed: the topic or group for its own settings, the cluster for all
+    others.
+    """
     resource = cast("DescribeConfigsResource", element)
     if resource.resource_type == ResourceType.TOPIC:
         return topic(operation, resource.resource_name)
@@ -107,7 +109,9 @@ INCREMENTAL_ALTER_CONFIGS: Rule = Each(
 
 
 def alter_loggers(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A broker decides on its own loggers, with ALTER_CONFIGS on the cluster; the controller asks for all else."""
+    """ALTER_CONFIGS on the cluster for the loggers of this broker; for all other resources the controller asks the
+    ACLs.
+    """
     assert isinstance(request, IncrementalAlterConfigsRequest)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers or cluster(AclOperation.ALTER_CONFIGS).is_met(context.access):
@@ -142,7 +146,7 @@ def no_directories_altered(context: RequestContext, request: object, error: Erro
 
 
 def nothing_elected(context: RequestContext, request: object, error: ErrorCode) -> ElectLeadersResponse:
-    """The first version has no error of the whole response."""
+    """The response that refuses an election. Version 0 has no error for the whole response."""
     assert isinstance(request, ElectLeadersRequest)
     return ElectLeadersResponse(
         error_code=error,
@@ -172,5 +176,5 @@ def no_credentials_described(
 
 
 def no_quotas_described(context: RequestContext, request: object, error: ErrorCode) -> DescribeClientQuotasResponse:
-    """The response that has no entries."""
+    """The response that refuses: an error and no entries."""
     return DescribeClientQuotasResponse(error_code=error, error_message=MESSAGES[error], entries=None)

@@ -1,4 +1,6 @@
-"""Which partitions of a fetch a client may read: those of its fetch session too, at each request anew."""
+"""Which partitions of a fetch a client may read. The partitions of its fetch session are checked again at each
+request.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ Wish = tuple["PartitionKey", "FetchPartition"]
 
 
 class FetchPermissions:
-    """The decisions of one request, each made once.
+    """The decisions for the partitions of one request, each made once.
 
-    A follower needs CLUSTER_ACTION: a client that only says that it is one reads nothing, and moves no high watermark
-    (CVE-2018-1288). A consumer needs READ on each topic. An unknown topic id is told, as it names nothing.
+    A follower needs CLUSTER_ACTION. A client that names a replica id without this permission reads nothing, and moves
+    no high watermark (CVE-2018-1288). A consumer needs READ on each topic. For an unknown topic id the answer is the
+    usual error, because it reveals no topic.
     """
 
     def __init__(self, access: Access, cluster_view: ClusterView, *, is_follower: bool) -> None:
@@ -35,7 +38,7 @@ class FetchPermissions:
         self._reads_nothing = is_follower and not self.replicates
 
     def divided(self, wanted: Iterable[Wish]) -> tuple[list[Wish], list[PlannedRead]]:
-        """The partitions that may be read, and the answers of the others."""
+        """The partitions that may be read, and the error responses of the others."""
         allowed: list[Wish] = []
         refusals: list[PlannedRead] = []
         for key, wish in wanted:

@@ -81,7 +81,7 @@ def join_group(services: Services, context: RequestContext, request: object, ans
 
 
 def sync_group(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """READ on the group; a request that lacks its protocol is refused before, as in Apache Kafka."""
+    """READ on the group. As in Apache Kafka, a request without the protocol's type or name is refused before that."""
     assert isinstance(request, SyncGroupRequest)
     lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
     if lacks:
@@ -126,7 +126,9 @@ def list_groups(services: Services, context: RequestContext, request: object, an
 
 
 def find_coordinator(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each group or transactional id; other types of keys are for brokers."""
+    """DESCRIBE on each group or transactional id; CLUSTER_ACTION for other types of keys, which only brokers
+    look up.
+    """
     assert isinstance(request, FindCoordinatorRequest)
     kind = request.key_type
     if request.coordinator_keys:
@@ -159,7 +161,9 @@ def _refused_coordinator(element: object, error: ErrorCode) -> Coordinator:
 
 
 def offset_commit(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """READ on the group and on each topic. An unknown topic id is told, as it names nothing."""
+    """READ on the group and on each topic. For an unknown topic id the answer is the usual error, because it reveals no
+    topic.
+    """
     assert isinstance(request, OffsetCommitRequest)
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not group(AclOperation.READ, request.group_id).is_met(context.access):
@@ -191,7 +195,7 @@ def _refused_commit(each: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetC
 
 
 def _names(topics: TopicsImage, *, by_id: bool) -> Callable[[object], str | None]:
-    """Reads the name of a topic; None for an unknown id."""
+    """A function that gives the name of a topic of the request; None for an unknown id."""
 
     def name_of(element: object) -> str | None:
         if not by_id:
@@ -232,7 +236,7 @@ DELETED_OFFSETS: Rule = Each(
 
 
 def offset_fetch(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each group and each topic; of all offsets of a group, those of allowed topics are told."""
+    """DESCRIBE on each group and each topic. A request for all offsets of a group gets those of the allowed topics."""
     assert isinstance(request, OffsetFetchRequest)
     if context.version < offset_fetch_handler.GROUPS_VERSION:
         return _offsets_of_one(services, context, request, answer)
@@ -297,7 +301,7 @@ def _visible(
 
 
 def _offsets_of_one(services: Services, context: RequestContext, request: OffsetFetchRequest, answer: Answer) -> object:
-    """Versions that ask for one group."""
+    """The rule for the versions that ask for one group (1 to 7)."""
     access, asked = context.access, offset_fetch_handler.single_group(request)
     if not group(AclOperation.DESCRIBE, request.group_id).is_met(access):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED

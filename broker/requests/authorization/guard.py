@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def guarded(
     name: str, role: ListenerRole, services: Services, answer: Answer
 ) -> Callable[[RequestContext, object], object]:
-    """`answer`, the handler of the API of this name, behind its rule. `role`: that of the listener, one of the two."""
+    """The handler of an API behind its rule. `answer` is the handler, `role` the role of the listener: one of
+    the two.
+    """
     row = RULES[name]
     rule = row.broker if role is ListenerRole.BROKER else row.controller
     assert rule is not None, f"{name} has no rule behind a listener of this role"

@@ -3,7 +3,7 @@
     broker's handler ──▶ ControllerChannel ──▶ this node leads: ──▶ route of the controller's listener, with its rule
                                           └──▶ another one does: Envelope
 
-So the controller asks its ACLs for the client's principal on either way.
+The controller checks its ACLs for the client's principal on both paths.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from security.access import Access
 
 
 class ClientsInProcess:
-    """The way of clients' requests to the controller of this node."""
+    """Passes clients' requests to the controller of this node."""
 
     def __init__(self, listener: ServingListener) -> None:
         """`listener`: one of this node's controller listeners, for its routes."""
         self._listener = listener
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
-        """Answer with the access of the client; NOT_CONTROLLER where this node leads no more."""
+        """Answer a request under the client's access; NOT_CONTROLLER where this node does not lead any more."""
         key = spec_of(type(request)).key
         assert key is not None, "only requests are sent"
         route = self._listener.routes[key]
@@ -45,7 +45,7 @@ class ClientsInProcess:
 
 
 class LocalClient:
-    """The client of such a request, in place of a connection."""
+    """The client of a request that was passed in the process; it stands in for a connection."""
 
     def __init__(self, listener: ServingListener, access: Access, client_host: str) -> None:
         self.listener = listener
@@ -58,16 +58,16 @@ class LocalClient:
         self.authentication: Authentication | None = None
 
     def close(self, reason: str) -> None:
-        """The client's own connection is not that of the controller."""
+        """Do nothing: the controller does not close the connection that the client has to the broker."""
 
     def sends_files(self) -> bool:
         return False
 
     def hold(self) -> None:
-        """The client's own connection waits for the reply."""
+        """Do nothing: the client's connection to the broker waits for the reply by itself."""
 
     def throttle(self, delay_ms: int) -> None:
-        """The handler of the client's own connection throttles it."""
+        """Do nothing: the broker's handler throttles the client's connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
         return work

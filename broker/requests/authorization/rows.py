@@ -1,7 +1,8 @@
-"""The table of rules: what a client needs for each API, behind the listeners of brokers and of controllers.
+"""The table of rules: the permissions that a client needs for each API, behind the listeners of brokers and of
+controllers.
 
-An API that is served behind a listener and has no rule there is a bug that stops a node with an authorizer at the first
-such request, and fails a test before.
+An API that a listener serves without a rule is a bug: a test finds it, and a node with an authorizer stops at the first
+such request.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _both(rule: Rule) -> RuleRow:
 
 
 def _decided(rule: Rule) -> RuleRow:
-    """What the controller decides on requests of clients."""
+    """The rule of an API that the controller decides and a broker forwards."""
     return RuleRow(controller_asks, rule)
 
 
@@ -89,7 +90,7 @@ RULES: Final[Mapping[str, RuleRow]] = MappingProxyType(
         "DescribeClientQuotas": RuleRow(
             needs_cluster(AclOperation.DESCRIBE_CONFIGS, cluster_rules.no_quotas_described),
         ),
-        "DescribeCluster": _both(handler_asks),
+        "DescribeCluster": RuleRow(handler_asks, _ALTER),
         "DescribeConfigs": _both(cluster_rules.DESCRIBE_CONFIGS),
         "DescribeDelegationToken": RuleRow(handler_asks),
         "DescribeGroups": RuleRow(group_rules.DESCRIBE_GROUPS),

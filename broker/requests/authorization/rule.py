@@ -1,4 +1,4 @@
-"""A rule: what stands before the handler of an API and asks the ACLs.
+"""A rule: a function that runs before the handler of an API and asks the ACLs.
 
     request ──▶ rule ──▶ handler, with the elements that are allowed ──▶ rule: refusals are added ──▶ response
                   └──▶ the response that refuses everything
@@ -31,7 +31,7 @@ Response = TypeVar("Response")
 
 
 class Need(NamedTuple):
-    """An operation on a resource."""
+    """A permission that a request needs: an operation on a resource."""
 
     operation: AclOperation
     kind: ResourceKind
@@ -41,7 +41,9 @@ class Need(NamedTuple):
         return access.allows(self.operation, self.kind, self.name)
 
     def is_met_quietly(self, access: Access) -> bool:
-        """The same where a refusal is not the last word, and so is not logged."""
+        """Whether the permission is there; a refusal is not logged, because another permission may still allow the
+        request.
+        """
         return access.allows(self.operation, self.kind, self.name, logs_denied=False)
 
 
@@ -71,7 +73,7 @@ def transactional_id(operation: AclOperation, name: str) -> Need:
 
 
 def then(response: object, change: Callable[[Response], Response]) -> object:
-    """What a handler returned, with a change to the response once that is there."""
+    """The result of a handler with a change that is applied to the response, at once or when the response is there."""
     if not isinstance(response, Pending):
         return change(response)  # type: ignore[arg-type]
     reply: Pending[Response] = Pending(response.abandon)
@@ -88,12 +90,12 @@ def open_to_all(services: Services, context: RequestContext, request: object, an
 
 
 def handler_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The handler asks while it answers, because what is asked depends on what it finds."""
+    """The handler asks the ACLs itself, because the permission depends on what it finds while it answers."""
     return answer(context, request)
 
 
 def controller_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A broker forwards the request, and the controller asks."""
+    """A broker asks no ACLs: it forwards the request, and the controller asks them."""
     return answer(context, request)
 
 
@@ -101,7 +103,7 @@ def controller_asks(services: Services, context: RequestContext, request: object
 
 
 def refuse_all(context: RequestContext, request: object, error: ErrorCode) -> object:
-    """The response that says one error of everything, for the APIs that have room for it."""
+    """The response with one error for the whole request, for APIs whose response has a field for it."""
     return refused(request, error)
 
 
@@ -121,8 +123,9 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """One need for each element of a list in the request. Refusals stand behind the results of the allowed elements.
-    What several elements need is decided, and logged, once."""
+    """One need for each element of a list in the request. The refused elements come after the results of the allowed
+    ones. A permission that several elements need is decided and logged once.
+    """
 
     elements: str
     """The field of the request."""
@@ -156,7 +159,7 @@ class Each:
 
 
 def with_field(request: Response, name: str, value: object) -> Response:
-    """A copy of a request in which one field is another: hooks compare the request that the client sent."""
+    """A copy of a request with one field replaced. The request itself must stay unchanged, because hooks compare it."""
     changed = copy(request)
     setattr(changed, name, value)
     return changed
@@ -171,7 +174,7 @@ def needs_cluster(
 
 
 def field_of(name: str) -> Callable[[object], str]:
-    """Reads a text that names a resource."""
+    """A function that gives the text field of a request that names a resource."""
 
     def read(element: object) -> str:
         text = getattr(element, name)

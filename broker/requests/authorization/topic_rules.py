@@ -77,8 +77,10 @@ def each_topic(
 
 
 def produce(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """WRITE on each topic, and on the transactional id where any batch belongs to a transaction: a flag that one batch
-    hides behind others is found too (CVE-2018-17196). An unknown topic id is told, as it names nothing."""
+    """WRITE on each topic, and on the transactional id where any batch belongs to a transaction: every batch of a
+    partition is examined (CVE-2018-17196). For an unknown topic id the answer is the usual error, because it reveals no
+    topic.
+    """
     assert isinstance(request, ProduceRequest)
     access = context.access
     if any(
@@ -191,7 +193,7 @@ def refused_producers(element: object, error: ErrorCode) -> object:
 
 
 def describe_topic_partitions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each topic; of all topics, those that are allowed are listed."""
+    """DESCRIBE on each topic. A request for all topics gets the allowed ones."""
     assert isinstance(request, DescribeTopicPartitionsRequest)
     access = context.access
     if not request.topics:
@@ -200,9 +202,15 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
             for name in services.cluster.image.topics.ids
             if topic(AclOperation.DESCRIBE, name).is_met_quietly(access)
         ]
+        cursor = request.cursor
+        asked = request
+        if cursor is not None and cursor.partition_index >= 0 and cursor.topic_name not in names:
+            # The topic at which the client goes on was deleted, or the client may not describe it any more.
+            names = [name for name in names if name > cursor.topic_name]
+            asked = with_field(request, "cursor", None)
         if not names:
             return DescribeTopicPartitionsResponse()
-        return answer(context, with_field(request, "topics", [DescribedTopic(name=name) for name in names]))
+        return answer(context, with_field(asked, "topics", [DescribedTopic(name=name) for name in names]))
     allowed = []
     refusals: dict[str, DescribeTopicPartitionsResponseTopic] = {}
     for each in request.topics:
@@ -228,7 +236,9 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
 
 
 def create_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """CREATE on the cluster, or on each topic. Its settings are told with DESCRIBE_CONFIGS alone."""
+    """CREATE on the cluster, or on each topic. The response holds a topic's settings only with DESCRIBE_CONFIGS
+    on it.
+    """
     assert isinstance(request, CreateTopicsRequest)
     access = context.access
     allowed, refused = request.topics, set[str]()
@@ -254,8 +264,9 @@ def create_topics(services: Services, context: RequestContext, request: object, 
 
 
 def delete_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DELETE on the cluster, or on each topic. A topic that was named by id is named to a client that may describe
-    it."""
+    """DELETE on the cluster, or on each topic. For a topic that is given by its id, the response holds the name only if
+    the client may describe the topic.
+    """
     assert isinstance(request, DeleteTopicsRequest)
     access = context.access
     if cluster(AclOperation.DELETE).is_met_quietly(access):

@@ -58,8 +58,9 @@ def init_producer_id(services: Services, context: RequestContext, request: objec
 
 
 def add_partitions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """From brokers, in later versions, CLUSTER_ACTION; from clients WRITE on the transactional id and on each topic.
-    Where one topic is refused, none is added."""
+    """In the versions for brokers (4 and later) CLUSTER_ACTION; in those for clients WRITE on the transactional id and
+    on each topic. Where one topic is refused, none is added.
+    """
     assert isinstance(request, AddPartitionsToTxnRequest)
     access = context.access
     if context.version >= BATCH_VERSION:
@@ -170,7 +171,9 @@ DESCRIBED: Rule = Each(
 
 
 def describe_transactions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each transactional id; of the topics in a transaction, those that are allowed are told."""
+    """DESCRIBE on each transactional id. The response names only the topics of a transaction that the client may
+    describe.
+    """
     access = context.access
 
     def visible(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
@@ -184,7 +187,7 @@ def describe_transactions(services: Services, context: RequestContext, request: 
 
 
 def list_transactions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """Those whose transactional id the client may describe."""
+    """DESCRIBE on each transactional id: the response lists only the allowed ones."""
     access = context.access
 
     def visible(response: ListTransactionsResponse) -> ListTransactionsResponse:

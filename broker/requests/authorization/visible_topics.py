@@ -1,4 +1,4 @@
-"""Which topics of a Metadata request a client is told of, and what it may do to them."""
+"""Which topics the response to a Metadata request shows to a client, and the operations that it may do on them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from security.access import Access, ResourceKind
 
 
 class VisibleTopics(NamedTuple):
-    """What is left of a request once the ACLs were asked."""
+    """The topics of a request that the ACLs allow, and the refusals of the others."""
 
     wishes: Sequence[MetadataRequestTopic]
     denied: Sequence[MetadataResponseTopic]
     """Refusals of the topics that were named. The id of a topic is told with its name to no client that may not
-    describe it."""
+    describe it.
+    """
 
 
 def visible_topics(
     access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None, *, creates: bool
 ) -> VisibleTopics:
-    """DESCRIBE on each topic; of all topics, those that are allowed. `creates`: a topic that does not exist would be
-    created, which needs CREATE on the cluster or on the topic. An unknown topic id is told, as it names nothing."""
+    """DESCRIBE on each topic; a request for all topics gets the allowed ones. `creates`: a topic that does not exist
+    would be created, which needs CREATE on the cluster or on the topic. For an unknown topic id the answer is the usual
+    error, because it reveals no topic.
+    """
     if wishes is None:
         shown = [
             MetadataRequestTopic(name=name)
@@ -40,7 +43,7 @@ def visible_topics(
     allowed: list[MetadataRequestTopic] = []
     denied: list[MetadataResponseTopic] = []
     for wish in wishes:
-        is_by_id = wish.name is None or wish.topic_id != ZERO_UUID
+        is_by_id = _is_by_id(wish)
         known = topics.by_id.get(wish.topic_id) if is_by_id else topics.by_name(wish.name or "")
         name = wish.name if not is_by_id else None if known is None else known.name
         if name is None:
@@ -57,15 +60,20 @@ def visible_topics(
 def operations_on(
     access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
 ) -> dict[bytes | str, int]:
-    """What the client may do to each topic that is told, by topic id; by name where the topic is not there."""
+    """The operations that the client may do on each topic of the response: by topic id, or by name if it is missing."""
     operations: dict[bytes | str, int] = {}
     for wish in wishes or ():
-        known = topics.by_id.get(wish.topic_id) if wish.name is None else topics.by_name(wish.name)
+        known = topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
         if known is not None:
             operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
         elif wish.name is not None:
             operations[wish.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, wish.name)
     return operations
+
+
+def _is_by_id(wish: MetadataRequestTopic) -> bool:
+    """As the handler reads it: where a client sends a name and an id, the id counts."""
+    return wish.name is None or wish.topic_id != ZERO_UUID
 
 
 def _may_create(access: Access, name: str) -> bool:

@@ -35,7 +35,7 @@ class AddOffsetsToTxnServices(Protocol):
 
 
 class Added:
-    """Where the coordinator answers."""
+    """The token of a request: the transaction coordinator puts its result into the response."""
 
     def __init__(self, version: int) -> None:
         self.reply: Pending[AddOffsetsToTxnResponse] = Pending()

@@ -47,7 +47,9 @@ class AddPartitionsToTxnServices(Protocol):
 
 
 class Results:
-    """Where the coordinator answers for one transaction: an error for all its partitions, or one for each."""
+    """The token of one transaction of the request: the coordinator gives one error for all its partitions, or one for
+    each.
+    """
 
     def __init__(self, batch: Batch, transactional_id: str, partitions: list[TopicPartition]) -> None:
         self._batch = batch
@@ -122,7 +124,7 @@ def ask(
     transaction: AddPartitionsToTxnTransaction,
     batch: Batch,
 ) -> None:
-    """Nothing is added where one of the partitions does not exist."""
+    """Ask the coordinator to add the partitions of one transaction. Where one of them does not exist none is added."""
     partitions = partitions_of(transaction.topics)
     transactional_id = transaction.transactional_id
     results = Results(batch, transactional_id, partitions)

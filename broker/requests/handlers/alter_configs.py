@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AlterConfigsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering AlterConfigs uses."""
 
     @property
     def node_id(self) -> int: ...

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AlterReplicaLogDirsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering AlterReplicaLogDirs uses."""
 
     @property
     def cluster(self) -> ClusterView: ...
@@ -38,7 +38,7 @@ class AlterReplicaLogDirsServices(Protocol):
 def handle(
     services: AlterReplicaLogDirsServices, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """A partition that is named twice is answered for the last directory, as in Apache Kafka."""
+    """Answer each partition. For a partition that is named twice the last directory counts, as in Apache Kafka."""
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -35,7 +35,7 @@ SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering ApiVersions uses."""
 
     @property
     def cluster(self) -> ClusterView: ...
@@ -70,7 +70,9 @@ def handle(services: ApiVersionsServices, context: RequestContext, request: ApiV
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that is not served: our own range, with which clients try again."""
+    """The answer, in version 0, to a version that is not served. It names the versions that this node serves, so that
+    the client can try again.
+    """
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
 
 

@@ -27,13 +27,13 @@ NOT_SET_MS: Final = -1
 def handle(
     services: ForwardingServices, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse | Pending[CreateDelegationTokenResponse]:
-    """Refuse what needs no controller to be refused, and forward the rest."""
+    """Refuse a request that can be refused without the controller, and forward any other one."""
     refusal = refusal_of(context, request)
     return services.controller.ask(request, context) if refusal is None else refusal
 
 
 def decide(services: DecisionServices, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
-    """The same at a controller, for a request that came in an Envelope or by itself."""
+    """Decide at a controller's listener, for a request that came in an Envelope or directly."""
     return refusal_of(context, request) or decision.handle(services, context, request)
 
 
@@ -51,7 +51,9 @@ def refusal_of(context: RequestContext, request: CreateDelegationTokenRequest) -
 
 
 def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
-    """The answer names the owner that was asked for, else the one that asks, as in Apache Kafka."""
+    """The response that refuses. As in Apache Kafka it names the requested owner, or the requester where the request
+    names none.
+    """
     return CreateDelegationTokenResponse(
         error_code=error,
         principal_type=owner.type,

@@ -9,10 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.metadata.enveloping import ForwardedClient, mutating_client
+from broker.metadata.enveloping import ForwardedClient, requester_of
 from broker.metadata.refusals import refused
 from broker.runtime.pending import Pending
-from kraft.controller.throttling import STRICT_SINCE
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
@@ -22,26 +21,32 @@ if TYPE_CHECKING:
 
 
 class DecisionServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that a request to the active controller uses."""
 
     @property
     def quorum(self) -> Quorum: ...
 
 
 def handle(services: DecisionServices, context: RequestContext, request: object) -> object | Pending[object]:
-    """NOT_CONTROLLER makes the sender look for the leader; a decision may have been made and not committed."""
+    """Pass the request to the controller. Where this node does not lead, the answer is NOT_CONTROLLER, and the sender
+    looks for the leader; the controller may have decided before it lost the leadership, without committing the
+    decision.
+    """
     if isinstance(request, BrokerHeartbeatRequest):
         context.connection.heartbeat_broker_id = request.broker_id
     active = services.quorum.active_controller
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)
     reply: Pending[object] = Pending()
-    client = None
-    if type(request) in STRICT_SINCE:
-        asking = ForwardedClient(context.principal, context.client_host, context.client_id)
-        client = mutating_client(request, context.version, asking)
+    requester = requester_of(
+        request, context.version, ForwardedClient(context.principal, context.client_host, context.client_id)
+    )
+    # By a connection with heartbeats a broker asks for the topics that it creates by itself: no quota bounds them. What
+    # it forwards for a client comes in an Envelope, whose client has no heartbeats.
+    if context.connection.heartbeat_broker_id >= 0:
+        requester = requester._replace(is_strict=None)
     given_up = partial(_given_up, request, reply)
-    active.submit(request, reply.complete, given_up, context.principal, client)
+    active.submit(request, reply.complete, given_up, requester)
     return reply
 
 

@@ -57,7 +57,7 @@ class Deleted(NamedTuple):
 def handle(
     services: DeleteRecordsServices, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
-    """The response, at once where no other replica has to follow."""
+    """Delete records. The response is there at once where no other replica has to delete them too."""
     waiting: list[Deleted] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:
@@ -79,7 +79,7 @@ def handle(
 
 
 def _partition(services: DeleteRecordsServices, topic: str, index: int) -> Partition | ErrorCode:
-    """The partition, or why nothing is deleted of it."""
+    """The partition, or the error for which nothing is deleted."""
     if topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     partition = services.replicas.get(topic, index)
@@ -93,7 +93,9 @@ def _partition(services: DeleteRecordsServices, topic: str, index: int) -> Parti
 
 
 def _delete(partition: Partition, wanted: int) -> int | ErrorCode:
-    """The offset before which nothing is left here."""
+    """Delete the records before an offset. Returns the offset before which this replica has no records any more, or the
+    error.
+    """
     offset = partition.high_watermark if wanted == UP_TO_HIGH_WATERMARK else wanted
     if offset < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE

@@ -24,7 +24,7 @@ NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
 class DescribeAclsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeAcls uses."""
 
     @property
     def has_authorizer(self) -> bool: ...

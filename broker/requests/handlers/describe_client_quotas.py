@@ -1,7 +1,7 @@
 """DescribeClientQuotas (API key 48, versions 0-1; KIP-546): the quotas of the entities that a filter matches.
 
 Each component of the filter matches entities that have its type: with one name, as the default, or with any of them.
-A strict filter matches no entity of further types. An invalid one is refused as Apache Kafka refuses it.
+A strict filter matches no entity of further types. An invalid filter is refused with Apache Kafka's error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MATCH_TYPES: Final = frozenset(MatchType)
 
 
 class DescribeQuotasServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeClientQuotas uses."""
 
     @property
     def cluster(self) -> ClusterView: ...
@@ -88,7 +88,7 @@ def _matches_name(component: ComponentData, name: str | None) -> bool:
 
 
 def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
-    """None where the filter is valid. The first component that is not decides."""
+    """Why the filter is refused: the refusal of its first invalid component; None where the filter is valid."""
     seen: list[str] = []
     for component in components:
         kind = component.entity_type

@@ -23,7 +23,7 @@ CONTROLLERS: Final = 2
 
 
 class DescribeClusterServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeCluster uses."""
 
     @property
     def cluster(self) -> ClusterView: ...

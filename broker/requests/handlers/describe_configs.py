@@ -1,6 +1,7 @@
 """DescribeConfigs (API key 32, versions 1-4; KIP-133, KIP-226, KIP-412, KIP-569): settings and their sources.
 
-Of topics, brokers, a broker's loggers, groups and client metrics. Version 1 adds synonyms, version 3 documentation.
+The resources are topics, brokers, a broker's loggers, groups and client metrics. Version 1 adds synonyms, version 3
+documentation.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class NotDescribed(NamedTuple):
 
 
 class DescribeConfigsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeConfigs uses."""
 
     @property
     def cluster(self) -> ClusterView: ...

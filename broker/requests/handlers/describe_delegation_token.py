@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (API key 41, versions 1-3; KIP-48): tokens with their secrets, for those that they concern.
+"""DescribeDelegationToken (API key 41, versions 1-3; KIP-48): tokens with their secrets.
 
 The owner, the requester and the renewers of a token see it. Others need DESCRIBE on the token, or DESCRIBE_TOKENS on
 its owner.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class DescribeTokensServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeDelegationToken uses."""
 
     @property
     def config(self) -> Config: ...

@@ -1,7 +1,7 @@
 """DescribeLogDirs (API key 35, versions 1-5; KIP-113, KIP-827, KIP-1066): the partitions in each log directory.
 
-With their sizes; version 4 adds the size of the disk and what is free on it. An offline directory answers
-KAFKA_STORAGE_ERROR.
+Each partition has its size in bytes; version 4 adds the total and the free bytes of the disk. An offline directory
+answers KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DescribeLogDirsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeLogDirs uses."""
 
     @property
     def config(self) -> Config: ...

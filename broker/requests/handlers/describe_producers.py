@@ -26,7 +26,7 @@ UNKNOWN: Final = "This server does not host this topic-partition."
 
 
 class DescribeProducersServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeProducers uses."""
 
     @property
     def replicas(self) -> Replicas: ...

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DescribeTopicPartitionsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeTopicPartitions uses."""
 
     @property
     def cluster(self) -> ClusterView: ...

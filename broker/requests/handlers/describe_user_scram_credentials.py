@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DescribeScramServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering DescribeUserScramCredentials uses."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -34,7 +34,7 @@ class EndTxnServices(Protocol):
 
 
 class Ended:
-    """Where the coordinator answers."""
+    """The token of a request: the transaction coordinator puts its result into the response."""
 
     def __init__(self, version: int) -> None:
         self.reply: Pending[EndTxnResponse] = Pending()

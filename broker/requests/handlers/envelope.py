@@ -33,7 +33,9 @@ _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 def handle(
     services: object, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
-    """Answer the request inside as if it had come by itself; its answer comes back with its header."""
+    """Answer the enclosed request as if its client had sent it here; the response returns in the envelope, with its own
+    header.
+    """
     access = context.access
     if not access.is_unrestricted and not access.allows(
         AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER, CLUSTER_NAME
@@ -91,8 +93,9 @@ class EnvelopedClient:
 
 
 def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Principal) -> tuple[RequestContext, object]:
-    """The request inside, and what its header says. Raises `MalformedMessage` also where it may not be inside, or
-    `IndexError`."""
+    """The enclosed request and its header. Raises `MalformedMessage`, also for an API that may not be enclosed, or
+    `IndexError`.
+    """
     if len(envelope.client_host_address) not in ADDRESS_SIZES:
         raise MalformedMessage("the client's address is none")
     data = memoryview(envelope.request_data)
@@ -116,7 +119,9 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Princ
 
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
-    """Where this node does not lead, the envelope itself says so: it is the broker that must look for the leader."""
+    """Put a response into the envelope's response. Where this node does not lead, the error stands in the envelope
+    itself, because the broker that sent it has to look for the leader.
+    """
     if error_of(response) is ErrorCode.NOT_CONTROLLER:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     route, version = inner.route, inner.version

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     services: ForwardingServices, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse | Pending[ExpireDelegationTokenResponse]:
-    """A principal that may not speak of tokens is refused here; the controller decides about the others."""
+    """Refuse a principal that may not use tokens at all; the controller decides about the others."""
     if not may_hold_tokens(context.principal):
         error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=-1)

@@ -79,7 +79,7 @@ class FetchServices(RecordServices, LeaderServices, Protocol):
 
     @property
     def fetch_size_max(self) -> int:
-        """fetch.max.bytes."""
+        """The value of fetch.max.bytes."""
 
     @property
     def in_sync_changes(self) -> InSyncCandidates: ...
@@ -97,7 +97,7 @@ class FetchServices(RecordServices, LeaderServices, Protocol):
 def handle(
     services: FetchServices, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Pending[FetchResponse]:
-    """The response, at once where there is enough to tell."""
+    """Fetch: the response at once where enough bytes are there, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
@@ -108,7 +108,9 @@ def handle(
 
 
 def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
-    """The whole request fails: before version 7 only its partitions can say so."""
+    """The response that refuses the whole request. Before version 7 it has no error of its own, so each partition gets
+    the error.
+    """
     responses = [
         FetchableTopicResponse(
             topic=topic.topic,
@@ -193,7 +195,9 @@ class Fetch:
         return self._attempt(request.max_wait_ms <= 0) or self._wait()
 
     def _has_all(self) -> bool:
-        """Whether a follower is at the log end offset of all that it asks for: it waits, and needs no plan for that."""
+        """Whether a follower is at the log end offset of all its partitions. Its fetch then waits, without a plan of
+        what to read.
+        """
         if not self._fetch.awaits_updates():
             return False
         replicas, agreeing = self._services.replicas, self._agreeing
@@ -250,7 +254,7 @@ class Fetch:
         return [found for key, _ in self._fetch.wanted if (found := replicas.find(key)) is not None]
 
     def _warm(self, cold: Cold, is_last: bool) -> Pending[FetchResponse]:
-        """Plan once more when the page cache has what the lookup lacked."""
+        """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
         reply: Pending[FetchResponse] = Pending()
         self._lookups_left -= 1
 
@@ -276,8 +280,9 @@ class Fetch:
         return reply
 
     def _await_remote(self, remote: Remote, is_last: bool) -> Pending[FetchResponse]:
-        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over: the read goes
-        on then, and the client's next fetch finds its records."""
+        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over. In the second
+        case the read goes on, and the client's next fetch finds its records.
+        """
         reply: Pending[FetchResponse] = Pending()
         services = self._services
         now_ms = services.environment.monotonic_ms()

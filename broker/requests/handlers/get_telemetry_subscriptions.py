@@ -28,7 +28,7 @@ ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 
 class GetTelemetrySubscriptionsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering GetTelemetrySubscriptions uses."""
 
     @property
     def environment(self) -> Environment: ...
@@ -60,7 +60,7 @@ def handle(
 
 
 def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
-    """What the client of this connection is to push."""
+    """The metrics that the client of this connection is to push."""
     name, version = context.connection.software
     client = {
         "client_id": context.client_id or "",

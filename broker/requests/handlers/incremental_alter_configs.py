@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class IncrementalAlterConfigsServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering IncrementalAlterConfigs uses."""
 
     @property
     def controller(self) -> Forwarding: ...

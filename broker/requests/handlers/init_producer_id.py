@@ -2,8 +2,8 @@
 
 An idempotent producer gets a fresh id, from the block that the controller has given to this broker
 (`broker/metadata/producer_ids.py`). For a transactional producer the coordinator of its transactional id answers: it
-fences the former holder of that id, and ends the transaction that it left open. KIP-360: the producer may ask for the
-next epoch of its own id.
+fences the producer that used the id before, and aborts the transaction that this producer left open. KIP-360: the
+producer may ask for the next epoch of its own id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class InitProducerIdServices(Protocol):
 
 
 class Initialized:
-    """Where the coordinator answers."""
+    """The token of a request: the transaction coordinator puts its result into the response."""
 
     def __init__(self, version: int) -> None:
         self.reply: Pending[InitProducerIdResponse] = Pending()
@@ -85,7 +85,7 @@ def refused(error: ErrorCode) -> InitProducerIdResponse:
 
 
 def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
-    """For an idempotent producer."""
+    """A new producer id with epoch 0, for an idempotent producer."""
     reply: Pending[InitProducerIdResponse] = Pending()
     producer_ids.next(
         lambda error, producer_id: reply.complete(

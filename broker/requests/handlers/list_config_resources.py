@@ -31,7 +31,7 @@ LISTABLE: Final = (
 
 
 class ListConfigResourcesServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering ListConfigResources uses."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -72,7 +72,7 @@ class ListOffsetsServices(Protocol):
 
     @property
     def remote_offsets(self) -> RemoteOffsets | None:
-        """None where tiered storage is off."""
+        """Finds offsets in remote storage; None where tiered storage is off."""
 
     @property
     def settings(self) -> DynamicConfig: ...
@@ -84,7 +84,7 @@ class ListOffsetsServices(Protocol):
 def handle(
     services: ListOffsetsServices, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
-    """The response, at once where nothing is looked for in remote storage."""
+    """Find the offsets. The response is there at once where no partition needs remote storage."""
     remote: list[RemoteSearch] = []
     asked = Counter((topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions)
     topics = []
@@ -129,7 +129,9 @@ def _search_remotely(
     response: ListOffsetsResponse,
     searches: list[RemoteSearch],
 ) -> Pending[ListOffsetsResponse]:
-    """Look in remote storage for the times that no error has answered; what is found there is the earlier offset."""
+    """Look up times in remote storage, for the partitions without an error. An offset found there is earlier than any
+    in the local log, and so replaces that.
+    """
     offsets = services.remote_offsets
     assert offsets is not None
     reply: Pending[ListOffsetsResponse] = Pending()
@@ -168,7 +170,8 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
 
 def _earliest_pending_upload(log: Log) -> int:
     """The first offset that is not in remote storage; -1 where the topic is not tiered, and while it is not known what
-    is in remote storage."""
+    is in remote storage.
+    """
     if not log.config.is_tiered or (not log.tiered_end_offset and log.local_start_offset > log.log_start_offset):
         return NO_OFFSET
     return max(log.tiered_end_offset, log.log_start_offset)
@@ -188,7 +191,9 @@ def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartiti
 
 
 def _not_available(version: int) -> ErrorCode:
-    """A new leader does not know yet how much of its log is committed: an offset told now could go back later."""
+    """The answer of a new leader that does not know yet up to where its log is committed: an offset from it could later
+    decrease.
+    """
     return ErrorCode.OFFSET_NOT_AVAILABLE if version >= NOT_AVAILABLE_VERSION else ErrorCode.LEADER_NOT_AVAILABLE
 
 

@@ -49,7 +49,7 @@ def handle(
 
 
 def filter_of(pattern: str | None) -> Callable[[str], object] | None:
-    """What a transactional id must pass; None where RE2 cannot compile the pattern."""
+    """The filter for transactional ids; None where RE2 cannot compile its pattern."""
     if not pattern:
         return lambda transactional_id: True
     import re2

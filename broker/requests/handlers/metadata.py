@@ -1,8 +1,8 @@
 """Metadata (API key 3, versions 0-13; KIP-4, KIP-78, KIP-320, KIP-430, KIP-516): brokers, topics and leaders.
 
-Which brokers are alive, and which of them leads each partition of the topics that the client asks for. Version 0 asks
-for all topics with an empty list, later versions with null; from version 12 on topics may be asked for by id
-(KIP-516). A topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an
+The answer names the brokers that are alive, and the leader of each partition of the topics that the client asks for.
+Version 0 asks for all topics with an empty list, later versions with null; from version 12 on topics may be asked for
+by id (KIP-516). A topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an
 executor thread.
 """
 
@@ -70,7 +70,7 @@ class Question(NamedTuple):
 
 
 class MetadataServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering Metadata uses."""
 
     @property
     def config(self) -> Config: ...
@@ -130,7 +130,9 @@ def _as_allowed(question: Question, access: Access, *, creates: bool) -> Questio
 
 
 def _is_large(question: Question) -> bool:
-    """Counted only as far as it needs to be."""
+    """Whether the answer has so many partitions that it is made on an executor thread. The count stops at that
+    number.
+    """
     topics, wishes = question.image.topics, question.wishes
     if wishes is not None and len(wishes) > LARGE:
         return True
@@ -184,7 +186,7 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
 def _wanted(
     topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
 ) -> Iterable[Topic | MetadataRequestTopic]:
-    """The topics asked for, each once; where one is not there, what was asked."""
+    """The requested topics, each once; for a topic that does not exist, the name or id of the request."""
     if wishes is None:
         return topics.by_id.values()
     # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
@@ -215,7 +217,7 @@ def _described(question: Question, topic: Topic, reachable: Collection[int]) -> 
 def _partition(
     cluster: ClusterImage, reachable: Collection[int], index: int, partition: PartitionRegistration
 ) -> MetadataResponsePartition:
-    """`reachable`: brokers that have an address at the listener that was asked."""
+    """`reachable`: the brokers that have an address at the listener of this request."""
     error, leader = ErrorCode.NONE, partition.leader
     if leader not in reachable:
         error = ErrorCode.LISTENER_NOT_FOUND if leader in cluster.brokers else ErrorCode.LEADER_NOT_AVAILABLE
@@ -232,7 +234,7 @@ def _partition(
 
 
 def _missing(question: Question, wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataResponseTopic:
-    """`missing`: where the topics are noted that are to be created; None where none are."""
+    """`missing` collects the names of topics to be created; it is None where the request creates none."""
     if _is_by_id(wish) or wish.name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -166,7 +166,7 @@ def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetch
 
 
 def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
-    """The reply in the form of the version."""
+    """The response in the form that the version of the request defines."""
     if version >= GROUPS_VERSION:
         if version < TOPIC_ID_VERSION:
             for topic in (topic for group in groups for topic in group.topics):

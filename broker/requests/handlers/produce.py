@@ -83,9 +83,9 @@ class ProduceServices(LeaderServices, Protocol):
 def handle(
     services: ProduceServices, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Everything is appended before this returns, but for batches so large that an executor thread examines them: the
-    connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync where flush.messages
-    asks for one.
+    """All batches are appended before this returns, except those that an executor thread examines because of their
+    size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync where
+    flush.messages asks for one.
     """
     acks = request.acks
     refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
@@ -143,8 +143,9 @@ def _postpone(
     large: list[LargeBatch],
     unverified: list[UnverifiedBatch],
 ) -> Pending[ProduceResponse] | None:
-    """Go on when the transaction coordinator has answered, and the large batches are examined: then all batches are
-    appended or refused. The copies count as request memory until then."""
+    """Continue once the transaction coordinator has answered and the large batches are examined: by then all batches
+    are appended or refused. The copies of the batches count as request memory until then.
+    """
     reply: Pending[ProduceResponse] = Pending()
     copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
 
@@ -258,7 +259,7 @@ def must_wait(partition: Partition, acks: int) -> bool:
 
 
 def _refuse(answer: PartitionProduceResponse, message: str) -> None:
-    """The disk failed before the records were durable: they may be lost."""
+    """Answer with KAFKA_STORAGE_ERROR: the disk failed before the records were durable, so they may be lost."""
     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     answer.error_message = message
@@ -307,7 +308,11 @@ def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
 
 
 def _fill(answer: PartitionProduceResponse, result: AppendResult) -> None:
-    """DIVERGES: Apache Kafka leaves most error messages empty; here each says what is wrong, for producers to log."""
+    """Put the results into the response.
+
+    DIVERGES: Apache Kafka leaves most error messages empty; here each says what is wrong, so that a producer can log
+    it.
+    """
     answer.error_code = result.error
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time_ms

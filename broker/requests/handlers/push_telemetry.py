@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PushTelemetryServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that answering PushTelemetry uses."""
 
     @property
     def cluster(self) -> ClusterView: ...

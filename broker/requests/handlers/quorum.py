@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class QuorumServices(Protocol):
-    """What answering takes of the node."""
+    """The services of the node that the quorum's requests use."""
 
     @property
     def quorum(self) -> Quorum: ...
 
 
 def handle(services: QuorumServices, context: RequestContext, request: QuorumRequest) -> Pending[object]:
-    """The Raft machine answers, at once or later."""
+    """Pass the request to the Raft machine, which answers at once or later."""
     return services.quorum.receive(request, context.version, context.listener.name)

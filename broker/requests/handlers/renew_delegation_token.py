@@ -1,6 +1,6 @@
 """RenewDelegationToken (API key 39, versions 1-2; KIP-48): the controller decides.
 
-The owner of a token and its renewers may renew it, until its longest life is over.
+The owner of a token and its renewers may renew it, up to the maximum lifetime of the token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     services: ForwardingServices, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse | Pending[RenewDelegationTokenResponse]:
-    """A principal that may not speak of tokens is refused here; the controller decides about the others."""
+    """Refuse a principal that may not use tokens at all; the controller decides about the others."""
     if not may_hold_tokens(context.principal):
         error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=-1)

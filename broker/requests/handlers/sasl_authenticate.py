@@ -9,7 +9,7 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAut
 
 
 def handle(services: object, context: RequestContext, request: SaslAuthenticateRequest) -> object:
-    """The exchange of the connection answers; a listener without SASL refuses."""
+    """Pass the message to the SASL exchange of the connection; a listener without SASL refuses it."""
     authentication = context.connection.authentication
     if authentication is None:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=LATE_TOKEN)

@@ -8,7 +8,7 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 
 
 def handle(services: object, context: RequestContext, request: SaslHandshakeRequest) -> object:
-    """The exchange of the connection answers; a listener without SASL refuses."""
+    """Pass the message to the SASL exchange of the connection; a listener without SASL refuses it."""
     authentication = context.connection.authentication
     if authentication is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

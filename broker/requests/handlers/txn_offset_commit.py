@@ -41,7 +41,8 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 """What the transaction coordinator answered, as the client of a group is told: a client takes NOT_COORDINATOR for the
-group's coordinator, and COORDINATOR_LOAD_IN_PROGRESS has it ask again."""
+group's coordinator, and COORDINATOR_LOAD_IN_PROGRESS has it ask again.
+"""
 
 
 class TxnOffsetCommitServices(Protocol):
@@ -127,7 +128,9 @@ def handle(
 def guard_for(
     services: TxnOffsetCommitServices, request: TxnOffsetCommitRequest, index: int, version: int
 ) -> VerificationGuard | None:
-    """What the log takes the first offsets of a transaction with; None where no coordinator needs to be asked."""
+    """The guard with which the log appends the first offsets of a transaction; None where the coordinator need not be
+    asked.
+    """
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
     if partition is None:
         return None

@@ -53,7 +53,7 @@ class KeySet(NamedTuple):
     keys: tuple[VerificationKey, ...] = ()
 
     def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """The key of a token. A token without a key id is verified only if one key alone is possible."""
+        """The key of a token. A token without a key id is verified only if exactly one key is possible."""
         fitting = [key for key in self.keys if algorithm in key.algorithms and key_id in (None, key.id)]
         return fitting[0] if fitting and (key_id is not None or len(fitting) == 1) else None
 
@@ -72,7 +72,7 @@ def parse_key_set(data: bytes) -> KeySet:
 
 
 def _key(fields: Mapping[str, object]) -> VerificationKey | None:
-    """Parse one key. None for a key that is not for signatures, has an unknown type, or is not sound."""
+    """Parse one key. None for a key that is not for signatures, has an unknown type, or is invalid."""
     if fields.get("use", "sig") != "sig":
         return None
     try:

@@ -1,6 +1,6 @@
 """The server's side of OAUTHBEARER.
 
-client's token ──▶ accepted: Authenticated      ──▶ refused: a challenge that says so, then Failed
+client's token ──▶ accepted: Authenticated      ──▶ refused: a challenge with the error, then Failed
                └─▶ its key is not known: NeedsLookup(KeysWanted) ──▶ found(KeySet) ──▶ as above
 """
 

@@ -65,7 +65,9 @@ def accept(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> Accepted
 
 
 def expiry_ms(token: str) -> int:
-    """When a token expires that this node was given for itself. Raises `InvalidToken` where it does not say so."""
+    """The expiry of a token that this node uses for its own logins, in ms since the epoch. Raises `InvalidToken` where
+    the token has no expiry.
+    """
     expires_ms = _time_ms(parse(token).claims, "exp")
     if expires_ms is None:
         raise InvalidToken("the token does not say when it expires")
@@ -73,7 +75,7 @@ def expiry_ms(token: str) -> int:
 
 
 def unsecured_token(subject: str, now_ms: int, life_ms: int) -> str:
-    """A token without a signature: for development alone."""
+    """A token without a signature, for development only."""
     claims = {"sub": subject, "iat": now_ms // 1000, "exp": (now_ms + life_ms) // 1000}
     parts = (json.dumps(each, separators=(",", ":")).encode() for each in ({"alg": NONE}, claims))
     return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."

@@ -49,7 +49,7 @@ SCRAM_MECHANISMS: Final = {
 
 
 class ScramCredential(NamedTuple):
-    """A credential with which a proof can be verified, but not made. Its `repr` shows no key."""
+    """A credential that suffices to verify a client's proof, but not to compute one. Its `repr` shows no key."""
 
     salt: bytes
     stored_key: bytes
@@ -61,7 +61,7 @@ class ScramCredential(NamedTuple):
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Derive the salted password. It takes some milliseconds by design."""
+    """Derive the salted password. The computation takes some milliseconds by design."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
 
 

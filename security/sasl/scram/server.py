@@ -46,7 +46,7 @@ class TokenLogin(NamedTuple):
 
 
 class ScramUsers(Protocol):
-    """The current credentials."""
+    """Looks up the current SCRAM credentials of users and delegation tokens."""
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """The credential of a user; None where it has none of this mechanism."""

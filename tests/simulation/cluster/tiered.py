@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
 
 URL: Final = "s3://bucket/prefix"
-COPIED_S: Final = 90.0
-"""How long a healed cluster may take until all is copied that can be, and nothing else is in the bucket."""
+COPIED_S: Final = 240.0
+"""How long a healed cluster may take until all is copied that can be, and nothing else is in the bucket.
+
+A copy takes two seconds where another node leads its partition of the metadata, and a strike leaves fifty segments.
+"""
 PAUSE_S: Final = 1.0
 """Between two readings of a partition from its beginning."""
 

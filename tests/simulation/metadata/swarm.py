@@ -231,4 +231,5 @@ def plan_of(drawn: Plan, nodes: int, faults: tuple[Fault, ...], *, names_voters:
         session_ms=2000,
         rate_ppm_max=0,
         small_snapshots=True,
+        is_tiered=False,
     )

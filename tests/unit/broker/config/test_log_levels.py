@@ -46,3 +46,11 @@ def test_a_level_that_was_set_is_described_until_it_is_given_up() -> None:
     assert described(LOGGER) == "ERROR" and not logging.getLogger(LOGGER).isEnabledFor(logging.WARNING)
     assert alter_own_loggers(1, "1", [ConfigChange(LOGGER, 1, None)], validate_only=False).error is ErrorCode.NONE
     assert described(LOGGER) == inherited
+
+
+def test_the_audit_log_is_not_silenced_by_a_request() -> None:
+    for change in (ConfigChange("moldau.audit", 0, "FATAL"), ConfigChange("moldau.audit", 1, None)):
+        assert alter_own_loggers(1, "1", [change], validate_only=False).error is ErrorCode.INVALID_REQUEST
+    (entry,) = (each for each in describe_loggers(LOGGERS) if each.name == "moldau.audit")
+    assert entry.is_read_only
+    assert not any(each.is_read_only for each in describe_loggers(LOGGERS) if each is not entry and each != entry)

@@ -82,5 +82,5 @@ def test_old_files_go_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         log.write("q", batch, FIRST)
     assert (log.read("q", 1), log.read("q", 2)) == (None, FIRST)
     log.path_of("q", 2).write_text('{"format_version": 2}')
-    with pytest.raises(Refused, match="is no file of transactions: format version 2"):
+    with pytest.raises(Refused, match="is not a file of transactions: format version 2"):
         log.read("q", 2)

@@ -146,6 +146,12 @@ def checkpoint_of_a_former_log(directory: LogDirectory, key: tuple[str, int]) ->
     return directory.checkpoint({key: 9})
 
 
+def write_checkpoints(directory: LogDirectory, high_watermarks: dict[tuple[str, int], int] | None) -> None:
+    work = directory.checkpoint(high_watermarks)
+    work.run()
+    directory.checkpointed(work)
+
+
 @pytest.mark.parametrize("is_under_way", [False, True])
 def test_a_log_in_the_place_of_another_is_not_taken_for_that_one(is_under_way: bool) -> None:
     """Whose topic was deleted and made again, between two checkpoints."""
@@ -170,12 +176,15 @@ def test_a_log_in_the_place_of_another_is_not_taken_for_that_one(is_under_way: b
     assert (log.log_start_offset, log.recovery_point, log.end_offset) == (0, 0, 3)
     assert killed.high_watermarks.get(key, 0) == 0
     log.flush(NOW_MS)
-    for high_watermarks in None, {key: 2}:
-        assert RECREATED in disk.list_directory(log.directory)
-        work = killed.checkpoint(high_watermarks)
-        work.run()
-        killed.checkpointed(work)
-    assert RECREATED not in disk.list_directory(log.directory)
+    assert RECREATED in disk.list_directory(log.directory)
+    write_checkpoints(killed, None)
+    assert RECREATED not in disk.list_directory(log.directory) and log.directory_is_dirty
+    disk.end_process()
+
+    again = LogDirectory.open(disk, "/data", ignore, "monday")
+    load_all(again)
+    assert (again.logs[key].recovery_point, again.high_watermarks.get(key)) == (3, None)
+    write_checkpoints(again, {key: 2})
     disk.end_process()
 
     last = LogDirectory.open(disk, "/data", ignore, "monday")

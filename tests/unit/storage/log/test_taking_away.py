@@ -11,6 +11,7 @@ from protocol.primitives import MalformedMessage
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
 from storage.log_config import LogConfig
+from storage.producers.producer_snapshot import decode_snapshot
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
@@ -228,3 +229,19 @@ def test_a_crash_while_retention_renames_loses_no_later_record() -> None:
         again = open_log(disk, "/d/t-0", recovery_point=30)
         assert again.end_offset in (30, 31)
         assert read_all(again) == values(again.log_start_offset, again.end_offset)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flush_makes_the_producer_snapshots_of_rolled_segments_durable(seed: int) -> None:
+    """The copy of a segment to remote storage takes its snapshot along, and no start makes one before the recovery
+    point anew."""
+    disk = SimulatedDisk(seed=seed)
+    disk.make_directories("/d")
+    disk.sync_directory("/")
+    log = open_log(disk, "/d/t-0", SMALL)
+    for number in range(COUNT):
+        append(log, f"value {number}")
+    log.flush(NOW_MS)
+    offsets = list(log.snapshots.offsets)
+    disk.crash()
+    assert len(offsets) > 2 and all(decode_snapshot(disk.read(log.snapshots.path(each))) == [] for each in offsets)

@@ -18,12 +18,13 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest,
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.records.metadata import RegisterBrokerRecord, UnfenceBrokerRecord
 from protocol.schema import ZERO_UUID
+from security.principal import Principal
 from security.quotas.entity import CONTROLLER_MUTATION_RATE, QuotaEntity
-from security.quotas.mutations import MutatingClient
+from security.requester import NODE, Requester
 from tests.support.controller_scribe import SETTINGS
 
-ALICE = MutatingClient("alice", "app", is_strict=True)
-OLD = MutatingClient("alice", "app", is_strict=False)
+ALICE = Requester(Principal("User", "alice"), "app", is_strict=True)
+OLD = Requester(Principal("User", "alice"), "app", is_strict=False)
 RATE = 1.0
 """Partitions a second: a full bucket holds eleven."""
 
@@ -51,15 +52,15 @@ class Mutating:
     def _replay(self, records: list[object]) -> None:
         self._controller.replay(records, Provenance(), self.now_ms)
 
-    def _ask(self, request: object, client: MutatingClient | None) -> object:
-        decision = self._controller.step(request, self.now_ms, client=client)
+    def _ask(self, request: object, requester: Requester) -> object:
+        decision = self._controller.step(request, self.now_ms, requester)
         self._replay(list(decision.records))
         return decision.reply
 
-    def create(self, name: str, partitions: int, client: MutatingClient | None = ALICE) -> tuple[int, int]:
+    def create(self, name: str, partitions: int, requester: Requester = ALICE) -> tuple[int, int]:
         """The error of the topic, and the throttle time in ms."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        reply = cast("CreateTopicsResponse", self._ask(CreateTopicsRequest(topics=[topic]), client))
+        reply = cast("CreateTopicsResponse", self._ask(CreateTopicsRequest(topics=[topic]), requester))
         return reply.topics[0].error_code, reply.throttle_time_ms
 
     def grow(self, name: str, count: int) -> tuple[int, int]:
@@ -114,8 +115,8 @@ def test_an_older_client_is_served_and_throttled() -> None:
 def test_others_are_not_bounded_and_a_quota_may_change_or_go() -> None:
     controller = Mutating()
     assert controller.create("a", 20) == (0, 0)
-    assert controller.create("b", 20, MutatingClient("bob", "app", is_strict=True)) == (0, 0)
-    assert controller.create("c", 20, None) == (0, 0)
+    assert controller.create("b", 20, Requester(Principal("User", "bob"), "app", is_strict=True)) == (0, 0)
+    assert controller.create("c", 20, NODE) == (0, 0)
     controller.set_quota(9.0)
     assert controller.create("d", 1) == (THROTTLED, 1000), "debts of 9 stay"
     controller.set_quota(None)

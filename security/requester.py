@@ -1,0 +1,22 @@
+"""The requester: the client, or the node of the cluster, for which the controller decides on a request."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from security.principal import ANONYMOUS, Principal
+
+
+class Requester(NamedTuple):
+    """What the controller knows of it. Its permissions were checked before."""
+
+    principal: Principal = ANONYMOUS
+    """Delegation tokens belong to it."""
+    client_id: str = ""
+    is_strict: bool | None = None
+    """Whether the version of the request knows THROTTLING_QUOTA_EXCEEDED; None where no quota of mutations bounds the
+    request."""
+
+
+NODE: Final = Requester()
+"""A node of the cluster, with a request of its own."""

@@ -1,0 +1,59 @@
+"""ACLs name the addresses of clients as Java writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.access import AclOperation
+from security.access import ResourceKind
+from security.acl.authorizer import REMEMBERED_LENGTH_MAX, AclAccess, Authorizer, AuthorizerSettings
+from security.acl.bindings import AclBinding, PatternType, PermissionType
+from security.acl.client_address import java_address
+from security.principal import Principal
+
+ALICE = Principal("User", "alice")
+
+
+class NoAudit:
+    def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("host", "written"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::ff00:42:8329", "2001:db8:0:0:0:ff00:42:8329"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("node:1", "node:1"),
+    ],
+)
+def test_the_notation_of_java(host: str, written: str) -> None:
+    assert java_address(host) == written
+
+
+def authorizer(*bindings: AclBinding) -> Authorizer:
+    made = Authorizer(AuthorizerSettings(), NoAudit())
+    made.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
+    made.loaded()
+    return made
+
+
+def binding(host: str, permission: PermissionType) -> AclBinding:
+    return AclBinding(ResourceKind.TOPIC, "*", PatternType.LITERAL, str(ALICE), host, AclOperation.READ, permission)
+
+
+@pytest.mark.parametrize("host", ["::1", "0:0:0:0:0:0:0:1"])
+def test_a_deny_of_an_ipv6_address_is_not_overlooked(host: str) -> None:
+    acls = authorizer(binding("*", PermissionType.ALLOW), binding("0:0:0:0:0:0:0:1", PermissionType.DENY))
+    assert not acls.access(ALICE, host).allows(AclOperation.READ, ResourceKind.TOPIC, "t")
+    assert acls.access(ALICE, "::2").allows(AclOperation.READ, ResourceKind.TOPIC, "t")
+
+
+def test_a_client_cannot_fill_the_memory_with_long_names() -> None:
+    access = authorizer(binding("*", PermissionType.ALLOW)).access(ALICE, "192.0.2.1")
+    for length in (REMEMBERED_LENGTH_MAX, REMEMBERED_LENGTH_MAX + 1, 32_767):
+        assert access.allows(AclOperation.READ, ResourceKind.TOPIC, "x" * length)
+    assert [len(name or "") for _, _, name in access._decisions] == [REMEMBERED_LENGTH_MAX]
