@@ -63,6 +63,8 @@ quick-unit-rest:
 conformance: $(VENV)/.installed-tests compiled ## real clients, Kafka's tools, Streams and Connect, on one node and on three; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both
 	$(BIN)/python -m tests.conformance --broker both --nodes 3
+	$(BIN)/python -m tests.conformance.acl_decisions
+	$(BIN)/python -m tests.conformance.quota_throttling
 
 conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives
 	$(BIN)/python -m tests.conformance --broker moldau --bounded

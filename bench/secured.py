@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from bench.contenders import Contender
 from bench.libssl import TLS_1_2, TLS_1_3, Suite
 from bench.subjects import Bench, Running, remove
-from tests.conformance.brokers import Broker
 from tests.support.certificates import Authority
 
 SETTING_OF: Final = {TLS_1_2: "TLSv1.2", TLS_1_3: "TLSv1.3"}
@@ -65,13 +64,6 @@ def properties(port: int, secured: dict[str, int], chosen: Sequence[Suite], stor
     return settings
 
 
-def rewrite(server: Broker, settings: dict[str, str]) -> None:
-    """These settings in the place of those of the same names."""
-    lines = server.properties.read_text().splitlines()
-    kept = [line for line in lines if line.partition("=")[0] not in settings]
-    server.properties.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in settings.items()), ""]))
-
-
 @contextmanager
 def secured(bench: Bench, chosen: Sequence[Suite], store: Path, warm_up_s: float) -> Iterator[list[Secured]]:
     """A broker of each name, running and warmed, with a port for each suite; ended and removed afterwards."""
@@ -80,7 +72,7 @@ def secured(bench: Bench, chosen: Sequence[Suite], store: Path, warm_up_s: float
         for name in bench.names:
             server = bench.new(name)
             ports = {suite.name: bench.free_pair() for suite in chosen}
-            rewrite(server, properties(server.port, ports, chosen, store))
+            server.set(properties(server.port, ports, chosen, store))
             server.format()
             stack.callback(remove, server)
             found.append(Secured(Contender(stack.enter_context(Running(server))), ports))

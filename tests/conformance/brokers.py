@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -132,6 +132,12 @@ class Broker:
         quorum = f"controller.quorum.bootstrap.servers=127.0.0.1:{port + 1}"
         text = PROPERTIES.format(port=port, controller_port=port + 1, data=self.data, quorum=quorum)
         self.properties.write_text(text + "".join(line + "\n" for line in extra))
+
+    def set(self, settings: Mapping[str, str]) -> None:
+        """Settings of the properties file, in the place of those of the same names."""
+        lines = self.properties.read_text().splitlines()
+        kept = [line for line in lines if line.partition("=")[0] not in settings]
+        self.properties.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in settings.items()), ""]))
 
     @property
     def directories(self) -> tuple[Path, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.conformance.clients import CLIENTS, ClientKind
 from tests.conformance.scenario import Scenario
 from tests.conformance.scenarios import configs, groups, offsets, produce, topics, transactions
+from tests.conformance.scenarios.acls import ACL_SCENARIOS
 from tests.conformance.scenarios.applications import APPLICATION_SCENARIOS
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
@@ -44,6 +45,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
+    *ACL_SCENARIOS,
     *APPLICATION_SCENARIOS,
     *SPARK_SCENARIOS,
 )

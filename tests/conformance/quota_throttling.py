@@ -10,8 +10,6 @@ times follow from the windows alone.
 
 from __future__ import annotations
 
-import socket
-import struct
 import sys
 import tempfile
 import time
@@ -20,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from protocol.compiler import decode, encode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -28,11 +25,10 @@ from protocol.messages.create_partitions import (
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.record_builder import Record, build_batch
-from protocol.schema import response_class_of, spec_of
 from tests.conformance.brokers import Apache, Broker, Moldau, Ports
+from tests.conformance.raw_connection import Connection
 from tests.conformance.toolbox import Toolbox
 from tests.conformance.toolchain import Toolchain
 
@@ -41,40 +37,6 @@ PROPAGATION_S: Final = 1.0
 TOLERANCE_MS: Final = 150
 """Times depend on when a request is handled within a window."""
 SIZE: Final = 10_000
-
-
-class Connection:
-    """A connection of one client, which sends a request at a time."""
-
-    def __init__(self, port: int, client_id: str) -> None:
-        self._client_id = client_id.encode()
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-
-    def ask(self, request: object, version: int) -> object:
-        spec = spec_of(type(request))
-        head = struct.pack(">hhih", spec.key, version, 1, len(self._client_id)) + self._client_id
-        frame = head + b"\0" * (version in spec.flexible) + encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        (size,) = struct.unpack(">i", self._received(4))
-        reply = self._received(size)[4 + (version in spec.flexible) :]
-        return decode(response_class_of(type(request)), memoryview(reply), version)
-
-    def answers(self) -> bool:
-        """Whether the broker serves it, rather than closing it without an answer."""
-        try:
-            self.ask(ListGroupsRequest(states_filter=[]), 4)
-        except OSError:
-            return False
-        return True
-
-    def _received(self, size: int) -> bytes:
-        parts = b""
-        while len(parts) < size:
-            part = self._socket.recv(size - len(parts))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            parts += part
-        return parts
 
 
 class Answer(NamedTuple):
@@ -219,7 +181,7 @@ def told(answers: list[Answer]) -> str:
 
 
 def main() -> int:
-    toolchain = Toolchain(fetch=False)
+    toolchain = Toolchain(fetch=True)
     ports = Ports()
     found: dict[str, dict[str, list[Answer]]] = {}
     with tempfile.TemporaryDirectory() as scratch:

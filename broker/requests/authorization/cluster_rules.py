@@ -18,6 +18,11 @@ from protocol.messages.alter_replica_log_dirs import (
 )
 from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
+from protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -156,6 +161,18 @@ def nothing_elected(context: RequestContext, request: object, error: ErrorCode) 
             for each in request.topic_partitions or ()
         ],
     )
+
+
+def no_credentials_described(
+    context: RequestContext, request: object, error: ErrorCode
+) -> DescribeUserScramCredentialsResponse:
+    """One refusal for each user that the request names, without the name: so Apache Kafka does."""
+    assert isinstance(request, DescribeUserScramCredentialsRequest)
+    refused = [
+        DescribeUserScramCredentialsResult(user="", error_code=error, error_message=MESSAGES[error])
+        for _ in request.users or ()
+    ]
+    return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=refused)
 
 
 def no_quotas_described(context: RequestContext, request: object, error: ErrorCode) -> DescribeClientQuotasResponse:

@@ -99,7 +99,9 @@ RULES: Final[Mapping[str, RuleRow]] = MappingProxyType(
         "DescribeQuorum": _decided(_DESCRIBE),
         "DescribeTopicPartitions": RuleRow(topic_rules.describe_topic_partitions),
         "DescribeTransactions": RuleRow(transaction_rules.describe_transactions),
-        "DescribeUserScramCredentials": RuleRow(_DESCRIBE),
+        "DescribeUserScramCredentials": RuleRow(
+            needs_cluster(AclOperation.DESCRIBE, cluster_rules.no_credentials_described)
+        ),
         "ElectLeaders": _decided(needs_cluster(AclOperation.ALTER, cluster_rules.nothing_elected)),
         "EndQuorumEpoch": _OF_BROKERS,
         "EndTxn": RuleRow(transaction_rules.end_transaction),

@@ -59,13 +59,15 @@ def visible_topics(
 
 def operations_on(
     access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
-) -> dict[bytes, int]:
-    """The operations that the client may do on each topic of the response, by topic id."""
-    operations: dict[bytes, int] = {}
+) -> dict[bytes | str, int]:
+    """The operations that the client may do on each topic of the response: by topic id, or by name if it is missing."""
+    operations: dict[bytes | str, int] = {}
     for wish in wishes or ():
         known = topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
         if known is not None:
             operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
+        elif wish.name is not None:
+            operations[wish.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, wish.name)
     return operations
 
 

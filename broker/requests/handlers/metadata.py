@@ -64,8 +64,9 @@ class Question(NamedTuple):
     """How many of the requested topics may be created: either all missing ones or none, as in Apache Kafka."""
     denied: Sequence[MetadataResponseTopic] = ()
     """Refusals of the topics that the client may not describe or create."""
-    operations: Mapping[bytes, int] | None = None
-    """What the client may do to each topic, by id; None where that is the same for all: `topic_operations`."""
+    operations: Mapping[bytes | str, int] | None = None
+    """What the client may do to each topic, by id, or by the name of a missing topic; None where that is the same for
+    all: `topic_operations`."""
 
 
 class MetadataServices(Protocol):
@@ -153,7 +154,7 @@ def answer(question: Question) -> tuple[MetadataResponse, list[str]]:
         node_id for node_id, node in question.image.cluster.brokers.items() if question.listener in node.endpoints
     )
     topics = [
-        _described(question, topic, reachable) if isinstance(topic, Topic) else _missing(topic, missing)
+        _described(question, topic, reachable) if isinstance(topic, Topic) else _missing(question, topic, missing)
         for topic in wanted
     ]
     topics.extend(question.denied)
@@ -232,7 +233,7 @@ def _partition(
     )
 
 
-def _missing(wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataResponseTopic:
+def _missing(question: Question, wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataResponseTopic:
     """`missing` collects the names of topics to be created; it is None where the request creates none."""
     if _is_by_id(wish) or wish.name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
@@ -242,5 +243,11 @@ def _missing(wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataR
     elif missing is not None:
         missing.append(wish.name)
     return MetadataResponseTopic(
-        error_code=error, name=wish.name, topic_id=ZERO_UUID, is_internal=wish.name in INTERNAL_TOPICS
+        error_code=error,
+        name=wish.name,
+        topic_id=ZERO_UUID,
+        is_internal=wish.name in INTERNAL_TOPICS,
+        topic_authorized_operations=question.topic_operations
+        if question.operations is None
+        else question.operations[wish.name],
     )

@@ -156,12 +156,8 @@ def on(side: str) -> Callable[[Workshop], None]:
         secured = work.ports.pair()
         make = work.moldau if side == "moldau" else work.apache
         broker = make()
-        with broker.properties.open("a") as file:
-            lines = broker_settings(stores, broker.port, secured)
-            names = {line.partition("=")[0] for line in lines}
-            kept = [line for line in broker.properties.read_text().splitlines() if line.partition("=")[0] not in names]
-            file.truncate(0)
-            file.write("\n".join([*kept, *lines]) + "\n")
+        lines = broker_settings(stores, broker.port, secured)
+        broker.set(dict(line.split("=", 1) for line in lines))
         formatted(broker)
         with work.running(broker):
             admin = Toolbox(work.toolchain, broker.bootstrap, "logins", work.directory)

@@ -16,7 +16,7 @@ from bench.frames import Frames
 from bench.libssl import Library, Suite
 from bench.outcome import LoadFailed, Outcome
 from bench.rows import ROWS
-from bench.secured import properties, rewrite, suites
+from bench.secured import properties, suites
 from bench.tls import workloads
 from tests.conformance.brokers import Moldau
 from tests.unit.bench.test_load import ERROR_POSITION, REPLY_SIZE, Peer
@@ -129,7 +129,7 @@ def test_a_client_that_is_turned_away_connects_again(made: tuple[tuple[Suite, ..
 def test_a_broker_has_one_listener_for_each_suite(tmp_path: Path, made: tuple[tuple[Suite, ...], Path]) -> None:
     chosen, store = made
     broker = Moldau(tmp_path / "broker", 9092)
-    rewrite(broker, properties(9092, {"TLS 1.3": 9100, "TLS 1.2": 9102}, chosen, store))
+    broker.set(properties(9092, {"TLS 1.3": 9100, "TLS 1.2": 9102}, chosen, store))
     lines = broker.properties.read_text().splitlines()
     names = [line.partition("=")[0] for line in lines]
     assert len(set(names)) == len(names)

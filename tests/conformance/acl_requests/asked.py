@@ -1,0 +1,123 @@
+"""A request as it is asked of both brokers, and how its reply is made comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from protocol.schema import ZERO_UUID, default_struct
+
+T = TypeVar("T")
+
+TOPICS: Final = ("orders", "hidden", "none")
+"""Two that exist, of which ACLs name one, and one that does not."""
+CREATED: Final = TOPICS[:2]
+GROUP, OTHER_GROUP, TRANSACTION = "g", "zz", "tx"
+ID_SIZE: Final = 16
+UNKNOWN_ID: Final = b"\7" * 16
+UNKNOWN_PRODUCER: Final = 987_654
+
+CHANGING: Final = frozenset(
+    {
+        "cluster_id",
+        "timestamp",
+        "log_append_time_ms",
+        "base_offset",
+        "host",
+        "port",
+        "log_start_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "offset",
+        "throttle_time_ms",
+        "records",
+        "end_offset",
+        "controller_id",
+        "error_message",
+        "brokers",
+        "record_errors",
+        "node_endpoints",
+        "current_leader",
+        "aborted_transactions",
+        "producer_id",
+        "log_dir",
+        "size",
+        "partition_size",
+        "total_bytes",
+        "usable_bytes",
+        "group_state",
+        "protocol_data",
+        "node_id",
+        "diverging_epoch",
+        "synonyms",
+        "configs",
+        "value",
+        "listeners",
+        "current_voters",
+        "observers",
+        "nodes",
+        "leader_epoch",
+    }
+)
+"""Fields that differ between two brokers for other reasons than access, and texts."""
+
+
+class Asked(NamedTuple):
+    """One request in one version."""
+
+    request: object
+    version: int
+
+    @property
+    def name(self) -> str:
+        return f"{type(self.request).__name__.removesuffix('Request')} v{self.version}"
+
+
+Requests = Iterator[Asked]
+
+
+class Ids:
+    """The topic ids of one broker."""
+
+    def __init__(self, by_name: Mapping[str, bytes]) -> None:
+        self._by_name = by_name
+        self._names = {topic_id: name for name, topic_id in by_name.items()}
+        self._names |= {ZERO_UUID: "no id", UNKNOWN_ID: "an unknown id"}
+
+    def of(self, name: str) -> bytes:
+        return self._by_name.get(name, UNKNOWN_ID)
+
+    def shown(self, data: bytes) -> str:
+        """The name of the topic instead of its id; ids that a broker has just made up are all the same."""
+        return self._names.get(data, "a new id" if len(data) == ID_SIZE else data.hex())
+
+
+def made(cls: type[T], **fields: object) -> T:
+    """A message with these fields, and the defaults of the schema for the others."""
+    message = default_struct(cls)
+    for name, value in fields.items():
+        assert name in getattr(cls, "__slots__", ()), f"{cls.__name__} has no {name}"
+        setattr(message, name, value)
+    return message
+
+
+def in_versions(first: int, last: int, cls: type[object], **fields: object) -> Requests:
+    """The same request in each version."""
+    for version in range(first, last + 1):
+        yield Asked(made(cls, **fields), version)
+
+
+def comparable(value: object, ids: Ids) -> object:
+    """What both brokers must answer alike, as JSON has it; the order within a list is chance."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return ids.shown(bytes(value))
+    if isinstance(value, str) or value is None:
+        return value
+    if isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return int(value)  # without the name that an enumeration gives
+    if isinstance(value, Sequence):
+        return sorted((comparable(each, ids) for each in value), key=repr)
+    slots: Sequence[str] = getattr(type(value), "__slots__", ())
+    return {name: comparable(getattr(value, name), ids) for name in slots if name not in CHANGING}

@@ -1,0 +1,64 @@
+"""What a user asks of both brokers under ACLs, and how the answers are made comparable."""
+
+from __future__ import annotations
+
+from broker.network.listener_role import ListenerRole
+from broker.requests.table import APIS
+from protocol.compiler import encode
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from tests.conformance.acl_requests.asked import TOPICS, Ids, comparable, in_versions
+from tests.conformance.scenarios.acls import PHASES, REQUESTS_MIN, broker_settings, requests
+
+IDS = Ids({"orders": b"\1" * 16, "hidden": b"\2" * 16})
+NOT_ASKED = {
+    # Open to all, or the login itself.
+    *("ApiVersions", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry"),
+    # The owner of a token is a user who has logged in: the scenario `logins`.
+    *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
+}
+
+
+def test_every_api_of_a_broker_is_asked_for() -> None:
+    asked = {each.name.partition(" ")[0] for each in requests(IDS)}
+    assert asked | NOT_ASKED == {api.name for api in APIS if api.role & ListenerRole.BROKER}
+
+
+def test_each_request_can_be_written_in_its_version() -> None:
+    written = [encode(each.request, each.version) for each in requests(IDS)]
+    assert len(written) >= REQUESTS_MIN
+
+
+def test_a_request_is_asked_in_each_version() -> None:
+    assert [each.name for each in in_versions(3, 5, FetchRequest, max_wait_ms=7)] == [
+        "Fetch v3",
+        "Fetch v4",
+        "Fetch v5",
+    ]
+
+
+def test_ids_are_names_and_what_changes_is_left_out() -> None:
+    topics = [
+        MetadataResponseTopic(error_code=0, name=name, topic_id=topic_id, is_internal=False, partitions=[])
+        for name, topic_id in (("orders", b"\1" * 16), ("hidden", b"\2" * 16), ("none", b"\3" * 16))
+    ]
+    node = MetadataResponseBroker(node_id=1, host="h", port=1, rack=None)
+    shown = comparable(MetadataResponse(brokers=[node], cluster_id="c", controller_id=1, topics=topics), IDS)
+    assert isinstance(shown, dict) and shown.keys().isdisjoint({"brokers", "cluster_id", "controller_id"})
+    assert [each["topic_id"] for each in shown["topics"]] == ["hidden", "a new id", "orders"]
+
+
+def test_the_order_of_a_list_does_not_count() -> None:
+    assert comparable([2, 1, 3], IDS) == comparable((3, 2, 1), IDS)
+
+
+def test_the_user_may_do_nothing_first_and_never_delete_the_topics() -> None:
+    rules = [rule for each in PHASES.values() for rule in each]
+    assert not next(iter(PHASES.values()))
+    assert {rule.name for rule in rules if rule.operation.name == "DELETE"} == set(TOPICS[:2])
+
+
+def test_users_have_a_listener_of_their_own() -> None:
+    settings = broker_settings(9092, 9100)
+    assert "USERS://127.0.0.1:9100" in settings["advertised.listeners"]
+    assert "USERS:SASL_PLAINTEXT" in settings["listener.security.protocol.map"]
