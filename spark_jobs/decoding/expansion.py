@@ -81,7 +81,8 @@ class Expander:
         if self._zstd is None:
             self._zstd = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)
         try:
-            if zstandard.frame_content_size(stored) > ROOM_MAX:
+            size = zstandard.frame_content_size(stored)
+            if size > ROOM_MAX or not size:  # The library does not look at a frame that claims to be empty.
                 return None
             return self._zstd.decompress(stored, max_output_size=self._room, allow_extra_data=False)
         except zstandard.ZstdError:

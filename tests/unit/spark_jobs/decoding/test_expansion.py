@@ -51,6 +51,11 @@ def test_what_is_refused_once_spoils_no_later_batch(codec: Codec) -> None:
         assert expander.expand(codec, memoryview(good)) == b"some bytes " * 500
 
 
+def test_a_frame_that_claims_to_be_empty_and_is_cut_short_is_refused() -> None:
+    stored = b"(\xb5/\xfd \x00\x00\x00\x00"
+    assert outcome(Expander(), Codec.ZSTD, stored) == "zstd frame is cut short"
+
+
 @given(st.sampled_from(CODECS), st.binary(max_size=300), st.data())
 def test_hostile_bytes_give_what_they_give_elsewhere(codec: Codec, plain: bytes, data: st.DataObject) -> None:
     stored = bytearray(compress(codec, plain))
