@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
 from broker.config.config import Config
@@ -26,6 +27,10 @@ class Described:
     synonyms: tuple[Synonym, ...]
 
 
+AUTHORIZER_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings of Apache Kafka's authorizer, which are not among those of its brokers: listed where they are set."""
+
+
 def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
     """Every setting of a broker.
 
@@ -35,7 +40,7 @@ def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
     names = {
         name
         for name, setting in broker_catalogue().items()
-        if not setting.is_internal and not name.startswith(OWN_PREFIX)
+        if not setting.is_internal and not name.startswith(OWN_PREFIX) and name not in AUTHORIZER_SETTINGS
     }
     names.update(layers.static, layers.dynamic_default, layers.dynamic_broker)
     names -= {name for name in names if (known := known_setting(name)) and known.is_internal}
