@@ -8,6 +8,7 @@ from broker.config import Config
 from broker.config.altering import broker_refusal, effective
 from broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
 from broker.config.describing import (
+    AUTHORIZER_SETTINGS,
     Described,
     describe_broker,
     describe_broker_defaults,
@@ -118,7 +119,8 @@ def test_internal_settings_are_not_described() -> None:
     names = {each.name for each in describe_broker(CONFIG, LAYERS)}
     assert "log.initial.task.delay.ms" not in names
     theirs = [s for s in broker_catalogue().values() if not s.name.startswith(OWN_PREFIX)]
-    assert len(names) == len([s for s in theirs if not s.is_internal])
+    assert len(names) == len([s for s in theirs if not s.is_internal]) - len(AUTHORIZER_SETTINGS)
+    assert names.isdisjoint(AUTHORIZER_SETTINGS)
     assert "internal.segment.bytes" not in {each.name for each in describe_topic(topic_defaults(CONFIG), LAYERS, {})}
 
 
