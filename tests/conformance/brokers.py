@@ -119,6 +119,8 @@ class Broker:
     node_count = 1
     transaction_version = TRANSACTION_VERSION
     """The level that the directory is formatted with."""
+    format_words: Sequence[str] = ()
+    """More words of the command that formats it."""
 
     def __init__(self, directory: Path, port: int, extra: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -151,7 +153,8 @@ class Broker:
         raise AssertionError("each broker says its own")
 
     def format(self) -> None:
-        done = subprocess.run(self.format_command(), capture_output=True, text=True, timeout=60)
+        command = [*self.format_command(), *self.format_words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise Failed(f"{self.name} format: {done.stdout[-600:]}{done.stderr[-600:]}")
 
