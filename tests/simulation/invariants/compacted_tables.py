@@ -46,7 +46,7 @@ class Table:
     is_stale: bool = False
     """A leader is, or was, not learned from: what has superseded the known records is not known."""
     has_gaps: bool = False
-    """A leader with a rotten disk had committed, and cleaned, what it did not show."""
+    """A leader with a rotten disk had committed what it did not show: a rotten batch, or one that it had cleaned."""
 
     def learn(self, leader: Replica) -> None:
         """Take what lies between what is known and the leader's high watermark."""
@@ -72,7 +72,9 @@ class Table:
                 else:
                     self._decide(offset)
             return
-        for offset, record in keyed_records(leader, batch):
+        records = list(keyed_records(leader, batch))
+        self.has_gaps = self.has_gaps or not records
+        for offset, record in records:
             self.records[offset] = record
             if batch.is_transactional:
                 self.opened.setdefault(batch.producer_id, []).append(offset)
