@@ -215,6 +215,10 @@ class SegmentCopier:
                 await self._take_back(followed, segment)
             raise
         await self._write_state(followed, segment, COPY_FINISHED)
+        if followed.remote_log.state_of(segment.segment_id) is not COPY_FINISHED:
+            # The next leader, of which this broker had not heard, took the copy for a leftover and deleted it.
+            await self._take_back(followed, segment)
+            raise NoLongerLeader
         self.segments_copied += 1
         self.bytes_copied += segment.size
         self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)

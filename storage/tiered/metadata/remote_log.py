@@ -169,10 +169,10 @@ class RemoteLog:
                 self._superseded_ms[other] = segment.event_timestamp_ms
 
     def _was_copied(self, segment: RemoteSegment) -> bool:
-        """Whether an earlier copy holds all records of a copy of a local segment.
+        """Whether all offsets of a newly copied segment were copied before, in its last leader epoch.
 
-        Only for compacted topics: a late copy of a former leader must not replace what was cleaned since. Segments of
-        other topics are treated as in Apache Kafka.
+        Asked only for compacted topics. A former leader may copy a segment late, and that copy must not replace
+        segments that were cleaned since. A late copy of another topic is treated as in Apache Kafka.
         """
         highest_offset = self.highest_offset(segment.epochs[-1].epoch)
         return highest_offset is not None and segment.last_offset <= highest_offset
@@ -181,7 +181,7 @@ class RemoteLog:
         """The ancestors of a cleaned segment, by row.
 
         None where the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
-        during the cleaning. Then it must never be read.
+        during the cleaning. The cleaned segment must then never be read.
         """
         ancestors: dict[int, RemoteSegment] = {}
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
@@ -305,7 +305,7 @@ class RemoteLog:
 
     def strays(self, log_end_offset: int, entries: Sequence[EpochStart]) -> list[RemoteSegment]:
         """The segments that are read but do not belong to the history of a log with these leader epochs
-        (`is_in_history`), by start offset. It examines only epochs with offsets outside of that history.
+        (`is_in_history`), by start offset. Only epochs with offsets outside of that history are examined.
         """
         slots = {each.epoch: slot for slot, each in enumerate(entries)}
         suspects = set(self._spanning)  # A segment may be read in only some of its epochs.
