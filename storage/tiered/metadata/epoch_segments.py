@@ -26,7 +26,8 @@ class EpochSegments:
         """For the first slots, as far as lookups needed it: the largest timestamp up to and including each slot."""
         self.unreferenced: set[int] = set()
         self.highest_offset = NO_OFFSET
-        """The highest offset (inclusive) of this epoch that was ever copied. Deletions do not lower it."""
+        """The highest offset (inclusive) of this epoch that was ever copied, since the last removal of the whole
+        partition. Deletions of segments do not lower it."""
 
     @property
     def is_empty(self) -> bool:
@@ -82,6 +83,11 @@ class EpochSegments:
     def forget(self, row: int) -> None:
         """Drop an unreferenced row whose deletion is finished."""
         self.unreferenced.discard(row)
+
+    def forget_highest(self) -> None:
+        """Take nothing for copied, where no row is left."""
+        if self.is_empty:
+            self.highest_offset = NO_OFFSET
 
     def at_or_before(self, offset: int) -> int | None:
         """The row with the largest start offset that is not above `offset`; None where there is none."""
