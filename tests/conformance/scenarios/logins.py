@@ -19,7 +19,7 @@ from tests.conformance.secured.jaas import (
     lines,
     scram_words,
 )
-from tests.conformance.secured.login_programs import WITH_TOKENS, available, login
+from tests.conformance.secured.login_programs import WITH_TOKENS, available, lacks_scram, login
 from tests.conformance.secured.stores import Stores
 from tests.conformance.toolbox import Toolbox
 
@@ -119,6 +119,7 @@ class Attempts:
         self._work = work
         self._commands, missing = available(work.toolchain)
         work.facts |= missing
+        self._without_scram = {each for each, command in self._commands.items() if lacks_scram(each, command)}
         self.libraries = (*self._commands, JAVA)
 
     def run(self, tried: Mapping[str, Case], libraries: tuple[str, ...]) -> None:
@@ -133,7 +134,12 @@ class Attempts:
                 )
             return login(library, self._commands[library], address, {**security, "token": bool(security.get("token"))})
 
-        pairs = [(library, name) for library in libraries for name in tried]
+        pairs = [
+            (library, name)
+            for library in libraries
+            for name in tried
+            if not (name.startswith("SCRAM") and library in self._without_scram)
+        ]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             outcomes = dict(zip(pairs, pool.map(attempt, pairs), strict=True))
         for library, name in pairs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ COMMANDS: Final[Mapping[str, Callable[[Toolchain], list[str]]]] = {
     "franz-go": _go("franz-go"),
     "sarama": _go("sarama"),
 }
+SCRAM_SINCE: Final = (2, 6, 1)
 WITH_TOKENS: Final = ("franz-go",)
 """Clients that can say of a SCRAM login that it is one with a delegation token, besides Java."""
 
@@ -48,6 +50,17 @@ def available(toolchain: Toolchain) -> tuple[dict[str, list[str]], dict[str, str
         except Missing as reason:
             missing[library] = str(reason)
     return found, missing
+
+
+def lacks_scram(library: str, command: list[str]) -> bool:
+    """Whether its SCRAM is refused by brokers that check the nonce, Apache Kafka 4 and ours: librdkafka before 2.6.1
+    repeats its own part of it.
+    """
+    if library != "kcat":
+        return False
+    said = subprocess.run([command[-1], "-V"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
+    found = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", said)
+    return found is not None and tuple(map(int, found.groups())) < SCRAM_SINCE
 
 
 def login(library: str, command: list[str], address: str, security: Mapping[str, object]) -> str:
