@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -47,10 +50,9 @@ def grant(bootstrap: str, user: str, permissions: Iterable[Permission]) -> int:
     """Makes the ACLs, and waits until each of the nodes shows them. Their number. Raises `Failed`."""
     wanted = {binding for permission in permissions for binding in permission.bindings(user)}
     admin = administrator(bootstrap)
-    for made in admin.create_acls(list(wanted), request_timeout=REQUEST_S).values():
-        made.result()
+    _persist("make ACLs", partial(_made, admin, wanted))
     for node in bootstrap.split(","):
-        _await_known(node, wanted)
+        _persist(f"see {len(wanted)} ACLs at {node}", partial(_is_known, administrator(node), wanted))
     return len(wanted)
 
 
@@ -76,10 +78,25 @@ def withdraw(bootstrap: str, user: str, permission: Permission) -> None:
         raise Failed(f"{len(removed)} ACLs were removed of {len(bindings)}")
 
 
-def _await_known(node: str, wanted: set[AclBinding]) -> None:
-    admin, every = administrator(node), AclBindingFilter(*EVERY)  # type: ignore[arg-type]
-    deadline = time.monotonic() + KNOWN_S
-    while missing := wanted - set(admin.describe_acls(every, request_timeout=REQUEST_S).result()):
-        if time.monotonic() > deadline:
-            raise Failed(f"{node} does not show {len(missing)} of {len(wanted)} ACLs after {KNOWN_S:.0f} s")
+def _made(admin: AdminClient, wanted: set[AclBinding]) -> bool:
+    for answer in admin.create_acls(list(wanted), request_timeout=REQUEST_S).values():
+        answer.result()
+    return True
+
+
+def _is_known(admin: AdminClient, wanted: set[AclBinding]) -> bool:
+    every = AclBindingFilter(*EVERY)  # type: ignore[arg-type]
+    return wanted <= set(admin.describe_acls(every, request_timeout=REQUEST_S).result())
+
+
+def _persist(what: str, holds: Callable[[], bool]) -> None:
+    """Until it holds: a connection of librdkafka's may go away while a node starts. Raises `Failed`."""
+    deadline, error = time.monotonic() + KNOWN_S, ""
+    while time.monotonic() < deadline:
+        try:
+            if holds():
+                return
+        except KafkaException as refused:
+            error = str(refused)
         time.sleep(0.2)
+    raise Failed(f"could not {what} within {KNOWN_S:.0f} s: {error}")
