@@ -26,6 +26,9 @@ TRANSACTION_VERSION = 2
 """The level of `transaction.version` where a run names no other."""
 RELEASE = "4.3-IV0"
 
+START_S = 180.0
+"""For a node to open its port; three JVMs on a busy machine take more than a minute."""
+
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -161,7 +164,7 @@ class Broker:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.serve_command(), stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_S
         while _is_free(self.port):
             if self._process.poll() is not None:
                 raise Failed(f"{self.name} ended at start with status {self._process.returncode}: {self.last_lines()}")
