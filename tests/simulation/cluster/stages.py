@@ -26,7 +26,7 @@ from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
-from tests.simulation.tiering import compacted, disabled, moved, scripts
+from tests.simulation.tiering import compacted, disabled, moved, rotten, scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 
 Lines = list[str] | None
@@ -198,6 +198,7 @@ SCRIPTS: Final = (
     *names.ALL,
     *scripts.ALL,
     *moved.ALL,
+    *rotten.ALL,
     *compacted.ALL,
     *disabled.ALL,
 )
