@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.mutant import Hunt, Mutant
+from tests.simulation.cluster.eager import FAMILIES
 
+(PERMISSIONS,) = (family for family in FAMILIES if family.name == "permissions")
 ACCESS_MUTANTS: Final = (
     Mutant(
         340,
@@ -55,5 +57,22 @@ ACCESS_MUTANTS: Final = (
         "self.replicates = is_follower and cluster(AclOperation.CLUSTER_ACTION).is_met(access)",
         "self.replicates = is_follower",
         Hunt.STORIES,
+    ),
+    Mutant(
+        346,
+        "a controller that does not lead decides by its ACLs",
+        "broker/requests/authorization/guard.py",
+        "if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:",
+        "if False:",
+        Hunt.METADATA,
+    ),
+    Mutant(
+        347,
+        "the ACLs of the broker that forwards a request decide, though it may be fenced",
+        "broker/requests/authorization/rows.py",
+        "    return RuleRow(controller_asks, rule)\n",
+        "    return RuleRow(rule, open_to_all)\n",
+        faults=PERMISSIONS.faults,
+        shape=PERMISSIONS.shape,
     ),
 )

@@ -20,6 +20,8 @@ from protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from security.quotas.entity import CLIENT_ID, PRODUCER_BYTE_RATE, QuotaEntity
+from security.sasl.scram.client import ScramLogin
+from security.sasl.scram.credential import ScramMechanism, salted_password
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 
@@ -29,6 +31,7 @@ REGISTERS: Final = 3
 """Of each kind, in use at a time."""
 PAUSE_S: Final = 0.4
 REMOVED_SHARE: Final = 0.25
+LOGINS_MAX: Final = 2 * REGISTERS
 
 
 class Register(NamedTuple):
@@ -51,6 +54,8 @@ class SecurityAdministrator:
         self._in_use = [self._new(kind) for kind in ("user", "quota") for _ in range(REGISTERS)]
         self._promised: dict[Register, int | None] = {}
         """The iterations of a credential, or the value of a quota; None for one that was removed."""
+        self.logins: dict[str, tuple[int, ScramLogin]] = {}
+        """The last password that was set for each of the last users, maybe in vain, and its iterations."""
         self.acknowledged_count = 0
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
@@ -79,6 +84,12 @@ class SecurityAdministrator:
                 )
 
     async def _change(self, register: Register, value: int | None) -> None:
+        if register.kind == "user" and value is not None:
+            login = ScramLogin(ScramMechanism.SCRAM_SHA_256, register.name, password_of(value))
+            self.logins.pop(register.name, None)
+            self.logins[register.name] = value, login
+            if len(self.logins) > LOGINS_MAX:
+                del self.logins[next(iter(self.logins))]
         request = credential_change(register.name, value) if register.kind == "user" else quota_change(register, value)
         version = 0 if register.kind == "user" else 1
         reply = await self._bootstrap.ask_any(request, version)
@@ -116,10 +127,16 @@ def credential_change(user: str, iterations: int | None) -> AlterUserScramCreden
     if iterations is None:
         deletion = ScramCredentialDeletion(name=user, mechanism=SHA_256)
         return AlterUserScramCredentialsRequest(deletions=[deletion])
+    salt, password = user.encode(), password_of(iterations).encode()
+    salted = salted_password(ScramMechanism.SCRAM_SHA_256, password, salt, iterations)
     upsertion = ScramCredentialUpsertion(
-        name=user, mechanism=SHA_256, iterations=iterations, salt=user.encode(), salted_password=bytes(32)
+        name=user, mechanism=SHA_256, iterations=iterations, salt=salt, salted_password=salted
     )
     return AlterUserScramCredentialsRequest(upsertions=[upsertion])
+
+
+def password_of(iterations: int) -> str:
+    return f"password {iterations}"
 
 
 def quota_change(register: Register, value: int | None) -> AlterClientQuotasRequest:

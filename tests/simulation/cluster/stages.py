@@ -191,6 +191,8 @@ LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
+PERMISSIONS: Final = "permissions"
+"""A family of clusters: an authorizer, and clients that log in."""
 SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL, *scripts.ALL, *moved.ALL, *compacted.ALL)
 FIRST_STORIES: Final = (
     *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
@@ -249,7 +251,7 @@ OPENING: Final = (
     Stage((REPLICAS,), 40, at_once=20),
     Stage((ONE_NODE,), 16, at_once=8),
     Stage((LOG_CLEANER,), 80, at_once=20),
-    Stage((COPIES,), 2),
+    Stage((COPIES, PERMISSIONS), 2),
     Stage((METADATA,), 6, at_once=3),
     Stage(EAGER[:EAGEREST]),
     Stage((QUORUM,), 44, at_once=22),

@@ -13,10 +13,12 @@ from random import Random
 from typing import Any, Final
 
 from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from security.principal import USER, Principal
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.decided_by_acls import DecidedByAcls
 from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.metadata_epochs import MetadataEpochs
 from tests.simulation.invariants.metadata_logs import MetadataLogs
@@ -31,10 +33,16 @@ from tests.support.cluster_admin import Administrator
 from tests.support.cluster_clients import Bootstrap
 from tests.support.failed_handlers import failed_handlers
 from tests.support.node import Client
+from tests.support.security.acl_administrator import USERS, AclAdministrator
+from tests.support.security.enveloped import EnvelopedConnection, EnvelopedUser
+from tests.support.security.restricted_client import OF_CONTROLLERS, RestrictedClient
+from tests.support.security.token_holder import TokenHolder
+from tests.support.security_administrator import SecurityAdministrator
 from tests.support.simulation.loop import SimulationFailed
 
 INVARIANTS: Final = (
     ControllerState,
+    DecidedByAcls,
     EqualImages,
     MetadataEpochs,
     MetadataLogs,
@@ -66,6 +74,8 @@ LOOK_EVERY_S: Final = 0.01
 LIVENESS_S: Final = 60.0
 PHANTOMS: Final = (101, 102, 103)
 ADMINISTRATORS: Final = 2
+PRINCIPALS: Final = tuple(Principal(USER, user) for user in USERS)
+"""Of requests in Envelopes; all others are anonymous, and super users."""
 LIMIT_S: Final = 200.0
 
 
@@ -108,6 +118,11 @@ class Swarm:
             Administrator(self._bootstrap(f"churn-{number}"), self.complaints, f"churn-{number}", told=self._told)
             for number in range(ADMINISTRATORS)
         ]
+        self._users = SecurityAdministrator(self._bootstrap("users"), self.complaints, told=self._told)
+        self._acls = AclAdministrator(self._bootstrap("acls"), self.complaints, told=self._told)
+        holder = self._bootstrap("holder")
+        self._holder = TokenHolder(EnvelopedUser(holder, PRINCIPALS[0]), holder, self.complaints, told=self._told)
+        self._clients = [self._client(each) for each in PRINCIPALS]
 
     # How the clients reach the controller
 
@@ -119,6 +134,14 @@ class Swarm:
 
     async def connect(self, node_id: int) -> Client:
         return await self.cluster.connect(node_id)
+
+    def _client(self, principal: Principal) -> RestrictedClient:
+        bootstrap = self._bootstrap(principal.name)
+
+        async def connect(node_id: int) -> EnvelopedConnection:
+            return EnvelopedConnection(await bootstrap.connect(node_id), principal)
+
+        return RestrictedClient(principal, bootstrap, self.cluster, connect, self.complaints, OF_CONTROLLERS)
 
     def _bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.seed}/{name}"))
@@ -181,7 +204,8 @@ class Swarm:
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
         watch, operator = loop.create_task(self._watch()), loop.create_task(self.nemesis.operate())
-        work = [each.work for each in self._phantoms] + [each.work for each in self._administrators]
+        workers = [*self._phantoms, *self._administrators, *self._clients, self._users, self._acls, self._holder]
+        work = [each.work for each in workers]
         working = [loop.create_task(each(lambda: self._is_ended)) for each in work]
         await self.cluster.settled()
         striking = loop.create_task(self.nemesis.work())
@@ -201,6 +225,9 @@ class Swarm:
         self.look()
         for administrator in self._administrators:
             administrator.verify(self.image)
+        for node in self._opened():
+            self._users.verify(node.id, node.broker.quorum.image)
+            self._acls.verify(node.id, node.broker.quorum.image)
 
     async def _converged(self, when: str) -> None:
         """There is a leader, and every node holds what was committed by now."""
@@ -232,4 +259,5 @@ def plan_of(drawn: Plan, nodes: int, faults: tuple[Fault, ...], *, names_voters:
         rate_ppm_max=0,
         small_snapshots=True,
         is_tiered=False,
+        changes_security=True,
     )
