@@ -188,8 +188,6 @@ TIERING_MUTANTS: Final = (
         "storage/tiered/metadata/remote_log.py",
         "if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:",
         "if update.deletes_remains and before.state is SegmentState.DELETE_SEGMENT_FINISHED:",
-        Hunt.SWARM,
-        FAULTS,
-        shape=TIERED,
+        Hunt.SCENARIOS,
     ),
 )

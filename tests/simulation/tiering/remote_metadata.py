@@ -1,7 +1,7 @@
 """What the committed records of `__remote_log_metadata` say: a model of its own, which learns from the leaders' logs.
 
-The model has no offsets by leader epoch, as the product's `RemoteLog` has: it knows each segment, its state, and which
-states it ever had. `is_current` tells whether everything that any broker may have read is in the model.
+The model has no offsets by leader epoch, as the product's `RemoteLog` has: it knows each segment and its state.
+`is_current` tells whether everything that any broker may have read is in the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class Known:
 
     segment: RemoteSegment
     state: SegmentState
-    was_finished: bool = False
 
     def take(self, update: SegmentUpdate) -> None:
         state = update.state
@@ -42,7 +41,6 @@ class Known:
             return  # it was taken for unfinished
         if state in STEPS[self.state]:
             self.state = state
-            self.was_finished = self.was_finished or state is FINISHED
 
 
 class LeadersSeen:
@@ -117,7 +115,9 @@ class RemoteMetadata:
             assert partition is not None
             known = self.segments.setdefault(partition, {})
             if isinstance(change, RemoteSegment):
-                known.setdefault(change.segment_id, Known(change, change.state, change.state is FINISHED))
+                before = known.get(change.segment_id)
+                if before is None or before.state is DELETED:  # A late repeat of the first record begins it anew.
+                    known[change.segment_id] = Known(change, change.state)
             elif isinstance(change, SegmentUpdate) and change.segment_id in known:
                 known[change.segment_id].take(change)
 
