@@ -7,7 +7,7 @@ not used any more, and nothing is promised of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kraft.image.metadata_image import MetadataImage
@@ -27,6 +27,9 @@ from tests.support.node import Closed
 
 SHA_256: Final = 1
 ITERATIONS_MIN: Final = 4096
+USER: Final = "user"
+QUOTA: Final = "quota"
+KINDS: Final = (USER, QUOTA)
 REGISTERS: Final = 3
 """Of each kind, in use at a time."""
 PAUSE_S: Final = 0.4
@@ -43,15 +46,21 @@ class Register(NamedTuple):
 
 class SecurityAdministrator:
     def __init__(
-        self, bootstrap: Bootstrap, complaints: list[str], *, told: Told = believed, pause_s: float = PAUSE_S
+        self,
+        bootstrap: Bootstrap,
+        complaints: list[str],
+        *,
+        told: Told = believed,
+        pause_s: float = PAUSE_S,
+        kinds: Sequence[str] = KINDS,
     ) -> None:
-        """`pause_s`: at most, between two changes."""
+        """`pause_s`: at most, between two changes. `kinds`: those of the registers."""
         self._bootstrap = bootstrap
         self._complaints = complaints
         self._told = told
         self._pause_s = pause_s
         self._number = 0
-        self._in_use = [self._new(kind) for kind in ("user", "quota") for _ in range(REGISTERS)]
+        self._in_use = [self._new(kind) for kind in kinds for _ in range(REGISTERS)]
         self._promised: dict[Register, int | None] = {}
         """The iterations of a credential, or the value of a quota; None for one that was removed."""
         self.logins: dict[str, tuple[int, ScramLogin]] = {}
@@ -84,16 +93,16 @@ class SecurityAdministrator:
                 )
 
     async def _change(self, register: Register, value: int | None) -> None:
-        if register.kind == "user" and value is not None:
+        if register.kind == USER and value is not None:
             login = ScramLogin(ScramMechanism.SCRAM_SHA_256, register.name, password_of(value))
             self.logins.pop(register.name, None)
             self.logins[register.name] = value, login
             if len(self.logins) > LOGINS_MAX:
                 del self.logins[next(iter(self.logins))]
-        request = credential_change(register.name, value) if register.kind == "user" else quota_change(register, value)
-        version = 0 if register.kind == "user" else 1
+        request = credential_change(register.name, value) if register.kind == USER else quota_change(register, value)
+        version = 0 if register.kind == USER else 1
         reply = await self._bootstrap.ask_any(request, version)
-        answers = reply.results if register.kind == "user" else reply.entries
+        answers = reply.results if register.kind == USER else reply.entries
         if answers[0].error_code != ErrorCode.NONE:
             self._doubt(register)
             return
@@ -116,7 +125,7 @@ class SecurityAdministrator:
 
 
 def value_in(image: MetadataImage, register: Register) -> int | None:
-    if register.kind == "user":
+    if register.kind == USER:
         credential = image.scram.credentials.get(ScramKey(register.name, SHA_256))
         return None if credential is None else credential.iterations
     values = image.quotas.by_entity.get(QuotaEntity.of([(CLIENT_ID, register.name)]))

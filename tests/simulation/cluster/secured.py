@@ -23,12 +23,15 @@ from tests.support.security.acl_administrator import TOPIC, USERS, AclAdministra
 from tests.support.security.logins import Doors, LoggedInUser, TokenBearer, UserLogins
 from tests.support.security.restricted_client import RestrictedClient
 from tests.support.security.token_holder import SWEEP_MS, TokenHolder
-from tests.support.security_administrator import SHA_256, SecurityAdministrator
+from tests.support.security_administrator import KINDS, SHA_256, SecurityAdministrator
+from tests.support.security_administrator import USER as USER_KIND
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster
 
 TRIES: Final = 20
+QUOTAS_SHARE: Final = 0.5
+"""The share of runs with quotas: as long as there is one, brokers serve clients in another way."""
 SWEPT_S: Final = 20.0
 """How long a token may stay in the metadata of a healed cluster after its maximum."""
 OVERDUE_MS: Final = 3 * SWEEP_MS
@@ -66,7 +69,9 @@ class Secured:
         self._cluster = cluster
         self._plan = plan
         self._complaints = complaints
-        self._users = SecurityAdministrator(bootstrap_of("security"), complaints, pause_s=2 * plan.security_pause_s)
+        users = bootstrap_of("security")
+        kinds = KINDS if users.random.random() < QUOTAS_SHARE else (USER_KIND,)
+        self._users = SecurityAdministrator(users, complaints, pause_s=2 * plan.security_pause_s, kinds=kinds)
         self._acls = AclAdministrator(bootstrap_of("acls"), complaints, pause_s=2 * plan.security_pause_s)
         logins = {user: ScramLogin(ScramMechanism.SCRAM_SHA_256, user, password_of(user)) for user in USERS}
         self.clients = [

@@ -37,8 +37,12 @@ NAMES: Final = (TOPIC, f"{TOPIC}-2", "other")
 """Topics, of which the first one exists."""
 LEADER_SHARE: Final = 0.6
 """The share of connections to the leader of the topic."""
-REPEATED: Final = 4
-"""Requests of one kind, one after the other: brokers shorten the way of the same produce when it comes again."""
+REPEATED_MAX: Final = 4
+"""Requests of one kind, one after the other."""
+PRODUCED_SHARE: Final = 0.25
+"""The share of series in which the client produces."""
+PRODUCED: Final = 20
+"""The requests of such a series: brokers shorten the way of a produce that comes again."""
 PAUSE_S: Final = 0.3
 
 
@@ -116,7 +120,7 @@ def created_acl(name: str) -> Attempt:
 Making = Callable[[str], Attempt]
 OF_CONTROLLERS: Final[Sequence[Making]] = (created_topic, created_topic, created_acl)
 OF_BROKERS: Final[Sequence[Making]] = (
-    *(produced, produced, fetched, fetched_as_follower, found_end, found_coordinator),
+    *(produced, fetched, fetched_as_follower, found_end, found_coordinator),
     *OF_CONTROLLERS,
 )
 
@@ -171,8 +175,10 @@ class RestrictedClient:
     ) -> None:
         random = self._bootstrap.random
         for _ in range(random.randint(1, 5)):
-            attempt = random.choice(self._makings)(random.choice(NAMES))
-            for _ in range(random.randint(1, REPEATED)):
+            attempt, count = random.choice(self._makings)(random.choice(NAMES)), random.randint(1, REPEATED_MAX)
+            if produced in self._makings and random.random() < PRODUCED_SHARE:
+                attempt, count = produced(TOPIC), PRODUCED
+            for _ in range(count):
                 await self._attempt(connection, node_id, attempt)
                 if is_ended():
                     return
