@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.mutant import Hunt, Mutant
-from tests.simulation.cluster.eager import FAMILIES
 
-(PERMISSIONS,) = (family for family in FAMILIES if family.name == "permissions")
 ACCESS_MUTANTS: Final = (
     Mutant(
         340,
@@ -72,7 +70,6 @@ ACCESS_MUTANTS: Final = (
         "broker/requests/authorization/rows.py",
         "    return RuleRow(controller_asks, rule)\n",
         "    return RuleRow(rule, open_to_all)\n",
-        faults=PERMISSIONS.faults,
-        shape=PERMISSIONS.shape,
+        Hunt.METADATA,
     ),
 )

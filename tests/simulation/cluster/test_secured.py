@@ -32,6 +32,7 @@ from tests.support.cluster import Cluster
 from tests.support.cluster_clients import Bootstrap
 from tests.support.node import Client
 from tests.support.security.acl_administrator import TOPIC, AclAdministrator, creation_of
+from tests.support.security.acl_views import AclView, NodeView
 from tests.support.security.logins import Doors, LoggedInUser, TokenBearer, UserLogins
 from tests.support.security.restricted_client import OF_BROKERS, OF_CONTROLLERS, RestrictedClient
 from tests.support.security.token_holder import HeldToken, TokenHolder
@@ -78,7 +79,7 @@ async def try_all(cluster: Cluster, doors: Doors, complaints: list[str]) -> Rest
     return client
 
 
-def change_index(cluster: Cluster, change: Callable[[Any], None]) -> None:
+def change_index(cluster: Cluster, change: Callable[[Any], object]) -> None:
     """The ACLs of the node's authorizer, beside those of its metadata."""
     broker = cluster.nodes[NODE].broker
     assert broker is not None and broker.security.authorizer is not None
@@ -117,6 +118,15 @@ def test_an_acl_that_a_node_has_forgotten_is_flagged() -> None:
         await try_all(cluster, doors, complaints)
 
     assert ["denied" in each for each in secured(story)] == [True] * 4
+
+
+def test_a_node_that_decides_and_does_not_lead_is_flagged() -> None:
+    led, follows = NodeView(1, AclsImage(), leads=True), NodeView(1, AclsImage(), leads=False)
+    before, after = AclView({1: led, 2: follows}, 5), AclView({1: follows, 2: follows}, 5)
+    assert before.is_led_elsewhere(after, 2)
+    assert not before.is_led_elsewhere(after, 1), "it led when it was asked"
+    assert not before.is_led_elsewhere(after._replace(leader_epoch=6), 2), "it may have led meanwhile"
+    assert not before.is_led_elsewhere(AclView({}, 5), 2)
 
 
 def test_requests_for_the_controller_are_among_those_of_brokers() -> None:

@@ -7,7 +7,7 @@ and the power of all may go at any time, for metadata is synced before every ans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -30,7 +30,7 @@ from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.simulation.metadata.phantom import Blocks, Phantom
 from tests.support.cluster import Cluster
 from tests.support.cluster_admin import Administrator
-from tests.support.cluster_clients import Bootstrap
+from tests.support.cluster_clients import Bootstrap, Brokers
 from tests.support.failed_handlers import failed_handlers
 from tests.support.node import Client
 from tests.support.security.acl_administrator import USERS, AclAdministrator
@@ -77,6 +77,20 @@ ADMINISTRATORS: Final = 2
 PRINCIPALS: Final = tuple(Principal(USER, user) for user in USERS)
 """Of requests in Envelopes; all others are anonymous, and super users."""
 LIMIT_S: Final = 200.0
+
+
+class EveryNode:
+    """The way to all nodes of a cluster, whether they lead or not."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(self._cluster.nodes)
+
+    async def connect(self, node_id: int) -> Client:
+        return await self._cluster.connect(node_id)
 
 
 class Swarm:
@@ -136,12 +150,16 @@ class Swarm:
         return await self.cluster.connect(node_id)
 
     def _client(self, principal: Principal) -> RestrictedClient:
-        bootstrap = self._bootstrap(principal.name)
+        """One of them asks the leader, the other any node: one that does not lead has no say, whatever ACLs it has."""
+        nodes: Brokers = self if principal is PRINCIPALS[0] else EveryNode(self.cluster)
+        bootstrap = Bootstrap(nodes, Random(f"{self.seed}/{principal.name}"))
 
         async def connect(node_id: int) -> EnvelopedConnection:
             return EnvelopedConnection(await bootstrap.connect(node_id), principal)
 
-        return RestrictedClient(principal, bootstrap, self.cluster, connect, self.complaints, OF_CONTROLLERS)
+        return RestrictedClient(
+            principal, bootstrap, self.cluster, connect, self.complaints, OF_CONTROLLERS, is_enveloped=True
+        )
 
     def _bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.seed}/{name}"))
@@ -204,8 +222,12 @@ class Swarm:
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
         watch, operator = loop.create_task(self._watch()), loop.create_task(self.nemesis.operate())
-        workers = [*self._phantoms, *self._administrators, *self._clients, self._users, self._acls, self._holder]
-        work = [each.work for each in workers]
+        work: list[Callable[[Callable[[], bool]], Coroutine[object, object, None]]] = [
+            *(each.work for each in self._phantoms),
+            *(each.work for each in self._administrators),
+            *(each.work for each in self._clients),
+            *(self._users.work, self._acls.work, self._holder.work),
+        ]
         working = [loop.create_task(each(lambda: self._is_ended)) for each in work]
         await self.cluster.settled()
         striking = loop.create_task(self.nemesis.work())
@@ -225,9 +247,9 @@ class Swarm:
         self.look()
         for administrator in self._administrators:
             administrator.verify(self.image)
-        for node in self._opened():
-            self._users.verify(node.id, node.broker.quorum.image)
-            self._acls.verify(node.id, node.broker.quorum.image)
+        for opened in self._opened():
+            self._users.verify(opened.id, opened.broker.quorum.image)
+            self._acls.verify(opened.id, opened.broker.quorum.image)
 
     async def _converged(self, when: str) -> None:
         """There is a leader, and every node holds what was committed by now."""

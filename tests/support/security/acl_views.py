@@ -64,6 +64,11 @@ class AclView(NamedTuple):
         one, other = self.nodes.get(node_id), later.nodes.get(node_id)
         return one is not None and other is not None and one.life == other.life and one.acls is other.acls
 
+    def is_led_elsewhere(self, later: AclView, node_id: int) -> bool:
+        """Whether a node did not lead at either moment, and nothing was elected between them."""
+        views = [view.nodes.get(node_id) for view in (self, later)]
+        return self.leader_epoch == later.leader_epoch and all(each is not None and not each.leads for each in views)
+
 
 def decisions_of_broker(
     before: AclView, after: AclView, node_id: int, principal: Principal, wanted: Wanted

@@ -134,13 +134,17 @@ class RestrictedClient:
         connect: Opener,
         complaints: list[str],
         makings: Sequence[Making] = OF_BROKERS,
+        *,
+        is_enveloped: bool = False,
     ) -> None:
+        """`is_enveloped`: it asks controllers, in Envelopes, so that the node that answers is the one that decides."""
         self.principal = principal
         self._bootstrap = bootstrap
         self._cluster = cluster
         self._connect = connect
         self._complaints = complaints
         self._makings = makings
+        self._is_enveloped = is_enveloped
         self.judged = {True: 0, False: 0}
         """The number of answers that were judged, by the decision."""
 
@@ -199,10 +203,12 @@ class RestrictedClient:
             reply = await within(connection.ask(attempt.request, attempt.version))
         except TimeoutError as error:
             raise Closed from error
-        error = ErrorCode(attempt.error_of(reply))
-        if error in UNDECIDED:
+        code = ErrorCode(attempt.error_of(reply))
+        if code in UNDECIDED:
             return
-        after, is_allowed = AclView.of(self._cluster), error not in REFUSALS
+        after, is_allowed = AclView.of(self._cluster), code not in REFUSALS
+        if self._is_enveloped and before.is_led_elsewhere(after, node_id):
+            self._complaints.append(f"node {node_id} decided for {self.principal} ({code.name}), and does not lead")
         if attempt.is_decided_by_controller:
             right = decisions_of_controller(before, after, self.principal, attempt.wanted)
         else:
@@ -214,5 +220,5 @@ class RestrictedClient:
             wanted = attempt.wanted
             self._complaints.append(
                 f"{self.principal} was {'allowed' if is_allowed else 'denied'} {wanted.operation.name} of"
-                f" {wanted.kind.name} {wanted.name} by node {node_id} ({error.name}): its ACLs say otherwise"
+                f" {wanted.kind.name} {wanted.name} by node {node_id} ({code.name}): its ACLs say otherwise"
             )
