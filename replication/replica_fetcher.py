@@ -168,7 +168,7 @@ class ReplicaFetcher:
         return request
 
     def _hold_back(self, now_ms: int) -> None:
-        """Leave out throttled replicas that lag, for a while, because the quota is exceeded."""
+        """Delay the throttled replicas that lag by `THROTTLE_MS`, because the replication quota is exceeded."""
         for key in self._changed:
             followed = self._followed.get(key)
             if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag:
@@ -189,9 +189,9 @@ class ReplicaFetcher:
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
-        """Fetch delayed partitions again.
+        """Fetch the delayed partitions whose delay is over.
 
-        From time to time, find the logs whose log start offset retention has moved.
+        Every `SWEEP_MS`, also report to the leader the log start offsets that this broker's retention has moved.
         """
         for key, followed in list(self._delayed.items()):
             if now_ms >= followed.ready_ms:
@@ -337,8 +337,8 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle a failed truncation: fetch again after the longest backoff; the response reports the
-        divergence again.
+        """Handle a failed truncation. The partition is fetched again after the longest backoff; the leader's response
+        then reports the divergence again.
         """
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
@@ -352,9 +352,9 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.REBUILDING)
 
     def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle that the state could not be read from the leader or from remote storage.
+        """Handle a failed rebuild: the leader or the remote storage did not give the state of the remote part.
 
-        Fetch again after a backoff; the response reports the cause again.
+        The partition is fetched again after a backoff; the leader's response then leads to another rebuild.
         """
         followed = self._current(partition, leader_epoch, FetchState.REBUILDING)
         if followed is not None:
