@@ -191,6 +191,8 @@ LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
+PERMISSIONS: Final = "permissions"
+"""A family of clusters: an authorizer, and clients that log in."""
 SCRIPTS: Final = (
     *scenarios.ALL,
     *stories.ALL,
@@ -261,7 +263,7 @@ OPENING: Final = (
     Stage(EAGER[:EAGEREST]),
     Stage((METADATA,), 6, at_once=3),
     Stage((LOG_CLEANER,), 36, at_once=12),
-    Stage((COPIES,), 2),
+    Stage((PERMISSIONS, COPIES), 2),
     Stage((REPLICAS,), 48, at_once=12),
     Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[EAGEREST:]),
