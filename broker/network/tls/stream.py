@@ -92,7 +92,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """`server_name` is the name of the node to connect to; None on the accepting side."""
         super().__init__()
         self._inner = inner
-        self._owner = owner
+        self._owner: StreamOwner | None = owner
+        """None once the connection is lost. The owner refers to the stream: a reference back would keep both, with
+        OpenSSL's buffers, until a garbage collection, which may come much later."""
         self._handshakes = handshakes
         self._raw_buffer = raw_buffer
         self._incoming = ssl.MemoryBIO()
@@ -143,9 +145,11 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._unsent.clear()
         self._unsent_size = 0
         self._handshakes.end(self)
+        owner, self._owner = self._owner, None
+        assert owner is not None
         if was_shaking:
-            self._owner.not_secured(self, "the peer closed the connection during the TLS handshake")
-        self._owner.lost(self)
+            owner.not_secured(self, "the peer closed the connection during the TLS handshake")
+        owner.lost(self)
         self._inner.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -187,7 +191,8 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         try:
             self._ssl.do_handshake()
         except (ssl.SSLError, ValueError, OSError) as error:
-            return error
+            # The traceback refers to the executor's frame, which has this result: a cycle with the whole connection.
+            return error.with_traceback(None)
         return None
 
     def _shaken(self, error: BaseException | None) -> None:
@@ -204,6 +209,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             self._failed(_reason(error))
             return
         self._state = StreamState.OPEN
+        assert self._owner is not None, "the connection is not lost"
         self._owner.secured(self)
         if self._state is not StreamState.OPEN:
             return
@@ -221,7 +227,8 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _failed(self, reason: str) -> None:
         self._state = StreamState.CLOSED
-        self._owner.not_secured(self, reason)
+        if self._owner is not None:
+            self._owner.not_secured(self, reason)
         if self._transport is not None:
             self._transport.close()  # Send a pending alert to the peer.
 

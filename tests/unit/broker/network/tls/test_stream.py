@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import weakref
 from functools import partial
 
 import pytest
 
 from broker.config.tls import ClientAuth
 from broker.network.tls.contexts import make_contexts
-from broker.network.tls.stream import ENCRYPTED_SIZE_MAX
+from broker.network.tls.handshakes import Handshakes
+from broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
 from tests.support.certificates import Authority
 from tests.support.tls_pair import Side, Talker, connect, contexts_of, settings_of
 
@@ -161,3 +164,61 @@ def test_what_was_written_before_the_close_still_leaves() -> None:
     contexts = contexts_of(SERVER, AUTHORITY)
     assert contexts.server is not None
     asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+class OwningSide(Side):
+    """Refers to its stream from the beginning, as a connection of a listener does."""
+
+    def __init__(self, talker: Talker, context: ssl.SSLContext, handshakes: Handshakes) -> None:
+        super().__init__(talker)
+        self.stream = TlsStream(talker, self, context, handshakes, memoryview(bytearray(1 << 17)))
+
+    def secured(self, stream: TlsStream) -> None:
+        stream.close()
+
+
+class ForgetfulTalker(Talker):
+    """Drops its transport at the end, as a connection does."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.transport = None
+
+
+@pytest.mark.parametrize("sent", [b"not tls at all", b"\x16\x03\x01\x02\x00\x01", None])
+def test_a_connection_that_ended_is_freed_without_a_garbage_collection(sent: bytes | None) -> None:
+    """Collections are rare, and they do not count the 60 KB that OpenSSL holds for a connection."""
+    contexts = contexts_of(SERVER, AUTHORITY)
+    context = contexts.server
+    assert context is not None
+    kept: list[weakref.ref[ssl.SSLObject]] = []
+
+    async def visit() -> None:
+        handshakes = Handshakes(asyncio.get_running_loop())
+
+        def accepted() -> TlsStream:
+            stream = OwningSide(ForgetfulTalker(), context, handshakes).stream
+            assert stream is not None
+            kept.append(weakref.ref(stream._ssl))
+            return stream
+
+        listening = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        secured = contexts.client if sent is None else None
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=secured)
+        if sent is not None:
+            writer.write(sent)
+            writer.write_eof()
+        while await reader.read(1 << 16):
+            pass
+        writer.close()
+        async with asyncio.timeout(10):
+            while kept[0]() is not None:
+                await asyncio.sleep(0)
+        listening.close()
+
+    gc.disable()
+    try:
+        asyncio.run(visit())
+    finally:
+        gc.enable()
