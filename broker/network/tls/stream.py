@@ -10,7 +10,9 @@
     CLOSED      nothing is read or written
 
 All streams of a loop share one buffer for received encrypted bytes, which is used within one callback. For a slow peer,
-unsent bytes wait unencrypted; the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted bytes.
+unsent bytes wait unencrypted; the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted bytes. A slice of a file is
+read piece by piece when it is encrypted, so it holds no memory before. Pieces that are not in the page cache are read
+by an executor thread first.
 """
 
 from __future__ import annotations
@@ -18,20 +20,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final, Protocol, cast
 
+from broker.network.output import TAKES_FILES
 from broker.network.tls.handshakes import Handshakes
+from broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
+from protocol.primitives import Chunk
+from storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.connection")
 
 ENCRYPTED_SIZE_MAX: Final = 1 << 18
 """The most bytes of encrypted output in the transport; above it, no more is encrypted."""
-PIECE_SIZE_MAX: Final = 1 << 16
-"""The most bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
 RAW_BUFFER_SIZE: Final = 1 << 17
 """The size of the receive buffer (bytes) that all streams of a loop share."""
 
@@ -108,9 +111,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_decrypting = False
         self._is_writable = True
-        self._unsent: deque[memoryview] = deque()
-        """The bytes that are not encrypted yet."""
-        self._unsent_size = 0
+        self._unsent = UnsentBytes()
+        self._is_warming = False
+        """Whether an executor thread reads the first piece into the page cache."""
 
     # The peer
 
@@ -143,7 +146,6 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = StreamState.CLOSED
         self._transport = None
         self._unsent.clear()
-        self._unsent_size = 0
         self._handshakes.end(self)
         owner, self._owner = self._owner, None
         assert owner is not None
@@ -168,16 +170,14 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         if self._is_writable:
             self._is_writable = False
-            if self._state is StreamState.OPEN:
+            if self._state is StreamState.OPEN and not self._is_warming:
                 self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         if self._is_writable:
             return
         self._is_writable = True
-        self._encrypt()
-        if self._is_writable and self._state is StreamState.OPEN:
-            self._inner.resume_writing()
+        self._go_on()
 
     # The handshake
 
@@ -284,24 +284,52 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     def _encrypt(self) -> None:
         """Encrypt unsent bytes, as far as the transport accepts them."""
         unsent = self._unsent
-        while unsent and self._is_writable and self._state in (StreamState.OPEN, StreamState.CLOSING):
-            first = unsent[0]
-            piece = first[:PIECE_SIZE_MAX]
+        while (
+            unsent
+            and self._is_writable
+            and not self._is_warming
+            and self._state in (StreamState.OPEN, StreamState.CLOSING)
+        ):
             try:
+                piece = unsent.take()
+                if isinstance(piece, FileSlice):
+                    self._warm(piece)
+                    break
                 self._ssl.write(piece)
-            except ssl.SSLError as error:
-                log.debug("a connection under TLS ends: %s", _reason(error))
+            except OSError as error:  # An SSLError is one too.
+                level = logging.DEBUG if isinstance(error, ssl.SSLError) else logging.INFO
+                log.log(level, "a connection under TLS ends: %s", _reason(error))
                 self.abort()
                 return
-            self._unsent_size -= len(piece)
-            if len(piece) == len(first):
-                unsent.popleft()
-            else:
-                unsent[0] = first[len(piece) :]
             if self._outgoing.pending >= PIECE_SIZE_MAX or not unsent:
                 self._send_encrypted()
-        if self._state is StreamState.CLOSING and not unsent:
-            self._say_goodbye()
+        if not unsent:
+            if self._state is StreamState.CLOSING:
+                self._say_goodbye()
+        elif self._is_warming:
+            self._send_encrypted()
+
+    def _go_on(self) -> None:
+        """Continue to encrypt; the protocol may write again where all unsent bytes have left."""
+        self._encrypt()
+        if self._is_writable and not self._is_warming and self._state is StreamState.OPEN:
+            self._inner.resume_writing()
+
+    def _warm(self, place: FileSlice) -> None:
+        """Read a slice into the page cache in an executor thread, then continue to encrypt."""
+        self._is_warming = True
+        if self._state is StreamState.OPEN:
+            self._inner.pause_writing()
+        reading = asyncio.get_running_loop().run_in_executor(None, place.warm)
+        reading.add_done_callback(self._warmed)
+
+    def _warmed(self, reading: asyncio.Future[None]) -> None:
+        self._is_warming = False
+        if reading.cancelled() or reading.exception() is not None:
+            log.error("closing a connection: the records of its reply cannot be read: %s", reading)
+            self.abort()
+            return
+        self._go_on()
 
     def _send_encrypted(self) -> None:
         if self._transport is not None and self._outgoing.pending:
@@ -330,14 +358,11 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
                 return
             transport.write(self._outgoing.read())
 
-    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+    def writelines(self, pieces: Iterable[Chunk]) -> None:
         if self._state in (StreamState.CLOSING, StreamState.CLOSED):
             return
         for piece in pieces:
-            size = len(piece)
-            if size:
-                self._unsent.append(memoryview(piece))
-                self._unsent_size += size
+            self._unsent.put(piece)
         if self._state is StreamState.OPEN:
             self._encrypt()
 
@@ -374,13 +399,15 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         return self._state in (StreamState.CLOSING, StreamState.CLOSED)
 
     def get_write_buffer_size(self) -> int:
-        return self._unsent_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return self._unsent.held_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         if name == "ssl_object":
             return self._ssl
         if name == "sslcontext":
             return self._ssl.context
+        if name == TAKES_FILES:
+            return True
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
 

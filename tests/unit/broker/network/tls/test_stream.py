@@ -14,7 +14,10 @@ from broker.config.tls import ClientAuth
 from broker.network.tls.contexts import make_contexts
 from broker.network.tls.handshakes import Handshakes
 from broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
+from storage.files.file_slice import FileSlice
+from storage.files.open_file import OpenFile
 from tests.support.certificates import Authority
+from tests.support.cold_file import ColdFile
 from tests.support.tls_pair import Side, Talker, connect, contexts_of, settings_of
 
 AUTHORITY = Authority("root")
@@ -160,6 +163,39 @@ def test_what_was_written_before_the_close_still_leaves() -> None:
         assert server.talker.transport.is_closing()
         await client.talker.lost.wait()
         assert client.talker.received == data
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_slices_of_files_are_sent_in_order_and_cold_ones_are_read_by_a_thread() -> None:
+    data = bytes(range(256)) * 4096
+    file = ColdFile(data)
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert server.stream is not None
+        server.stream.writelines((b"head", FileSlice(OpenFile(file), 0, len(data)), b"tail"))
+        assert not server.talker.is_writable, "the protocol does not write more while the disk is read"
+        await client.talker.until(lambda: len(client.talker.received) == len(data) + 8)
+        assert client.talker.received == b"head" + data + b"tail"
+        assert file.warmed_count == 1
+        await server.talker.until(lambda: server.talker.is_writable)
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_a_slice_that_cannot_be_read_ends_the_connection() -> None:
+    file = ColdFile(b"records" * 1000, OSError(5, "Input/output error"))
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert server.stream is not None
+        server.stream.writelines((b"head", FileSlice(OpenFile(file), 0, 7000)))
+        await client.talker.lost.wait()
 
     contexts = contexts_of(SERVER, AUTHORITY)
     assert contexts.server is not None
