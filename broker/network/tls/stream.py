@@ -3,7 +3,8 @@
     transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      the stream is a protocol for the one, a transport for the
                                                               other
 
-    HANDSHAKE   steps run in executor threads (`Handshakes`); the transport is not read during one
+    HANDSHAKE   steps run in executor threads (`Handshakes`), but for the last one where it is short; the transport is
+                not read during one
     OPEN        received bytes are decrypted into the protocol's own buffer; written bytes are encrypted while the
                 peer reads
     CLOSING     bytes that were written before `close` are still sent
@@ -35,6 +36,10 @@ log = logging.getLogger("moldau.connection")
 
 ENCRYPTED_SIZE_MAX: Final = 1 << 18
 """The most bytes of encrypted output in the transport; above it, no more is encrypted."""
+FULL_FLIGHT_SIZE_MIN: Final = 256
+"""The least bytes of a server's flight with its certificate. A request for another key share is shorter."""
+_NOT_PLAIN: Final = (b"\x14", b"\x17")
+"""The types of records that change the cipher, and that hold encrypted messages."""
 RAW_BUFFER_SIZE: Final = 1 << 17
 """The size of the receive buffer (bytes) that all streams of a loop share."""
 
@@ -108,6 +113,8 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         )
         self._state = StreamState.HANDSHAKE
         self._transport: asyncio.Transport | None = None
+        self._is_last_step_short = False
+        """Whether the next step of the handshake runs on the loop."""
         self._is_reading = True
         self._is_decrypting = False
         self._is_writable = True
@@ -162,7 +169,10 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         if self._state is StreamState.OPEN:
             self._decrypt()
         elif self._state is StreamState.HANDSHAKE:
-            self._shake()
+            if self._is_last_step_short:
+                self._shaken(self._shake_in_thread())
+            else:
+                self._shake()
 
     def eof_received(self) -> bool:
         return False
@@ -199,9 +209,14 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         transport = self._transport
         if self._state is not StreamState.HANDSHAKE or transport is None:
             return  # The connection has ended in the meantime.
-        if self._outgoing.pending:
-            transport.write(self._outgoing.read())
+        flight = self._outgoing.read()
+        if flight:
+            transport.write(flight)
         if isinstance(error, ssl.SSLWantReadError):
+            # The answer to it has no certificate then, and is verified in less time than a thread takes to start.
+            self._is_last_step_short = (
+                self._is_server and _is_full_flight(flight) and self._ssl.context.verify_mode is ssl.CERT_NONE
+            )
             transport.resume_reading()
             return
         self._handshakes.end(self)
@@ -409,6 +424,12 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         if name == TAKES_FILES:
             return True
         return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+
+def _is_full_flight(flight: bytes) -> bool:
+    """Whether a server sends its whole part of a handshake of TLS 1.3: the records after its hello are encrypted."""
+    hello_size = 5 + int.from_bytes(flight[3:5], "big")
+    return len(flight) >= FULL_FLIGHT_SIZE_MIN and flight[hello_size : hello_size + 1] in _NOT_PLAIN
 
 
 def _reason(error: BaseException) -> str:

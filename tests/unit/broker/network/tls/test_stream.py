@@ -7,6 +7,7 @@ import gc
 import ssl
 import weakref
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -258,3 +259,40 @@ def test_a_connection_that_ended_is_freed_without_a_garbage_collection(sent: byt
         asyncio.run(visit())
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(("protocol", "wants", "steps"), [("TLSv1.3", 0, 1), ("TLSv1.3", 1, 2), ("TLSv1.2", 0, 2)])
+def test_only_a_short_step_of_a_handshake_runs_on_the_loop(protocol: str, wants: int, steps: int) -> None:
+    """The last one of TLS 1.3, where the client presents no certificate that has to be verified."""
+    counted = 0
+
+    class Counted(Handshakes):
+        def step(self, *given: Any) -> None:
+            nonlocal counted
+            counted += 1
+            super().step(*given)
+
+    there = make_contexts(
+        settings_of(SERVER, AUTHORITY, ClientAuth.REQUIRED if wants else ClientAuth.NONE, protocols=(protocol,))
+    )
+    context = there.server
+    assert context is not None
+
+    async def visit() -> None:
+        handshakes = Counted(asyncio.get_running_loop())
+
+        def accepted() -> TlsStream:
+            stream = OwningSide(Talker(), context, handshakes).stream
+            assert stream is not None
+            return stream
+
+        listening = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        secured = contexts_of(CLIENT, AUTHORITY).client
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=secured)
+        assert await reader.read() == b"", "the server closes a secured connection"
+        writer.close()
+        listening.close()
+
+    asyncio.run(visit())
+    assert counted == steps
