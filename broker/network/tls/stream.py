@@ -24,6 +24,7 @@ import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from broker.network.output import TAKES_FILES
@@ -170,12 +171,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             self._decrypt()
         elif self._state is StreamState.HANDSHAKE:
             if self._is_last_step_short:
-                self._shaken(self._shake_in_thread())
+                self._shaken(_handshake_step(self._ssl))
             else:
                 self._shake()
-
-    def eof_received(self) -> bool:
-        return False
 
     def pause_writing(self) -> None:
         if self._is_writable:
@@ -195,15 +193,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """Run one step in a thread. The transport is not read meanwhile, so that only the thread uses the buffers."""
         assert self._transport is not None
         self._transport.pause_reading()
-        self._handshakes.step(self._shake_in_thread, self._shaken)
-
-    def _shake_in_thread(self) -> BaseException | None:
-        try:
-            self._ssl.do_handshake()
-        except (ssl.SSLError, ValueError, OSError) as error:
-            # The traceback refers to the executor's frame, which has this result: a cycle with the whole connection.
-            return error.with_traceback(None)
-        return None
+        self._handshakes.step(partial(_handshake_step, self._ssl), self._shaken)
 
     def _shaken(self, error: BaseException | None) -> None:
         transport = self._transport
@@ -221,7 +211,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             return
         self._handshakes.end(self)
         if error is not None:
-            self._failed(_reason(error))
+            self.give_up(_reason(error))
             return
         self._state = StreamState.OPEN
         assert self._owner is not None, "the connection is not lost"
@@ -236,11 +226,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._decrypt()
 
     def give_up(self, reason: str) -> None:
-        """Close the connection: the handshake took too long, or there are too many."""
-        if self._state is StreamState.HANDSHAKE:
-            self._failed(reason)
-
-    def _failed(self, reason: str) -> None:
+        """Close the connection: the handshake failed or took too long, or there are too many."""
+        if self._state is not StreamState.HANDSHAKE:
+            return
         self._state = StreamState.CLOSED
         if self._owner is not None:
             self._owner.not_secured(self, reason)
@@ -424,6 +412,16 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         if name == TAKES_FILES:
             return True
         return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+
+def _handshake_step(tls: ssl.SSLObject) -> BaseException | None:
+    """Run the handshake until it needs bytes of the peer. Returns the error, if any, which may be that need."""
+    try:
+        tls.do_handshake()
+    except (ssl.SSLError, ValueError, OSError) as error:
+        # The traceback refers to the executor's frame, which has this result: a cycle, with OpenSSL's buffers.
+        return error.with_traceback(None)
+    return None
 
 
 def _is_full_flight(flight: bytes) -> bool:
