@@ -23,8 +23,6 @@ HOT_PATH: Final = (
     "broker/network/reply_memory.py",
     "broker/network/reply_queue.py",
     "broker/network/route.py",
-    "broker/network/tls/stream.py",
-    "broker/network/tls/unsent_bytes.py",
     "broker/purgatory/delayed_produce.py",
     "broker/purgatory/follower_waits.py",
     "broker/purgatory/purgatory.py",
