@@ -193,34 +193,14 @@ TIERING_MUTANTS: Final = (
     ),
     Mutant(
         332,
-<<<<<<< HEAD
-        "a leader copies a segment with a batch that its disk has damaged",
-        "broker/tiering/segment_contents.py",
-        "    except DamagedBatch as damage:\n        raise DamagedSegment(",
-        "    except DamagedBatch as damage:\n"
-        "        from protocol.checksum import crc32c\n"
-        "        parts = (segment.path(each) for each in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
-        "        data, offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
-        "        return CheckedSegment(open_file, crc32c(data, 0), offsets, times, segment.largest_timestamp())\n"
-        "        raise DamagedSegment(",
-=======
         "what a removal has deleted still counts as copied",
         "storage/tiered/metadata/remote_log.py",
         "            segments.forget_highest()\n",
         "            pass\n",
->>>>>>> main
         Hunt.SCENARIOS,
     ),
     Mutant(
         333,
-<<<<<<< HEAD
-        "a leader copies its index files as they are",
-        "broker/tiering/segment_contents.py",
-        "    return CheckedSegment(open_file, check.crc, check.offset_index, check.time_index, max_timestamp)\n",
-        "    parts = (segment.path(each) for each in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
-        "    offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
-        "    return CheckedSegment(open_file, check.crc, offsets, times, max_timestamp)\n",
-=======
         "local retention counts on segments that are being removed",
         "broker/tiering/remote_partitions.py",
         "        if self.is_being_removed:\n            return 0\n",
@@ -234,7 +214,29 @@ TIERING_MUTANTS: Final = (
         "            is_own = mark.broker_id == metadata.node_id\n",
         "            is_own = mark.broker_id == metadata.node_id\n"
         "            if self._is_tiered_here(key):\n                continue\n",
->>>>>>> main
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        335,
+        "a leader copies a segment with a batch that its disk has damaged",
+        "broker/tiering/segment_contents.py",
+        "    except DamagedBatch as damage:\n        raise DamagedSegment(",
+        "    except DamagedBatch as damage:\n"
+        "        from protocol.checksum import crc32c\n"
+        "        parts = (segment.path(each) for each in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
+        "        data, offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
+        "        return CheckedSegment(open_file, crc32c(data, 0), offsets, times, segment.largest_timestamp())\n"
+        "        raise DamagedSegment(",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        336,
+        "a leader copies its index files as they are",
+        "broker/tiering/segment_contents.py",
+        "    return CheckedSegment(open_file, check.crc, check.offset_index, check.time_index, max_timestamp)\n",
+        "    parts = (segment.path(each) for each in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
+        "    offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
+        "    return CheckedSegment(open_file, check.crc, offsets, times, max_timestamp)\n",
         Hunt.SCENARIOS,
     ),
 )
