@@ -18,6 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench import spark_objects, spark_streams
+from bench.cold_read import BUCKET
 from bench.cold_read import settings as tiered_settings
 from bench.figures import OURS, PEER, Figure
 from bench.groups import Form
@@ -145,7 +146,7 @@ def object_server(bench: Bench, stack: ExitStack) -> str | None:
     home = bench.directory / "spark-objects"
     home.mkdir(parents=True)
     server = stack.enter_context(ObjectServer(home, bench.free_pair()))
-    server.make_bucket(spark_objects.BUCKET)
+    server.make_bucket(BUCKET)
     return server.endpoint
 
 

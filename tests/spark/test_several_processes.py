@@ -47,6 +47,6 @@ def test_tasks_run_in_several_processes(spark: SparkSession) -> None:
         return os.getppid()
 
     context = spark.sparkContext
-    assert context.master.startswith("spark://")
+    assert str(context.master).startswith("spark://")
     found = context.parallelize(range(40), 40).map(parent).distinct().collect()
     assert len(found) == WORKERS, found

@@ -58,7 +58,7 @@ class Send(NamedTuple):
     """Records to a partition, in one batch, by a transactional producer or by none."""
 
     partition: int
-    count: int
+    records: int
     producer: int | None
     codec: str
 
@@ -141,7 +141,7 @@ class Writer:
 
     def _send(self, step: Send) -> None:
         producer = self._producer(step)
-        for _ in range(step.count):
+        for _ in range(step.records):
             number, self._sent = self._sent, self._sent + 1
             key = None if number % 9 == 0 and self._policy != "compacted" else b"key-%d" % (number % KEYS)
             value = None if number % 11 == 0 else b"%d " % number * (1 + number % 7)
