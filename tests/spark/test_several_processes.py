@@ -24,7 +24,7 @@ SUBSET: Final = (
     "test_streams_over_files.py::test_a_restart_continues_and_new_partitions_appear",
     "test_export_job.py",
     "test_latest_job.py::test_the_last_value_of_each_key_is_written",
-    "test_histories.py::test_rows_of_spark",
+    "test_histories.py::test_rows_of_spark[tiered]",
 )
 TIMEOUT_S: Final = 300
 
