@@ -40,8 +40,8 @@ examples:
   moldau spark replay --path data --topic orders --since 2026-11-20T06:00 --until 2026-11-20T07:00 \\
       --bootstrap localhost:9092 --to orders-again --state replay-of-orders
 
-latest: the last value of each key of a topic, as a directory of Parquet files.
-export: the records of a topic, as a directory of Parquet files; run again, it goes on where the last run ended.
+latest: the last value of each key of a topic, as a directory of Parquet files or a Delta table.
+export: the records of a topic, as Parquet files or a Delta table; run again, it goes on where the last run ended.
 snapshot: the offsets of topics as they are now, as JSON that the option `snapshot` of the data source takes.
 audit: every batch, offset and index of local and tiered segments, checked; the exit status is 1 where one is wrong.
 report: size, rate, skew, hot keys and lag of topics, as text, as JSON, and as a page with plots.
@@ -58,13 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     latest = jobs.add_parser(
         "latest",
         help="the last value of each key of a topic",
-        description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp.",
+        description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp. "
+        "In a Delta table each run is a version, which replaces the rows of the one before.",
     )
     latest.add_argument("--path", required=True, metavar="DIR[,DIR]", help="the log directories of the brokers")
     latest.add_argument("--topic", required=True, help="the topic to read")
-    latest.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files go")
+    latest.add_argument("--output", required=True, metavar="DIR", help="where the files go")
     latest.add_argument("--starting", metavar="OFFSETS", help='earliest (default), or JSON: {"accounts": {"0": 23}}')
     latest.add_argument("--ending", metavar="OFFSETS", help="latest (default), or JSON as above")
+    add_format(latest)
     latest.add_argument("--keep-tombstones", action="store_true", help="keep keys whose last value is null")
     latest.add_argument("--overwrite", action="store_true", help="replace what is at the output")
     add_session_arguments(latest)
@@ -86,19 +88,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_replay(jobs)
 
 
+def add_format(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--format",
+        default="parquet",
+        choices=("parquet", "delta"),
+        help="Parquet files (default), or a Delta table, which needs the extra moldau[delta]",
+    )
+
+
 def add_export(jobs: Jobs) -> None:
     export = jobs.add_parser(
         "export",
-        help="the records of a topic as Parquet, each once",
-        description="Write the records of a topic to Parquet files, each offset once. The ledger beside them "
-        "(_moldau/*.json) says which offsets are in which files; a later run goes on where the last one ended.",
+        help="the records of a topic as Parquet or Delta, each once",
+        description="Write the records of a topic to Parquet files or a Delta table, each offset once. A ledger says "
+        "which offsets are there, and a later run goes on where the last one ended: documents beside the files "
+        "(_moldau/*.json), or the application transactions in the commits of the table.",
     )
     export.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     export.add_argument("--topic", required=True, help="the topic to read")
-    export.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files and the ledger go")
+    export.add_argument("--output", required=True, metavar="DIR", help="where the files and the ledger go")
     export.add_argument("--starting", metavar="OFFSETS", help="where the first run begins: earliest (default), or JSON")
     export.add_argument("--ending", metavar="OFFSETS", help='latest (default), or JSON: {"orders": {"0": 23}}')
     export.add_argument("--read-committed", action="store_true", help="leave out aborted and open transactions")
+    add_format(export)
     export.add_argument("--headers", action="store_true", help="with a column of headers")
     export.add_argument("--compression", default="zstd", choices=("none", "snappy", "lz4", "zstd"), help="of the files")
     add_session_arguments(export)
@@ -151,7 +164,9 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     options |= {"includeHeaders": "true"} if arguments.headers else {}
     say = progress_of(arguments, invocation)
     with failures_reported():
-        plan = plan_export(ExportJob(options, arguments.topic, arguments.output, arguments.compression))
+        plan = plan_export(
+            ExportJob(options, arguments.topic, arguments.output, arguments.compression, arguments.format)
+        )
         if plan.is_continued and not plan.offsets_count:
             invocation.out.say(f"{arguments.output} has all of {arguments.topic}")
             return 0
@@ -205,4 +220,6 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
         options["startingOffsets"] = arguments.starting
     if arguments.ending is not None:
         options["endingOffsets"] = arguments.ending
-    return plan_latest(LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite))
+    return plan_latest(
+        LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite, arguments.format)
+    )
