@@ -8,6 +8,8 @@ from typing import Final, Protocol
 from kraft.controller.apis import CONTROLLER_APIS, refuse_whole
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from protocol.schema import default_struct
 
 
 class Part(Protocol):
@@ -24,6 +26,10 @@ MESSAGES: Final = {
 """The messages of Apache Kafka for these errors."""
 
 
+PARTS: Final = ("topics", "responses", "results", "entries", "filter_results")
+"""The fields with the results of parts, of responses without an error code of their own."""
+
+
 def refused(request: object, error: ErrorCode) -> object:
     """The response to `request` with this error for every part, made by the row of its API."""
     row = CONTROLLER_APIS.get(type(request))
@@ -33,18 +39,32 @@ def refused(request: object, error: ErrorCode) -> object:
 
 def undone(response: object, error: ErrorCode, message: str) -> object:
     """The response to a decision that was not written: successes become `error`; refusals keep their reasons."""
+    if hasattr(response, "error_code"):
+        return response if response.error_code else _failed(response, error, message)
     if isinstance(response, CreateTopicsResponse):
         # A topic that was not created has no id, partitions or settings in the response.
         response.topics = [
             each if each.error_code else CreatableTopicResult(name=each.name) for each in response.topics
         ]
-    if hasattr(response, "error_code"):
-        response.error_code = error
-        return response
+    elif isinstance(response, DeleteAclsResponse):
+        response.filter_results = [
+            each if each.error_code else DeleteAclsFilterResult() for each in response.filter_results
+        ]
     for part in parts_of(response):
         if not part.error_code:
             part.error_code, part.error_message = error, message
     return response
+
+
+def _failed(response: object, error: ErrorCode, message: str) -> object:
+    """A response of the same kind with this error and nothing else."""
+    failed = default_struct(type(response))
+    given = {"error_code": error, "error_message": message}
+    given["throttle_time_ms"] = getattr(response, "throttle_time_ms", 0)
+    for name, value in given.items():
+        if hasattr(failed, name):
+            setattr(failed, name, value)
+    return failed
 
 
 def error_of(response: object) -> ErrorCode:
@@ -57,5 +77,7 @@ def error_of(response: object) -> ErrorCode:
 
 def parts_of(response: object) -> Sequence[Part]:
     """The results in a response without an error code of its own."""
-    lists = (getattr(response, name, None) for name in ("topics", "responses", "results"))
-    return next((parts for parts in lists if parts), ())
+    name = next((each for each in PARTS if hasattr(response, each)), None)
+    assert name is not None, f"{type(response).__name__} has neither an error code nor parts"
+    parts: Sequence[Part] = getattr(response, name)
+    return parts

@@ -42,7 +42,7 @@ from protocol.record_batch import (
 )
 from protocol.record_builder import assemble
 from replication.partition import Partition
-from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote
+from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, upper_bound
 from storage.files.memory_file import memory_slice
 from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction as AbortedRange
@@ -170,7 +170,7 @@ class RemoteSource:
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
-            located = _located(kept, size_max, at_least_one)
+            located = _located(kept, size_max, at_least_one, upper_bound(partition, isolation))
             self._served(key, kept, located.size, size_max, partition, followed)
             return located
         failed_ms, failed = self._failed.pop(key, (0, None))
@@ -394,6 +394,17 @@ def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
     return next_offset, start_position + place
 
 
+def _size_below(data: memoryview, end_offset: int) -> int:
+    """The size of the batches that end at or before an offset."""
+    place = 0
+    while place + HEADER_SIZE <= len(data):
+        header = parse_header(data, place)
+        if header.next_offset > end_offset:
+            break
+        place += header.size
+    return place
+
+
 def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     """A batch without records, from an offset to the end of a segment whose records cleaning has removed.
 
@@ -414,8 +425,14 @@ def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     )
 
 
-def _located(kept: KeptRead, size_max: int, at_least_one: bool) -> Located:
+def _located(kept: KeptRead, size_max: int, at_least_one: bool, end_offset: int) -> Located:
+    """What a fetch gets of a read: batches below an end (exclusive), the bound of its isolation.
+
+    The high watermark of a new leader may still be below the end of the copied segments.
+    """
     size = min(len(kept.data), size_max)
     if at_least_one and size < len(kept.data):
         size = max(size, parse_header(kept.data, 0).size)
-    return Located(memory_slice(kept.data[:size]) if size else None, kept.aborted)
+    if kept.next_offset > end_offset:
+        size = min(size, _size_below(kept.data, end_offset))
+    return Located(memory_slice(kept.data[:size]), kept.aborted) if size else NOTHING

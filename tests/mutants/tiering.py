@@ -126,8 +126,9 @@ TIERING_MUTANTS: Final = (
         324,
         "a deposed leader finishes its copy",
         "broker/tiering/copying.py",
-        "            self._check(partition, epoch)\n        except (RemoteStorageError, NoLongerLeader, OSError):\n",
-        "        except (RemoteStorageError, NoLongerLeader, OSError):\n",
+        "            self._check_copy(partition, followed, epoch, segment)\n"
+        "        except (RemoteStorageError, NoLongerLeader, OSError) as error:\n",
+        "        except (RemoteStorageError, NoLongerLeader, OSError) as error:\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -188,8 +189,31 @@ TIERING_MUTANTS: Final = (
         "storage/tiered/metadata/remote_log.py",
         "if update.deletes_remains and before.state is SegmentState.COPY_SEGMENT_FINISHED:",
         "if update.deletes_remains and before.state is SegmentState.DELETE_SEGMENT_FINISHED:",
-        Hunt.SWARM,
-        FAULTS,
-        shape=TIERED,
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        332,
+        "what a removal has deleted still counts as copied",
+        "storage/tiered/metadata/remote_log.py",
+        "            segments.forget_highest()\n",
+        "            pass\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        333,
+        "local retention counts on segments that are being removed",
+        "broker/tiering/remote_partitions.py",
+        "        if self.is_being_removed:\n            return 0\n",
+        "",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        334,
+        "the removal of a topic that is tiered again is left unfinished",
+        "broker/tiering/tiering.py",
+        "            is_own = mark.broker_id == metadata.node_id\n",
+        "            is_own = mark.broker_id == metadata.node_id\n"
+        "            if self._is_tiered_here(key):\n                continue\n",
+        Hunt.SCENARIOS,
     ),
 )

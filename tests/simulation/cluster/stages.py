@@ -26,7 +26,7 @@ from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
-from tests.simulation.tiering import compacted, moved, scripts
+from tests.simulation.tiering import compacted, disabled, moved, scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 
 Lines = list[str] | None
@@ -191,7 +191,16 @@ LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
-SCRIPTS: Final = (*scenarios.ALL, *stories.ALL, *regressions.ALL, *names.ALL, *scripts.ALL, *moved.ALL, *compacted.ALL)
+SCRIPTS: Final = (
+    *scenarios.ALL,
+    *stories.ALL,
+    *regressions.ALL,
+    *names.ALL,
+    *scripts.ALL,
+    *moved.ALL,
+    *compacted.ALL,
+    *disabled.ALL,
+)
 FIRST_STORIES: Final = (
     *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
     "tests/unit/kraft/controller/security/test_token_control.py",

@@ -515,7 +515,8 @@ class Swarm:
             await asyncio.sleep(0.1)
             waited_s = waited_s + 0.1 if log.first_dirty_offset == clean_offset else 0.0
             clean_offset = log.first_dirty_offset
-            dirty = sum(each.size for each in log.segments[:-1] if each.base_offset >= (log.first_dirty_offset or 0))
+            start = log.log_start_offset if clean_offset is None else clean_offset
+            dirty = sum(each.size for each in log.segments[:-1] if each.base_offset >= start)
             if dirty <= ratio * log.size:
                 self._look(process)
                 return

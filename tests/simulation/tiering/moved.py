@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from broker.tiering.metadata_writer import MetadataWriter
+from broker.tiering.remote_partitions import FollowedRemoteLog
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -15,6 +17,8 @@ from protocol.messages.alter_partition_reassignments import (
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from replication.partition import Partition
 from storage.tiered.layout import parse_key
+from storage.tiered.metadata.records import RemoteChange
+from storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.tiering.scripts import Stage, expected, told
 from tests.support.tiered_node import TOPIC_SETTINGS
 
@@ -146,8 +150,65 @@ def a_deposed_leader_takes_its_copy_back(seed: int) -> None:
     told(seed, story)
 
 
+class HeldRecords:
+    """Holds back the records of one state that a broker writes to the metadata topic, as a slow network would, until
+    they are let go."""
+
+    def __init__(self, writer: MetadataWriter, state: SegmentState) -> None:
+        self._write = writer.write
+        self._state = state
+        self._is_open = asyncio.Event()
+        self.count = 0
+        """The number of records that were held."""
+        vars(writer)["write"] = self._held
+
+    async def _held(self, followed: FollowedRemoteLog, change: RemoteChange) -> None:
+        if change.state is self._state and not self._is_open.is_set():
+            self.count += 1
+            await self._is_open.wait()
+        await self._write(followed, change)
+
+    def let_go(self) -> None:
+        """Write the records that are held, and hold no others."""
+        self._is_open.set()
+
+
+def a_copy_that_was_finished_just_before_is_not_deleted_as_unfinished(seed: int) -> None:
+    """A leader is deposed while its record that finishes a copy is on its way. The next leader finds the copy
+    unfinished and deletes it, but that record arrives after the other one, and a replica has deleted its local segment
+    in between. The copy stays: the replica may lead next, and has no other."""
+
+    async def story(stage: Stage) -> None:
+        cluster = stage.cluster
+        await lead_by(stage, 1)
+        finished = HeldRecords(stage.tiering(1).writer, SegmentState.COPY_SEGMENT_FINISHED)
+        await stage.fill(10)
+        await cluster.until(lambda: finished.count > 0, "the copy is to be finished", 60)
+        deleted = HeldRecords(stage.tiering(2).writer, SegmentState.DELETE_SEGMENT_STARTED)
+        await lead_by(stage, 2)
+        await cluster.until(lambda: deleted.count > 0, "the next leader is to delete it", 60)
+        finished.let_go()
+
+        def has_deleted() -> bool:
+            return (partition := replica(stage, 3)) is not None and partition.log.local_start_offset > 0
+
+        await cluster.until(has_deleted, "a replica deletes its local segment", 60)
+        for faults in stage.faults():
+            faults.is_away = True
+        deleted.let_go()
+        await asyncio.sleep(SLOW_S)
+        for faults in stage.faults():
+            faults.is_away = False
+        await lead_by(stage, 3)
+        await stage.copied()
+        assert await stage.read() == expected(stage.count)
+
+    told(seed, story)
+
+
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_takes_all_leader_epochs_from_a_remote_segment,
     a_replica_that_comes_back_reads_the_metadata_from_its_beginning,
     a_deposed_leader_takes_its_copy_back,
+    a_copy_that_was_finished_just_before_is_not_deleted_as_unfinished,
 )

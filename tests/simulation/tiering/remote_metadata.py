@@ -1,7 +1,7 @@
 """What the committed records of `__remote_log_metadata` say: a model of its own, which learns from the leaders' logs.
 
-The model has no offsets by leader epoch, as the product's `RemoteLog` has: it knows each segment, its state, and which
-states it ever had. `is_current` tells whether everything that any broker may have read is in the model.
+The model has no offsets by leader epoch, as the product's `RemoteLog` has: it knows each segment and its state.
+`is_current` tells whether everything that any broker may have read is in the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class Known:
 
     segment: RemoteSegment
     state: SegmentState
-    was_finished: bool = False
 
     def take(self, update: SegmentUpdate) -> None:
         state = update.state
@@ -42,7 +41,6 @@ class Known:
             return  # it was taken for unfinished
         if state in STEPS[self.state]:
             self.state = state
-            self.was_finished = self.was_finished or state is FINISHED
 
 
 class LeadersSeen:
@@ -50,20 +48,27 @@ class LeadersSeen:
 
     def __init__(self) -> None:
         self._leading: dict[PartitionKey, Leading] = {}
+        self._present: set[PartitionKey] = set()
 
     def learn(self, key: PartitionKey, leader: Replica) -> None:
+        self._present.add(key)
         leadership = leader.partition.leadership
         if leadership is not None and leader.partition.high_watermark >= leadership.epoch_start_offset:
             self._leading[key] = (leader.node_id, leader.life, leader.partition.leader_epoch)
 
+    def begin(self) -> None:
+        """Another observation."""
+        self._present.clear()
+
     def is_current(self, seen: Observation, key: PartitionKey) -> bool:
-        """A leader that is not in an observation has not moved since it was in one."""
+        """A node outside of an observation has not moved since it was in one; where its log has failed, it may have."""
         assigned = seen.assigned(key)
         if assigned is None:
             return False
         lives = {node.id: node.life for node in seen.nodes}
         leading = (assigned.leader, lives.get(assigned.leader, -1), assigned.leader_epoch)
-        return self._leading.get(key) == leading
+        is_looked_at = assigned.leader not in lives or key in self._present
+        return is_looked_at and self._leading.get(key) == leading
 
 
 class RemoteMetadata:
@@ -77,6 +82,7 @@ class RemoteMetadata:
         self._gaps: set[int] = set()
 
     def learn(self, seen: Observation) -> None:
+        self.leaders.begin()
         for key, replica in seen.all_replicas():
             if replica.partition.leadership is not None and replica.partition.log.failure is None:
                 if replica.partition.topic == REMOTE_LOG_METADATA_TOPIC:
@@ -117,7 +123,9 @@ class RemoteMetadata:
             assert partition is not None
             known = self.segments.setdefault(partition, {})
             if isinstance(change, RemoteSegment):
-                known.setdefault(change.segment_id, Known(change, change.state, change.state is FINISHED))
+                before = known.get(change.segment_id)
+                if before is None or before.state is DELETED:  # A late repeat of the first record begins it anew.
+                    known[change.segment_id] = Known(change, change.state)
             elif isinstance(change, SegmentUpdate) and change.segment_id in known:
                 known[change.segment_id].take(change)
 

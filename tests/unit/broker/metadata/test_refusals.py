@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from broker.metadata.refusals import error_of, refused
+from broker.metadata.refusals import PARTS, error_of, refused, undone
+from kraft.controller.apis import CONTROLLER_APIS
 from protocol.compiler import encode
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_client_quotas import AlterClientQuotasResponse, ResponseEntryData
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.messages.controller_registration import ControllerRegistrationRequest
+from protocol.messages.create_acls import AclCreationResult
+from protocol.messages.create_delegation_token import CreateDelegationTokenResponse
+from protocol.messages.create_topics import CreatableTopicResult
+from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
+from protocol.messages.delete_topics import DeletableTopicResult
 from protocol.schema import default_struct, response_class_of, spec_of
 
 
@@ -29,3 +38,48 @@ def test_what_a_node_itself_asks_of_the_controller_can_be_refused(kind: type[obj
     response = refused(default_struct(kind), ErrorCode.REQUEST_TIMED_OUT)
     assert error_of(response) is ErrorCode.REQUEST_TIMED_OUT
     assert encode(response, spec_of(response_class_of(kind)).versions.last)
+
+
+PART: dict[str, Callable[[], object]] = {
+    "topics": lambda: CreatableTopicResult(name="t", num_partitions=1),
+    "results": lambda: AclCreationResult(error_code=0, error_message=None),
+    "entries": lambda: ResponseEntryData(error_code=0, error_message=None, entity=[]),
+    "filter_results": lambda: DeleteAclsFilterResult(matching_acls=[default_struct(DeleteAclsMatchingAcl)]),
+    "responses": lambda: DeletableTopicResult(name="t"),
+}
+
+
+@pytest.mark.parametrize("kind", CONTROLLER_APIS, ids=lambda kind: kind.__name__)
+def test_a_decision_that_was_not_written_is_an_error_in_the_response_of_each_api(kind: type[object]) -> None:
+    """Without it, a full disk would acknowledge what nothing holds."""
+    success = default_struct(response_class_of(kind))
+    if not hasattr(success, "error_code"):
+        (name,) = (each for each in PARTS if hasattr(success, each))
+        getattr(success, name).append(PART[name]())
+    response = undone(success, ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    assert error_of(response) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_the_response_has_nothing_of_a_change_that_was_not_made() -> None:
+    token = default_struct(CreateDelegationTokenResponse)
+    token.hmac, token.throttle_time_ms = b"secret", 7
+    failed = undone(token, ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    assert isinstance(failed, CreateDelegationTokenResponse)
+    assert (failed.hmac, failed.throttle_time_ms) == (default_struct(CreateDelegationTokenResponse).hmac, 7)
+    deleted = DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(matching_acls=[default_struct(DeleteAclsMatchingAcl)])]
+    )
+    (part,) = undone(deleted, ErrorCode.KAFKA_STORAGE_ERROR, "no room").filter_results  # type: ignore[attr-defined]
+    assert (part.matching_acls, part.error_message) == ([], "no room")
+
+
+def test_a_refusal_keeps_its_reason_where_other_parts_were_not_written() -> None:
+    parts = [
+        ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, error_message="why", entity=[]),
+        ResponseEntryData(error_code=0, error_message=None, entity=[]),
+    ]
+    undone(AlterClientQuotasResponse(entries=parts), ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+    assert [(each.error_code, each.error_message) for each in parts] == [
+        (ErrorCode.INVALID_REQUEST, "why"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "no room"),
+    ]

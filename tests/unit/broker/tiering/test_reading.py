@@ -77,6 +77,25 @@ def test_a_consumer_reads_through_both_tiers(isolation_level: int, partition_max
     serve_tiered(story)
 
 
+@pytest.mark.parametrize("isolation_level", [0, READ_COMMITTED])
+def test_no_record_is_read_past_the_high_watermark_of_a_new_leader(isolation_level: int) -> None:
+    """The former leader copied up to its own, higher one."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await all_remote(node, client)
+        partition = partition_of(node)
+        partition.high_watermark = 5
+        fields: dict[str, Any] = {"isolation_level": isolation_level}
+        assert [offset for offset, _ in await read_all(client, 0, 4, **fields)][-1] < 5
+        answer = await client.fetch("t", 6, max_wait_ms=10, **fields)
+        assert (answer.error_code, records_in(answer), answer.high_watermark) == (0, b"", 5)
+        partition.high_watermark = 40
+        assert await read_all(client, **fields) == expected()
+
+    serve_tiered(story)
+
+
 def test_a_slow_storage_gives_an_empty_answer_and_then_the_records() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
