@@ -125,7 +125,9 @@ class _Source(ABC):
         return f"{prefix}{self.counter}"
 
     def packer(self) -> tuple[str, list[str], int]:
-        """End the run. Returns the name of its Struct in the function's scope, its operands and its size."""
+        """End the current run of fixed-width items, whose struct call is then complete. Returns the name of the struct
+        function in the scope, the operands of the call, and the size of the items (bytes).
+        """
         formats = "".join(item[0] for item in self.run)
         operands = [item[1] for item in self.run if item[1]]
         self.run = []

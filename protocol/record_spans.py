@@ -177,8 +177,8 @@ def to_microseconds(base: i64, delta: i64) -> i64:
 
 
 def read_long(data: bytes, at: i64, size_max: i64) -> tuple[i64, i64]:
-    """A varint of at most `size_max` bytes before zig-zag decoding, and the position after it. The 64th bit is the
-    sign."""
+    """Read a varint of at most `size_max` bytes. Returns its 64 bits before zig-zag decoding, as a signed number, and
+    the position after it. Raises `MalformedMessage` where it is longer."""
     value: i64 = 0
     shift: i64 = 0
     while shift < 7 * size_max:

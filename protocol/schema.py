@@ -314,7 +314,7 @@ def _wire(hint: object) -> Wire | type[object]:
 
 
 def _first_init(self: object, **values: object) -> None:
-    """Compile the constructor of the class when the first object is built by hand."""
+    """Compile the constructor of the class at its first call, and call it. A decoder creates objects without it."""
     cls = type(self)
     names = _names(self)
     defaults = cls.__dict__["__defaults_by_name__"]

@@ -39,6 +39,10 @@ SWEEP_MS: Final = 5000
 THROTTLE_MS: Final = 100
 """The time (ms) for which a throttled replica is left out of the fetches before the quota is checked again."""
 
+FLUSHING_WAIT_MS: Final = 10
+"""The longest wait (ms) at the leader of a request that leaves out partitions while they are flushed: only the request
+after it can confirm their records, and producers under acks=all wait for that."""
+
 
 class FetchState(Enum):
     """The state of a followed partition: whether it is fetched, or the effect that it waits for."""
@@ -92,6 +96,7 @@ class ReplicaFetcher:
         for them.
         """
         self._delayed: dict[Key, FollowedPartition] = {}
+        self._flushing: set[Key] = set()
         self._ready_ms = 0
         """The time (ms) of the next request to a leader that did not respond."""
         self._failure_count = 0
@@ -116,6 +121,7 @@ class ReplicaFetcher:
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
         self._delayed.pop(followed.key, None)
+        self._flushing.discard(followed.key)
         if partition.awaits_flush:
             self._enter(followed, FetchState.FLUSHING)
             return Flush(partition, partition.leader_epoch)
@@ -126,6 +132,7 @@ class ReplicaFetcher:
         if self._followed.pop(key, None) is not None:
             self._changed[key] = None
             self._delayed.pop(key, None)
+            self._flushing.discard(key)
 
     # Fetching
 
@@ -153,7 +160,7 @@ class ReplicaFetcher:
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._replica_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.wait_max_ms,
+            max_wait_ms=min(settings.wait_max_ms, FLUSHING_WAIT_MS) if self._flushing else settings.wait_max_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
@@ -161,7 +168,7 @@ class ReplicaFetcher:
         return request
 
     def _hold_back(self, now_ms: int) -> None:
-        """Leave out throttled replicas that lag, for a while, because the quota is exceeded."""
+        """Delay the throttled replicas that lag by `THROTTLE_MS`, because the replication quota is exceeded."""
         for key in self._changed:
             followed = self._followed.get(key)
             if followed is not None and followed.state is FetchState.FETCHING and followed.partition.lag:
@@ -182,9 +189,9 @@ class ReplicaFetcher:
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
-        """Fetch delayed partitions again.
+        """Fetch the delayed partitions whose delay is over.
 
-        From time to time, find the logs whose log start offset retention has moved.
+        Every `SWEEP_MS`, also report to the leader the log start offsets that this broker's retention has moved.
         """
         for key, followed in list(self._delayed.items()):
             if now_ms >= followed.ready_ms:
@@ -200,6 +207,10 @@ class ReplicaFetcher:
     def _enter(self, followed: FollowedPartition, state: FetchState) -> None:
         followed.state = state
         self._changed[followed.key] = None
+        if state is FetchState.FLUSHING:
+            self._flushing.add(followed.key)
+        else:
+            self._flushing.discard(followed.key)
 
     def _wish(self, partition: Partition) -> FetchPartition:
         log = partition.log
@@ -326,8 +337,8 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.TRUNCATING)
 
     def not_truncated(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle a failed truncation: fetch again after the longest backoff; the response reports the
-        divergence again.
+        """Handle a failed truncation. The partition is fetched again after the longest backoff; the leader's response
+        then reports the divergence again.
         """
         followed = self._current(partition, leader_epoch, FetchState.TRUNCATING)
         if followed is not None:
@@ -341,9 +352,9 @@ class ReplicaFetcher:
         self._resume(partition, leader_epoch, FetchState.REBUILDING)
 
     def not_rebuilt(self, partition: Partition, leader_epoch: int, now_ms: int) -> None:
-        """Handle that the state could not be read from the leader or from remote storage.
+        """Handle a failed rebuild: the leader or the remote storage did not give the state of the remote part.
 
-        Fetch again after a backoff; the response reports the cause again.
+        The partition is fetched again after a backoff; the leader's response then leads to another rebuild.
         """
         followed = self._current(partition, leader_epoch, FetchState.REBUILDING)
         if followed is not None:

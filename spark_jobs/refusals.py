@@ -1,4 +1,4 @@
-"""The errors of the data source for queries, and its warnings."""
+"""The exceptions that the Spark data source raises for a query, and its warnings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ class Refused(ValueError):
 
 
 class ClusterMismatch(Refused):
-    """Two places belong to different clusters, or a snapshot to another cluster than the files."""
+    """The places to read belong to different clusters or hold different topics of one name, or a snapshot is of
+    another cluster than the files.
+    """
 
 
 class DataLost(Refused):
@@ -18,7 +20,7 @@ class DataLost(Refused):
 
 
 class SegmentReplaced(DataLost):
-    """Compaction has replaced a segment after the read was planned."""
+    """Compaction replaced a segment after the read was planned."""
 
 
 class SnapshotChanged(DataLost):

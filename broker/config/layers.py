@@ -60,7 +60,9 @@ class BrokerLayers:
         return cls(static, dynamic_default or {}, dynamic_broker or {})
 
     def flattened(self) -> dict[str, str | Password]:
-        """One text for each name: each layer hides those below it, in every unit."""
+        """One text for each setting. A value hides those of lower layers, also those of the same setting in another
+        unit.
+        """
         flat = dict(self.static)
         for layer, is_default in ((self.dynamic_default, True), (self.dynamic_broker, False)):
             for name, text in layer.items():
@@ -77,7 +79,8 @@ class BrokerLayers:
     def synonyms(self, name: str, names: tuple[str, ...] | None = None) -> list[Synonym]:
         """The sources that have a value for a setting, the one in force first.
 
-        Empty where only the same setting in another unit has a value.
+        A setting may have other names, such as log.retention.hours for log.retention.ms. As in Apache Kafka, the list
+        begins with the first source that has a value under `name`; without such a source it is empty.
         """
         if names is None:
             base = base_name(name)
@@ -94,7 +97,6 @@ class BrokerLayers:
             setting = broker_catalogue().get(each)
             if setting is not None and setting.default_text is not None:
                 found.append(_synonym(each, setting.default_text, ConfigSource.DEFAULT))
-        # As in Apache Kafka: the layers before the first one with the name itself are not shown.
         while found and found[0].name != name:
             del found[0]
         return found

@@ -31,7 +31,8 @@ class CommittedMetadata:
     def commit(self, high_watermark: int, *, is_active: bool) -> bool:
         """Publish the metadata up to the high watermark.
 
-        False while a part of the metadata that was read at start is not committed.
+        Returns False, and publishes nothing, while the high watermark is below the end of the log that was read at
+        start.
         """
         loaded = self._loaded
         if loaded is not None:

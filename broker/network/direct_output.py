@@ -1,14 +1,14 @@
 """Output of a connection that bypasses its transport: pieces of replies in order, slices of files by sendfile.
 
 A transport takes bytes only, and copies them. Here a piece may be a `FileSlice`: the kernel sends it from the page
-cache, it passes through no buffer of the broker, and a slow reader of it holds no memory. The pieces go out
-through a duplicate of the transport's descriptor, because a loop refuses to watch the transport's own.
+cache. Its bytes pass through no buffer of the broker, so a slow client occupies no memory. The pieces are sent
+through a duplicate of the transport's descriptor, because an event loop refuses to watch the transport's own.
 
-    NOTHING    all pieces have left
-    TRANSPORT  the transport holds older bytes, which go first; it reports when they have left
-    SOCKET     the socket is full, or it had its share of this iteration; the loop says when it takes more
-    DISK       what is to be sent is not in the page cache; a thread reads it
-    CLOSED     nothing leaves any more
+    NOTHING    all pieces were sent
+    TRANSPORT  the transport holds older bytes, which are sent first; it reports when its buffer is empty
+    SOCKET     the socket is full, or it had its share of this iteration; the event loop reports when it is writable
+    DISK       the next bytes are not in the page cache; an executor thread reads them
+    CLOSED     the connection is closed, and nothing more is sent
 
 A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the reply's
 size was sent already.
@@ -44,7 +44,7 @@ BUFFERS_PER_CALL_MAX: Final = 64
 
 
 class Waits(Enum):
-    """The reason for which the first piece waits."""
+    """The reason why the first unsent piece of a reply waits, as the table of this module explains."""
 
     NOTHING = "nothing"
     TRANSPORT = "transport"

@@ -8,9 +8,9 @@ from broker.config.config import Config
 
 
 class ListenerRole(Flag):
-    """The role: a listener serves brokers and clients, or controllers.
+    """Whether a listener belongs to the broker or to the controller of its node.
 
-    An API is served by one role, the other or both.
+    An API is served by listeners of one role, or of both.
     """
 
     BROKER = auto()

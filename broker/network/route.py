@@ -90,7 +90,7 @@ class ClientConnection(Protocol):
         """Handle no further request until the work passed to `hold_during` has ended."""
 
     def throttle(self, delay_ms: int) -> None:
-        """Mute the connection: read and handle nothing for a time, while replies leave."""
+        """Mute the connection for this time (ms): it reads and handles no requests, and still sends replies."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
         """Run `work`, then handle the requests that arrived meanwhile."""
@@ -180,8 +180,8 @@ class Binding:
     ) -> None:
         """`hook` makes the hook of a connection.
 
-        `refuse_version` makes the response to a request in a version that is not served, in the route's first version;
-        without it such a request ends its connection.
+        `refuse_version` makes the response to a request in a version that is not served. The response is encoded in
+        the first version of the API. Without `refuse_version` such a request ends its connection.
         """
         self.request_class = request_class
         self.response_class = response_class
@@ -191,7 +191,7 @@ class Binding:
 
 
 class Meter(Protocol):
-    """Measures the requests of an API, where metrics are served."""
+    """Measures the requests of an API on a node that serves metrics."""
 
     def timed(self, route: Route, handle: Handler) -> Handler:
         """Wrap the handler of a timed request; it sets `route.sample_at` to the next one."""
@@ -275,7 +275,7 @@ class Route:
         self._governor: Governor | None = None
 
     def govern(self, governor: Governor | None) -> None:
-        """Serve all further requests through the governor; None serves them by the plain handler again."""
+        """Let the governor count and throttle all further requests; None ends this."""
         self._governor = governor
         if self._binding is not None:
             self._serve(self._binding)
@@ -292,9 +292,9 @@ class Route:
         return decoder
 
     def unserved_version(self) -> object | None:
-        """The response, in the first version, to a request in a version that is not served.
+        """The response to a request in a version that is not served; it is encoded in the first version of the API.
 
-        None where the API has none, and the connection ends.
+        None where the API has no such response: the connection then ends.
         """
         refuse = self._bound().refuse_version
         if refuse is None:

@@ -70,8 +70,8 @@ def authorizer_of(config: Config, environment: Environment) -> Authorizer | None
 
 
 class NodeSecurity:
-    """The TLS, the mechanisms and the authorizer of a node. The key and trust stores are read when it is made. Raises
-    ValueError with the setting and the file.
+    """The TLS, the mechanisms and the authorizer of a node. The constructor reads the key and trust stores, and
+    raises ValueError with the setting and the file.
     """
 
     def __init__(
@@ -97,13 +97,15 @@ class NodeSecurity:
         self.authorizer = authorizer_of(config, environment)
 
     def begin(self) -> None:
-        """Begin to follow the store files, and to refresh the keys and tokens of the mechanisms."""
+        """Begin to reload key and trust stores that change on disk, and to refresh the keys and tokens of the
+        mechanisms.
+        """
         self._mechanisms.begin(self._spawn)
         if self._tls:
             self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
     def follow(self, quorum: Quorum) -> None:
-        """Follow the ACLs of the metadata, which has been read up to its end: from now on they decide."""
+        """Let the ACLs of the metadata decide from now on, as they change. The metadata has been read up to its end."""
         authorizer = self.authorizer
         if authorizer is None:
             return

@@ -3,22 +3,23 @@
 A request that cannot be answered yet becomes a `DelayedOperation`, which watches keys. A key is a partition with one of
 its offsets, or the fetch session of a follower.
 
-    key                             told by                                         operations that watch it
+    key                             changed by                                      operations that watch it
     (partition, LOG_END_OFFSET)     the leader's append                             a follower's Fetch, no session
     (partition, HIGH_WATERMARK)     a commit                                        a consumer's Fetch, DeleteRecords
     (partition, LAST_STABLE_OFFSET) the commit of a marker, or of records while     a read_committed consumer's Fetch
                                     no transaction is open; DeleteRecords
     (partition, LOW_WATERMARK)      DeleteRecords, a follower's log start offset,   DeleteRecords
-                                    another in-sync set
+                                    a change of the in-sync set
     (partition, up to an offset)    a commit                                        Produce under acks=all
     (fetch session, updates)        an append to a partition of the session         a follower's Fetch
 
 An operation that watches a partition is also notified when the replica does not lead any more, or is gone.
 
-One rule determines when an operation is checked. A wait for one offset is settled at the commit itself: that needs no
-read, and the replica may lose leadership soon after. Any other operation has to make a plan, so it is checked once for
-all changes: when the connection that caused them has handled its received bytes and sent its replies (`hold_actions`,
-`try_complete_actions`), or in the loop's next iteration.
+A wait for one offset (`CommitWait`) is settled at the commit itself. A later check could come too late, because the
+replica may lose leadership soon after the commit. Any other operation costs more to check: a Fetch is planned anew over
+all its partitions. Such an operation is therefore checked once for several changes. The check comes when the connection
+that caused the changes has handled its received bytes and sent its replies (`hold_actions`, `try_complete_actions`), or
+in the next iteration of the event loop.
 
 An operation ends once: when it is complete, at its timeout, or when its connection is lost. Then it watches nothing.
 """

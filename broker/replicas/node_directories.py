@@ -30,14 +30,14 @@ class Directories(NamedTuple):
 
 
 def look_into(environment: Environment, config: Config) -> Directories:
-    """Read the meta.properties of all directories. A node may start without some of its log directories, as after a
-    disk failure.
+    """Read the meta.properties of all directories. A directory without a readable one is offline, as after a disk
+    failure.
 
-    Raises `NotFormatted` and `InvalidMetaProperties` where it cannot start: without the metadata log directory, without
-    any log directory, or where the directories do not belong to one node.
+    Raises `NotFormatted`, `InvalidMetaProperties` or OSError where the node cannot start: the metadata directory or
+    every log directory is offline, or the directories do not belong to one node.
 
-    DIVERGES: Apache Kafka does not start where a directory has no meta.properties or a damaged one. Here such a
-    directory is offline, as it is in Kafka where reading the file fails: the disk may not be mounted.
+    DIVERGES: Apache Kafka does not start where the meta.properties of a directory is missing or damaged; only a failed
+    read takes the directory offline. Here all three take it offline, because the disk may not be mounted.
     """
     properties: dict[str, MetaProperties] = {}
     unusable: dict[str, Exception] = {}

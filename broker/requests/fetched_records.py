@@ -34,7 +34,7 @@ SERVED_MAX: Final = 10_000
 
 
 class RecordServices(Protocol):
-    """The services that reading records uses."""
+    """The services of the node that a read of records needs."""
 
     @property
     def environment(self) -> Environment: ...

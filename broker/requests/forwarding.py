@@ -45,7 +45,7 @@ class VersionedControllerPort(Protocol):
 
 
 class Forwarding:
-    """Requests of clients that the controller decides."""
+    """Passes requests of clients to the active controller, which decides on them."""
 
     def __init__(
         self,

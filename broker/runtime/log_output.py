@@ -41,7 +41,7 @@ def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Ca
 
 
 def is_shown_when_quiet(record: logging.LogRecord) -> bool:
-    """Whether a line is shown while a start is quiet."""
+    """Whether a line is shown under `is_quiet`: a warning, an error, or progress."""
     return record.levelno > logging.INFO or record.name == PROGRESS_LOGGER
 
 

@@ -119,7 +119,7 @@ class RemoteCleaner:
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or config.remote_log_copy_disable:
             return None
-        if not self._opened.is_checked or followed.remote_log.delete_state is not None:
+        if not self._opened.is_checked or followed.is_being_removed:
             return None
         known = self._not_planned.get(partition)
         seen = (partition.log.first_dirty_offset, followed.next_offset)

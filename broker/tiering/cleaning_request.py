@@ -1,4 +1,4 @@
-"""The request for a pass over remote segments, made from its plan for the cleaner's process."""
+"""Builds the request that the cleaner's process gets for one pass over remote segments, from a cleaning plan."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def remote_rules(
 def remote_request(
     log: LogState, plan: CleaningPlan, rules: CleaningRequest, aborted: tuple[AbortedTransaction, ...]
 ) -> tuple[RemoteCleaningRequest, dict[str, RemoteSegment]]:
-    """The request, and the remote segment for each path that the process may ask for."""
+    """The request, and the remote segment for each path that the cleaner's process may ask for."""
     downloads: dict[str, RemoteSegment] = {}
 
     def ranges(parts: tuple[PlannedPart, ...]) -> tuple[SourceRange, ...]:

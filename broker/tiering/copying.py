@@ -182,7 +182,7 @@ class SegmentCopier:
     def _next(self, partition: Partition, followed: FollowedRemoteLog) -> Copyable | None:
         """The oldest segment that has to be copied."""
         its_log = partition.log
-        if its_log.config.remote_log_copy_disable:
+        if its_log.config.remote_log_copy_disable or followed.is_being_removed:
             return None
         copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
         limit = copy_limit(its_log, partition.last_stable_offset)
@@ -195,6 +195,17 @@ class SegmentCopier:
 
     def _check(self, partition: Partition, epoch: int) -> None:
         if not self._leads(partition, epoch):
+            raise NoLongerLeader
+
+    def _check_copy(
+        self, partition: Partition, followed: FollowedRemoteLog, epoch: int, segment: RemoteSegment
+    ) -> None:
+        """Check that a copy may go on: not where the segments of the partition are being removed, or this one was
+        deleted. Raises `NoLongerLeader`.
+        """
+        self._check(partition, epoch)
+        is_begun = followed.remote_log.state_of(segment.segment_id) is SegmentState.COPY_SEGMENT_STARTED
+        if followed.is_being_removed or not is_begun:
             raise NoLongerLeader
 
     async def _copy(self, partition: Partition, followed: FollowedRemoteLog, epoch: int, found: Copyable) -> None:
@@ -216,7 +227,7 @@ class SegmentCopier:
             return  # The log cleaner has replaced the segment, and the contents may be of both versions.
         self._check(partition, epoch)
         await self._writer.write(followed, segment)
-        self._check(partition, epoch)
+        self._check_copy(partition, followed, epoch, segment)
         try:
             manifest = await put_segment(
                 self._opened.storage,
@@ -226,14 +237,18 @@ class SegmentCopier:
                 contents,
                 lineage=read_lineage(segment.custom_metadata) or NO_LINEAGE,
             )
-            self._check(partition, epoch)
-        except (RemoteStorageError, NoLongerLeader, OSError):
-            if not self._leads(partition, epoch):
+            self._check_copy(partition, followed, epoch, segment)
+        except (RemoteStorageError, NoLongerLeader, OSError) as error:
+            if isinstance(error, NoLongerLeader) or not self._leads(partition, epoch):
                 await self._take_back(followed, segment)
             raise
         if manifest.objects[ObjectKind.LOG].crc32c != sound.crc:
             raise CannotCopy(f"the bytes of the segment at offset {segment.start_offset} changed after their check")
         await self._write_state(followed, segment, COPY_FINISHED)
+        if followed.remote_log.state_of(segment.segment_id) is not COPY_FINISHED:
+            # The next leader, of which this broker had not heard, took the copy for a leftover and deleted it.
+            await self._take_back(followed, segment)
+            raise NoLongerLeader
         self.segments_copied += 1
         self.bytes_copied += segment.size
         self._traffic.count(partition.topic, RemoteCount.COPY_BYTES, segment.size)

@@ -3,9 +3,10 @@
     partition of the metadata topic that this broker leads   ──▶ its committed records, from the local log
     led by another broker                                    ──▶ Fetch over a peer channel, all of one leader together
 
-Only partitions that hold records of a followed partition are read, and those that this broker leads. A partition that
-is followed later is read from the beginning: the reader goes back, and every other remote log skips what it has
-replayed already. Decoding runs in an executor thread; the replay runs on the event loop, in the order of the records.
+The reader reads the metadata partitions that this broker leads, and those that hold records of a followed partition.
+When another partition is followed, the reader begins its metadata partition again at offset 0; the other remote logs
+skip the records that they have replayed. Decoding runs in an executor thread; the replay runs on the event loop, in the
+order of the records.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class ReadChange(NamedTuple):
 
 
 class MetadataPorts(NamedTuple):
-    """The parts of the broker that reading and writing the metadata topic use."""
+    """The parts of the broker that the reader and the writer of `__remote_log_metadata` need."""
 
     node_id: int
     environment: Environment
@@ -70,7 +71,7 @@ class MetadataPorts(NamedTuple):
 
 
 class MetadataReader:
-    """Reads the metadata topic for the followed partitions. Its methods are called on the event loop."""
+    """Reads `__remote_log_metadata` for the followed partitions. Its methods are called on the event loop."""
 
     def __init__(self, ports: MetadataPorts) -> None:
         self._ports = ports

@@ -32,7 +32,7 @@ class MetadataNotWritten(Exception):
 
 
 class MetadataWriter:
-    """Writes records to the metadata topic. Its methods are called on the event loop."""
+    """Writes records to `__remote_log_metadata`. Its methods are called on the event loop."""
 
     def __init__(self, ports: MetadataPorts, reader: MetadataReader, flusher: Flusher) -> None:
         self._ports = ports

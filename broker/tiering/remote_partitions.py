@@ -7,6 +7,7 @@ from replication.partition import Partition
 from storage.checkpoints.leader_epochs import LeaderEpochs
 from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemotePartition
+from storage.tiered.metadata.segment_state import BEING_REMOVED
 
 
 def is_tiered(partition: Partition) -> bool:
@@ -59,10 +60,17 @@ class FollowedRemoteLog:
         self.retention_ms = 0.0
         """The duration (ms) of the last search for segments to delete."""
 
+    @property
+    def is_being_removed(self) -> bool:
+        """Whether all segments are being deleted, because the topic was deleted or its tiering was switched off."""
+        return self.remote_log.delete_state in BEING_REMOVED
+
     def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
         """The end (exclusive) of the offsets in remote storage, in the history of a log with these leader epochs; 0
-        where there is none.
+        where there is none, or what is there is being removed.
         """
+        if self.is_being_removed:
+            return 0
         entries = epochs.entries
         for slot in range(len(entries) - 1, -1, -1):
             highest = self.remote_log.highest_offset(entries[slot].epoch)

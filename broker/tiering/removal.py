@@ -6,15 +6,20 @@ The broker that led the partition last deletes them, and reads the metadata of t
 Partitions take turns, remote.log.manager.expiration.thread.pool.size segments at once.
 
 If that broker ends before it is done, the metadata has DELETE_PARTITION_MARKED without DELETE_PARTITION_FINISHED. The
-leader of the metadata partition then continues the removal: at once where the mark is its own, or its broker is not
-active; otherwise after `ADOPT_MS`, because that broker may still be working. A broker that ends before it has written
-the mark leaves objects that belong to no topic: a sweep of the storage finds them.
+leader of the metadata partition then continues the removal: at once where that broker is not active, otherwise after
+`ADOPT_MS`, because that broker may still be working. A broker that finds a mark of its previous process continues by
+itself. A broker that ends before it has written the mark leaves objects that belong to no topic: a sweep of the storage
+finds them.
+
+A removal that is marked goes on where the topic is tiered again in the meantime: local retention and readers do not
+count on its segments any more. Copies begin anew after DELETE_PARTITION_FINISHED.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -47,9 +52,13 @@ class RemoteRemoval:
         reader: MetadataReader,
         writer: MetadataWriter,
         copier: SegmentCopier,
+        is_tiered_here: Callable[[RemotePartition], bool],
         count_max: int,
     ) -> None:
-        """`count_max`: the number of segments that are deleted in parallel."""
+        """`is_tiered_here`: whether this broker has a replica of a tiered partition. `count_max`: the number of
+        segments that are deleted in parallel.
+        """
+        self._is_tiered_here = is_tiered_here
         self._node_id = node_id
         self._environment = environment
         self._spawn = spawn
@@ -60,7 +69,9 @@ class RemoteRemoval:
         self._under_way: set[RemotePartition] = set()
 
     def begin(self, followed: FollowedRemoteLog) -> None:
-        """Delete all segments of a remote log; afterwards its metadata is not followed any more."""
+        """Delete all segments of a remote log; afterwards its metadata is not followed any more, unless the topic is
+        tiered again.
+        """
         if followed.key not in self._under_way:
             self._under_way.add(followed.key)
             self._spawn(self._run(followed), f"remove-{followed.key.topic}-{followed.key.partition}")
@@ -81,22 +92,26 @@ class RemoteRemoval:
                 is_done = True
         log.info("the remote segments of %s-%d are deleted", topic, index)
         self._under_way.discard(followed.key)
-        self._reader.unfollow(followed.key)
+        if not self._is_tiered_here(followed.key):
+            self._reader.unfollow(followed.key)
 
     async def _remove(self, followed: FollowedRemoteLog) -> None:
         while not followed.is_complete or followed.under_way or self._copier.is_copying(followed.key):
             await asyncio.sleep(RETRY_S / 10)  # Objects that are put after the deletion would be orphans.
-        if not len(followed.remote_log) and followed.remote_log.delete_state is None:
-            return
-        await self._write(followed, PartitionDeleteState.DELETE_PARTITION_MARKED)
+        remote_log = followed.remote_log
+        if not followed.is_being_removed:
+            if not len(remote_log) or self._is_tiered_here(followed.key):
+                return
+            await self._write(followed, PartitionDeleteState.DELETE_PARTITION_MARKED)
         await self._write(followed, PartitionDeleteState.DELETE_PARTITION_STARTED)
-        while segments := list(islice(followed.remote_log.segments(), SEGMENTS_AT_ONCE)):
+        while followed.is_being_removed and (segments := list(islice(remote_log.segments(), SEGMENTS_AT_ONCE))):
             for segment in segments:
                 async with self._places:
                     is_gone = await self._copier.remove(followed, segment, honours_pins=False)
                 if not is_gone:
                     await asyncio.sleep(RETRY_S / 10)  # Retention is deleting the segment.
-        await self._write(followed, PartitionDeleteState.DELETE_PARTITION_FINISHED)
+        if followed.is_being_removed:
+            await self._write(followed, PartitionDeleteState.DELETE_PARTITION_FINISHED)
 
     async def _write(self, followed: FollowedRemoteLog, state: PartitionDeleteState) -> None:
         await self._writer.write(followed, PartitionDelete(self._node_id, self._environment.wall_ms(), state))

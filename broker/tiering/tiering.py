@@ -79,6 +79,7 @@ class Tiering:
             self.reader,
             self.writer,
             self.copier,
+            self._is_tiered_here,
             config.integer("remote.log.manager.expiration.thread.pool.size"),
         )
         self.source = RemoteSource(
@@ -152,6 +153,7 @@ class Tiering:
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             if not is_tiered(partition) or partition not in self._replicas:
+                partition.log.tiered_end_offset = 0  # Tiered again, the topic is copied anew.
                 continue
             key = remote_partition(partition)
             seen.add(key)
@@ -161,6 +163,9 @@ class Tiering:
             its_log = partition.log
             its_log.tiered_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
             followed.is_led_here = partition.is_leader
+            if partition.is_leader and followed.is_being_removed:
+                # Tiering was switched off and on again: the part that was only remote is given up.
+                partition.delete_before(min(its_log.local_start_offset, partition.high_watermark))
             if copies and partition.is_leader:
                 self.copier.begin_round(partition, followed)
         for followed in self.reader:
@@ -169,20 +174,24 @@ class Tiering:
         self.reader.look_for_leaders()
         self._adopt()
 
+    def _is_tiered_here(self, key: RemotePartition) -> bool:
+        """Whether this broker has a replica of the partition whose topic is tiered."""
+        partition = self._replicas.get(key.topic, key.partition)
+        return partition is not None and partition.topic_id == key.topic_id and is_tiered(partition)
+
     def _adopt(self) -> None:
-        """Continue removals that another broker, or the previous process, has begun and will not finish."""
-        metadata = self._ports.metadata
+        """Continue removals that another broker, or the previous process, has begun and will not finish.
+
+        Also where the topic is tiered again: it is copied anew once the removal is finished.
+        """
+        metadata, count = self._ports.metadata, self.reader.partition_count
         image, now_ms = metadata.cluster.image, self._environment.wall_ms()
         for key, mark in tuple(self.reader.marked.items()):
-            topic = image.topics.by_name(key.topic)
-            is_there = topic is not None and topic.id == key.topic_id
-            if is_there and self._ports.settings.topic_log_config(image, key.topic).is_tiered:
-                continue
-            is_at_work = mark.broker_id != metadata.node_id and image.cluster.is_active(mark.broker_id)
+            is_own = mark.broker_id == metadata.node_id
+            is_at_work = not is_own and image.cluster.is_active(mark.broker_id)
             if self.removal.is_under_way(key) or (is_at_work and now_ms - mark.event_timestamp_ms < ADOPT_MS):
                 continue
-            count = self.reader.partition_count
-            if count and self.reader.leader_of(metadata_partition(key, count)) == metadata.node_id:
+            if is_own or (count and self.reader.leader_of(metadata_partition(key, count)) == metadata.node_id):
                 followed = self.reader.follow(key)
                 if followed is not None:
                     self.removal.begin(followed)
@@ -198,7 +207,8 @@ class Tiering:
         is_deleted = topic is None or topic.id != followed.key.topic_id
         partition = self._replicas.get(followed.key.topic, followed.key.partition)
         is_disabled = partition is not None and not is_tiered(partition)
-        if followed.is_led_here and (is_deleted or is_disabled):
+        leads = followed.is_led_here or (partition is not None and partition.is_leader)
+        if leads and (is_deleted or is_disabled):
             self.removal.begin(followed)
         else:
             self.reader.unfollow(followed.key)

@@ -177,7 +177,7 @@ class ClassicGroup:
     # Members join and leave
 
     def add(self, member: Member) -> None:
-        """Add a member, with its join parked or, while loading, without a join."""
+        """Add a member. Its JoinGroup request is parked; a member that is replayed from the log has none."""
         assert member.member_id not in self.members, "a member enters once"
         if not self.members:
             self.protocol_type = member.protocol_type

@@ -11,16 +11,20 @@ from protocol.errors import ErrorCode
 class Decision(NamedTuple):
     """Records and a reply.
 
-    The records are one atomic batch, which may be empty. Where `is_atomic` is False, any prefix of the records is
-    consistent too. The reply waits until these records and those of all earlier decisions are committed, because it may
-    report either.
+    The records may be empty. They are appended as one batch, which is atomic. Where `is_atomic` is False they may be
+    split into several batches, because every prefix of them leaves consistent metadata.
+
+    The reply is sent once these records and those of all earlier decisions are committed: it may report what earlier
+    decisions changed.
     """
 
     records: Sequence[object]
     reply: object | None = None
     is_atomic: bool = True
     kraft_version: int | None = None
-    """The kraft.version to which the quorum is raised in its own records, before these; None: unchanged."""
+    """The kraft.version to which the Raft machine raises the quorum before these records are appended; None leaves it
+    unchanged.
+    """
 
 
 class ApiError(NamedTuple):

@@ -1,6 +1,6 @@
-"""The quorum as the log describes it at each offset.
+"""The kraft.version and the voter set (`QuorumDescription`) that the log gives at each offset.
 
-The newest description counts, committed or not (Raft, section 6).
+The newest description is in force, committed or not (Raft, section 6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEFORE_THE_LOG: Final = -1
 class QuorumHistory:
     """A description has the base offset of its batch; the description of a snapshot has the snapshot's end offset - 1.
 
-    With kraft.version 0 the log names no voters: those of the configuration count.
+    With kraft.version 0 the log has no voter set: the voters of the configuration are in force.
     """
 
     def __init__(self, static_voters: VoterSet, entries: Iterable[tuple[int, QuorumDescription]] = ()) -> None:
@@ -48,7 +48,7 @@ class QuorumHistory:
 
     @property
     def voters_before(self) -> VoterSet:
-        """The voters before the newest description. They are in force again if the newest description is truncated."""
+        """The voter set before the newest description; it is in force again if that description is truncated."""
         return self._voters(self._entries[-2][1]) if len(self._entries) > 1 else self.voters
 
     @property

@@ -16,7 +16,7 @@ from security.principal import WILDCARD as EVERY_PRINCIPAL
 
 
 class Explanation(NamedTuple):
-    """A decision. `binding` is the ACL that makes it; None where it is not made by one ACL."""
+    """A decision and its reason. `binding` is the ACL that led to it; None where no ACL did."""
 
     is_allowed: bool
     reason: str
@@ -24,9 +24,10 @@ class Explanation(NamedTuple):
 
 
 def explain(authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str) -> Explanation:
-    """Explain a decision. It reads all ACLs.
+    """Explain the decision on an operation. The search reads every ACL, so it is for operators only.
 
-    Where several ACLs decide the same, it names the first: literal before prefixed, longer names first.
+    Where several ACLs lead to the decision, the explanation names the first: literal before prefixed, and the longest
+    prefix first.
     """
     if authorizer.is_super_user(principal):
         return Explanation(True, "the principal is a super user")

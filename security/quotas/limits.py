@@ -11,8 +11,8 @@
 | 7     |         | its own   |
 | 8     |         | default   |
 
-Clients share a rate if they have the same user and client id, as far as the entity has these parts. Under a default
-each client has its own rate.
+Two clients share a rate if they are the same in each part that the entity has: the user, the client id, or both. A
+default counts as such a part, so each user, or each client id, has its own rate under it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class Sharers(NamedTuple):
-    """The clients that share one rate. An empty name stands for all."""
+    """The clients that share one rate: those with this user and this client id. An empty part matches every client."""
 
     user: str
     client_id: str

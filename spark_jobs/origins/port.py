@@ -25,7 +25,7 @@ from storage.segment.transaction_index import AbortedTransaction
 
 
 class StoredSegment(NamedTuple):
-    """A segment of a partition as an origin listed it. It is the only one of its origin with these offsets."""
+    """A segment of a partition at the time when an origin listed it. The segments of one origin do not overlap."""
 
     start_offset: int
     end_offset: int
@@ -51,7 +51,7 @@ class Cut(NamedTuple):
 
 
 class SegmentFile(Protocol):
-    """What a task reads of a segment: the part of `storage.files.port.File` that reads."""
+    """The file of a segment, as a task reads it: the methods of `storage.files.port.File` for reading."""
 
     def size(self) -> int: ...
 
@@ -80,8 +80,8 @@ class BatchSource(SegmentSource, Protocol):
     """A source that is read by offsets, not by positions in a file."""
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
-        """The whole batches that hold offsets of a slice, in order; without those of aborted transactions where the
-        read is committed. Raises `DataLost` and `Refused`.
+        """The whole batches that hold offsets of a slice, in order. Under read_committed the batches of aborted
+        transactions are left out. Raises `DataLost` and `Refused`.
         """
 
 
@@ -117,7 +117,7 @@ Task: TypeAlias = tuple[Slice, ...]
 
 
 class PartitionOrigin(Protocol):
-    """A partition as an origin has listed it."""
+    """One partition in one origin: its segments and offsets at the time when the origin listed them."""
 
     @property
     def key(self) -> TopicPartition: ...

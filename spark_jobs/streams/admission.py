@@ -1,5 +1,5 @@
 """The offsets that a trigger reads: maxOffsetsPerTrigger, shared among partitions by their lag, and
-minOffsetsPerTrigger with its longest wait.
+minOffsetsPerTrigger with maxTriggerDelay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ def admitted(
 ) -> StreamOffsets:
     """The end offsets of a trigger that reads about `offsets_max` offsets.
 
-    Each partition gets its share of the lag; a share below one offset is one, so that no partition starves.
+    `offsets_max` is divided among the partitions in proportion to their lag. A share between 0 and 1 is rounded up, so
+    that every partition with a lag advances; other shares are rounded down.
     """
     lags = {key: max(0, end - begins[key]) for key, end in ends.items()}
     lag = sum(lags.values())
@@ -31,7 +32,7 @@ def admitted(
 
 
 class Patience:
-    """Lets a trigger wait until minOffsetsPerTrigger offsets are there, or maxTriggerDelay has passed since the last
+    """Lets a trigger wait until minOffsetsPerTrigger offsets can be read, or maxTriggerDelay has passed since the last
     trigger that read offsets. The first trigger does not wait.
     """
 

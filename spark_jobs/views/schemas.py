@@ -93,7 +93,7 @@ _SCHEMAS: Final = {
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    """The columns of a table; headers with `includeHeaders`."""
+    """The columns of the table to read. The `records` table has its headers only under `includeHeaders`."""
     if options.table != "records":
         return _SCHEMAS[options.table]
     return StructType([*RECORDS.fields, HEADERS] if options.include_headers else list(RECORDS.fields))

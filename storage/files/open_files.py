@@ -20,7 +20,9 @@ from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
 
 KEPT_PER_THOUSAND = 875
-"""The number of files of each 1000 that stay open when the limit is passed. Closing an eighth at once makes it rare."""
+"""The number of files of each 1000 that stay open when the limit is passed. An eighth is closed at once, so that the
+limit is rarely passed.
+"""
 
 
 class Holder(Protocol):
@@ -66,9 +68,10 @@ class OpenFiles:
         self._holders.clear()
 
     def opened(self, holder: Holder) -> None:
-        """Note a holder that opened its file.
+        """Note that a holder has opened its file.
 
-        Without a limit holders are not remembered, so that Spark may drop a segment without closing it.
+        In a process that has set no limit (`bound`), such as one of Spark, this has no effect. That process may then
+        drop a segment without closing it, because no reference to the segment is kept here.
         """
         if self._call_soon is None:
             return
@@ -89,7 +92,7 @@ class OpenFiles:
     def give_back(self) -> None:
         """Close an eighth of the files.
 
-        Each holder is asked at most twice: at the first time it may have been in use.
+        Each holder is asked at most twice, because it refuses once where its file was used since the last call.
         """
         self._is_due = False
         if self._call_soon is None:
@@ -110,7 +113,9 @@ class OpenFiles:
 
 
 def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False) -> OpenFile:
-    """Open a file that the holder keeps open. Raises OSError; for a lack of descriptors, others soon give some back."""
+    """Open a file that the holder keeps open. Raises OSError. Where the process has no descriptor left, other holders
+    close their files soon, and the caller may try again.
+    """
     try:
         opened = OpenFile(fs.open(path, create=create, read_only=read_only))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Restoring the producer state of a log: the newest snapshot, and then the batches behind it.
+"""Restores the producer state of a log: from the newest snapshot, and then from the batches after it.
 
-Needed when a log is opened and when it was truncated. A snapshot is written at each roll, so that at most about one
-segment of batch headers is read.
+This is needed when a log is opened and when it was truncated. A snapshot is written at each roll, so that at most about
+one segment of batch headers is read.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def load_producers(
 ) -> None:
     """Restore `producers` to the state at `end_offset`, the end of `segments`.
 
-    No snapshot past `snapshot_offset_max` is used (by default past the end). `earlier` are the segments with the
-    batches that the snapshot covers, where `segments` do not hold those. Raises OSError and `MalformedMessage`.
+    `snapshot_offset_max`: the highest offset of a snapshot that may be used, by default `end_offset`. `earlier`: the
+    segments with the batches before the snapshot, by default `segments`. Raises OSError and `MalformedMessage`.
     """
     latest = snapshots.load_latest(log_start_offset, end_offset if snapshot_offset_max is None else snapshot_offset_max)
     if latest is None:
@@ -47,9 +47,9 @@ def load_producers(
 
 
 def replay_producers(segment: Segment, producers: ProducerStates, end_position: int) -> None:
-    """Feed the batches of a segment that the producer state has not seen to it, up to a position.
+    """Apply to the producer state the batches of a segment that it has not seen, up to a position in the file.
 
-    Raises OSError, and `MalformedMessage` where a batch that is remembered from here on is damaged.
+    Raises OSError; `MalformedMessage` where one of these batches is damaged and the producer state remembers it.
     """
     first_offset = producers.map_end_offset
     for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(first_offset)):
@@ -69,9 +69,9 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
 def replay_batch(
     segment: Segment, producers: ProducerStates, header: BatchHeader, marker_batch: memoryview | bytes | None
 ) -> None:
-    """Feed a stored batch to the producer state, and an abort to the transaction index unless it is there already.
+    """Apply a stored batch to the producer state. An abort is also added to the transaction index unless it is there.
 
-    `marker_batch` are the bytes of a control batch of a producer; other batches are replayed from their header alone.
+    `marker_batch`: the bytes of a transaction marker; other batches are replayed from their header alone.
     """
     completed = producers.replay(header, None if marker_batch is None else read_transaction_marker(marker_batch))
     if completed is not None and completed.is_aborted:
@@ -81,10 +81,11 @@ def replay_batch(
 
 
 def check_remembered(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
-    """Compare the checksums of the batches that are remembered of producers now. Raises OSError and `DamagedBatch`.
+    """Verify the checksums of the batches that the producer state remembers. Raises OSError and `DamagedBatch`.
 
-    These batches decide whether a client's next batch is new or a duplicate. A damaged header among them would refuse
-    or drop what the client sends, so they are checked even below the recovery point, where no other batch is.
+    These batches decide whether a client's next batch is new or a duplicate. A damaged header among them would cause
+    the broker to refuse or drop a valid batch. They are therefore checked even below the recovery point, where recovery
+    checks no batches.
     """
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
     remembered = {

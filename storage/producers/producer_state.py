@@ -392,8 +392,8 @@ class ProducerStates:
     # Expiring and restoring
 
     def expire(self, now_ms: int) -> list[int]:
-        """Remove the producers without a batch for producer.id.expiration.ms and without an open transaction; their
-        ids. Guards expire after the same time."""
+        """Remove the producers that have no open transaction and whose last batch is producer.id.expiration.ms old or
+        older. Returns their ids. Verification guards expire after the same time."""
         self.verifications.expire(now_ms, self.expiration_ms)
         expired = [producer_id for producer_id, entry in self.entries.items() if self.is_expired(entry, now_ms)]
         for producer_id in expired:

@@ -88,7 +88,10 @@ def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator
 
 
 def _headers_before(segment: Segment, position: int, end_position: int, end_offset: int) -> list[BatchHeader]:
-    """The headers from a position on, before an offset. Later bytes may be torn after a crash, and are not read."""
+    """The headers of the batches between two positions of a segment, as far as they begin before `end_offset`.
+
+    The scan stops at that offset, because a crash may have torn the bytes after it.
+    """
     headers: list[BatchHeader] = []
     for _, header in walk_headers(segment.file(), position, end_position):
         if header.base_offset >= end_offset:

@@ -114,9 +114,9 @@ class Segment(SegmentFiles):
             position += size
 
     def _ready_file(self) -> File:
-        """The .log file, after everything that noting a batch may need was opened and read.
+        """The .log file. The indexes that `note_appended` may need are opened and read first.
 
-        A lack of file descriptors is thus met before the batch is written, and the append fails without any change.
+        If the process lacks file descriptors, the append thus fails before the batch is written, and changes nothing.
         """
         if not self._timestamps_loaded:
             self.load_timestamps()

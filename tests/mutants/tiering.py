@@ -126,8 +126,9 @@ TIERING_MUTANTS: Final = (
         324,
         "a deposed leader finishes its copy",
         "broker/tiering/copying.py",
-        "            self._check(partition, epoch)\n        except (RemoteStorageError, NoLongerLeader, OSError):\n",
-        "        except (RemoteStorageError, NoLongerLeader, OSError):\n",
+        "            self._check_copy(partition, followed, epoch, segment)\n"
+        "        except (RemoteStorageError, NoLongerLeader, OSError) as error:\n",
+        "        except (RemoteStorageError, NoLongerLeader, OSError) as error:\n",
         Hunt.SCENARIOS,
     ),
     Mutant(
@@ -192,6 +193,31 @@ TIERING_MUTANTS: Final = (
     ),
     Mutant(
         332,
+        "what a removal has deleted still counts as copied",
+        "storage/tiered/metadata/remote_log.py",
+        "            segments.forget_highest()\n",
+        "            pass\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        333,
+        "local retention counts on segments that are being removed",
+        "broker/tiering/remote_partitions.py",
+        "        if self.is_being_removed:\n            return 0\n",
+        "",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        334,
+        "the removal of a topic that is tiered again is left unfinished",
+        "broker/tiering/tiering.py",
+        "            is_own = mark.broker_id == metadata.node_id\n",
+        "            is_own = mark.broker_id == metadata.node_id\n"
+        "            if self._is_tiered_here(key):\n                continue\n",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        335,
         "a leader copies a segment with a batch that its disk has damaged",
         "broker/tiering/segment_contents.py",
         "    except DamagedBatch as damage:\n        raise DamagedSegment(",
@@ -204,7 +230,7 @@ TIERING_MUTANTS: Final = (
         Hunt.SCENARIOS,
     ),
     Mutant(
-        333,
+        336,
         "a leader copies its index files as they are",
         "broker/tiering/segment_contents.py",
         "    return CheckedSegment(open_file, check.crc, check.offset_index, check.time_index, max_timestamp)\n",

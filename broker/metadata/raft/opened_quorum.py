@@ -92,7 +92,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
         driver.feed(event)
 
     def cannot_lead(error: NoRoom) -> None:
-        """Handle that this node cannot lead the quorum.
+        """This node cannot lead the quorum.
 
         During its start the node ends with this error. Later it halts, so that another node is elected.
         """

@@ -6,9 +6,9 @@
         └─────────────▶ RAW ──────────┼─────token────────────▶│     (renewal)             │
                                       └───────────────────────────────────────────────────┘ handshake
 
-Whatever fails in GREETING, TOKENS and RAW ends the connection (FAILED). A wrong request of a client that has
-authenticated is answered with ILLEGAL_SASL_STATE and changes nothing. The responses were observed of Apache Kafka
-4.3.1. While a mechanism waits for a lookup the state stays as it is, until `found`.
+A failure in GREETING, TOKENS or RAW ends the connection (FAILED). A wrong request of a client that has authenticated is
+answered with ILLEGAL_SASL_STATE and changes nothing. The responses are those of Apache Kafka 4.3.1, as observed. The
+state does not change while a mechanism waits for a lookup, whose result is passed to `found`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Answered(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The client is the principal."""
+    """The client has authenticated as this principal."""
 
     message: bytes
     principal: Principal
@@ -80,7 +80,7 @@ class Accepted(NamedTuple):
 
 
 class LookupWanted(NamedTuple):
-    """The mechanism needs a lookup before it answers; its result is passed to `found`."""
+    """The mechanism needs a lookup before it answers. The result of the lookup is passed to `found`."""
 
     what: object
 

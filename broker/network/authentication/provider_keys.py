@@ -1,9 +1,9 @@
 """The keys of an identity provider: fetched at the start, at intervals, and when a token names an unknown key.
 
-    every refresh interval          the keys are fetched again; where that fails, the pauses double up to their longest
-    a token names an unknown key    they are fetched once more, at most once in `LOOK_MS_MIN`, for all that wait
+    every refresh interval          the keys are fetched again; after each failure the backoff doubles, up to its limit
+    a token names an unknown key    one fetch for all waiting clients, at most one in `LOOK_MS_MIN`
 
-Failures leave the keys that are known.
+After a failed fetch the known keys stay in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
 log = logging.getLogger("moldau.listener")
 
 LOOK_MS_MIN: Final = 1_000
-"""A client chooses the ids of keys in its tokens: this bounds how often it makes this node ask the provider."""
+"""The least time (ms) from the end of a fetch to a fetch because of an unknown key: clients choose the ids of keys in
+their tokens, and must not make this node ask the provider all the time.
+"""
 
 Ask = Callable[[Fetching], bytes]
 
@@ -43,7 +45,7 @@ class ProviderKeys:
         self._running: asyncio.Future[None] | None = None
 
     async def follow(self) -> None:
-        """Fetch the keys again and again."""
+        """Fetch the keys now and at every refresh interval, until the task is cancelled."""
         fetching = self._fetching
         pause_ms = fetching.backoff_ms
         while True:
@@ -56,7 +58,7 @@ class ProviderKeys:
                 pause_ms = min(2 * pause_ms, fetching.backoff_ms_max)
 
     async def look_up(self, what: object) -> KeySet:
-        """The keys after a new fetch. Where the last fetch began less than `LOOK_MS_MIN` (ms) ago, the known keys."""
+        """The keys after a new fetch; the known keys where the last fetch ended less than `LOOK_MS_MIN` ago."""
         now_ms = self._environment.monotonic_ms()
         if self._running is not None or self._fetched_ms is None or now_ms - self._fetched_ms >= LOOK_MS_MIN:
             await self._fetch()

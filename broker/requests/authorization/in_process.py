@@ -1,9 +1,9 @@
-"""Requests of clients to a controller in the same process: served as if they had come in an Envelope.
+"""Serves the requests of clients by the controller of the same process, as if they had come in an Envelope.
 
-    broker's handler ──▶ ControllerChannel ──▶ this node leads: ──▶ route of the controller's listener, with its rule
-                                          └──▶ another one does: Envelope
+    broker's handler ──▶ ControllerChannel ──▶ this node is the active controller: route of its controller listener
+                                          └──▶ another node is: Envelope to that node
 
-The controller checks its ACLs for the client's principal on both paths.
+On both paths the active controller checks its ACLs for the client's principal.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AlterConfigsServices(Protocol):
-    """The services of the node that answering AlterConfigs uses."""
+    """The services of the node that the handler of AlterConfigs needs."""
 
     @property
     def node_id(self) -> int: ...

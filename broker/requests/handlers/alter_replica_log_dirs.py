@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AlterReplicaLogDirsServices(Protocol):
-    """The services of the node that answering AlterReplicaLogDirs uses."""
+    """The services of the node that the handler of AlterReplicaLogDirs needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

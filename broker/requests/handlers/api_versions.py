@@ -35,7 +35,7 @@ SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsServices(Protocol):
-    """The services of the node that answering ApiVersions uses."""
+    """The services of the node that the handler of ApiVersions needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

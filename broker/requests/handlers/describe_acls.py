@@ -24,7 +24,7 @@ NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
 class DescribeAclsServices(Protocol):
-    """The services of the node that answering DescribeAcls uses."""
+    """The services of the node that the handler of DescribeAcls needs."""
 
     @property
     def has_authorizer(self) -> bool: ...

@@ -39,7 +39,7 @@ _MATCH_TYPES: Final = frozenset(MatchType)
 
 
 class DescribeQuotasServices(Protocol):
-    """The services of the node that answering DescribeClientQuotas uses."""
+    """The services of the node that the handler of DescribeClientQuotas needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -23,7 +23,7 @@ CONTROLLERS: Final = 2
 
 
 class DescribeClusterServices(Protocol):
-    """The services of the node that answering DescribeCluster uses."""
+    """The services of the node that the handler of DescribeCluster needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -44,7 +44,7 @@ class NotDescribed(NamedTuple):
 
 
 class DescribeConfigsServices(Protocol):
-    """The services of the node that answering DescribeConfigs uses."""
+    """The services of the node that the handler of DescribeConfigs needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class DescribeTokensServices(Protocol):
-    """The services of the node that answering DescribeDelegationToken uses."""
+    """The services of the node that the handler of DescribeDelegationToken needs."""
 
     @property
     def config(self) -> Config: ...

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DescribeLogDirsServices(Protocol):
-    """The services of the node that answering DescribeLogDirs uses."""
+    """The services of the node that the handler of DescribeLogDirs needs."""
 
     @property
     def config(self) -> Config: ...

@@ -26,7 +26,7 @@ UNKNOWN: Final = "This server does not host this topic-partition."
 
 
 class DescribeProducersServices(Protocol):
-    """The services of the node that answering DescribeProducers uses."""
+    """The services of the node that the handler of DescribeProducers needs."""
 
     @property
     def replicas(self) -> Replicas: ...

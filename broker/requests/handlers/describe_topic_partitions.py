@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DescribeTopicPartitionsServices(Protocol):
-    """The services of the node that answering DescribeTopicPartitions uses."""
+    """The services of the node that the handler of DescribeTopicPartitions needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DescribeScramServices(Protocol):
-    """The services of the node that answering DescribeUserScramCredentials uses."""
+    """The services of the node that the handler of DescribeUserScramCredentials needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

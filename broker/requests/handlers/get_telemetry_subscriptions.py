@@ -28,7 +28,7 @@ ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 
 class GetTelemetrySubscriptionsServices(Protocol):
-    """The services of the node that answering GetTelemetrySubscriptions uses."""
+    """The services of the node that the handler of GetTelemetrySubscriptions needs."""
 
     @property
     def environment(self) -> Environment: ...

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class IncrementalAlterConfigsServices(Protocol):
-    """The services of the node that answering IncrementalAlterConfigs uses."""
+    """The services of the node that the handler of IncrementalAlterConfigs needs."""
 
     @property
     def controller(self) -> Forwarding: ...

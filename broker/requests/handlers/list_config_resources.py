@@ -31,7 +31,7 @@ LISTABLE: Final = (
 
 
 class ListConfigResourcesServices(Protocol):
-    """The services of the node that answering ListConfigResources uses."""
+    """The services of the node that the handler of ListConfigResources needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -70,7 +70,7 @@ class Question(NamedTuple):
 
 
 class MetadataServices(Protocol):
-    """The services of the node that answering Metadata uses."""
+    """The services of the node that the handler of Metadata needs."""
 
     @property
     def config(self) -> Config: ...

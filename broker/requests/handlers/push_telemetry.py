@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PushTelemetryServices(Protocol):
-    """The services of the node that answering PushTelemetry uses."""
+    """The services of the node that the handler of PushTelemetry needs."""
 
     @property
     def cluster(self) -> ClusterView: ...

@@ -28,9 +28,8 @@ from protocol.records.metadata import BrokerRegistrationChangeRecord
 
 MOVES_MIN: Final = 64
 MOVES_SHARE: Final = 8
-"""Divisor of the share of its partitions that a broker hands over with each heartbeat while it shuts down.
-
-The broker hands over that share, and at least `MOVES_MIN` partitions.
+"""At each heartbeat, a broker in controlled shutdown hands over one of this many partitions for which it is in sync,
+and at least `MOVES_MIN` partitions.
 """
 
 
@@ -123,8 +122,8 @@ def next_state(
     """The state after a heartbeat. `may_go`: the broker has handed over all its partitions, and the other active
     brokers know their new leaders.
 
-    DIVERGES: Apache Kafka unfences a broker that was told to exit when a heartbeat arrives late that the broker had
-    sent before, and elects it where it is in sync.
+    DIVERGES: Apache Kafka unfences a broker that was told to exit if an earlier heartbeat of the broker arrives after
+    that; it then elects the broker for partitions where it is in sync.
     """
     after = NEXT_STATE[state, requested]
     may_serve = is_caught_up and not broker.in_controlled_shutdown
@@ -139,11 +138,11 @@ def next_state(
 
 
 def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
-    """Changes of some partitions that the broker leads or is in sync with, after which it is neither leader nor in
-    sync.
+    """The changes by which a broker in controlled shutdown hands over its next partitions, as many as one heartbeat
+    allows (`MOVES_SHARE`). Empty for a broker that does not shut down.
 
-    DIVERGES: Apache Kafka moves all of them at once, and clients wait until every broker has replayed all of those
-    records.
+    DIVERGES: Apache Kafka hands over all partitions of the broker at one heartbeat, so the clients of each partition
+    wait until the brokers have replayed the records of all of them.
     """
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:

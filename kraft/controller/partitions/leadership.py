@@ -29,7 +29,7 @@ def election_of(view: View, topic: Topic) -> Election:
 
 
 def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The changes after which the broker leads no partition, and is in sync only as the last in-sync replica."""
+    """The changes after which the broker leads no partition, and is in an in-sync set only as its last member."""
     return _changes_without(view, broker_id, view.by_broker.concerning(broker_id))
 
 
@@ -57,7 +57,7 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
 def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
     """The changes for a broker that comes back and may have lost records.
 
-    It leaves the eligible leader replicas and every in-sync set, even where it was the last member.
+    The broker leaves the eligible leader replicas and every in-sync set, even where it was the last member.
     """
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(
@@ -69,12 +69,11 @@ def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRe
 
 
 def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """The changes for a broker that serves again: it leads the partitions without a leader for which it is in sync or
-    eligible.
+    """The changes for a broker that is about to be unfenced: elections in all partitions without a leader, in which the
+    broker may be chosen.
 
-    A partition that still names the broker as leader is one of its former incarnation: the controller failed before it
-    had written all changes that followed from the end of that incarnation. Naming the broker again begins a new leader
-    epoch.
+    A partition may still have the broker as its leader from before a restart: a former controller failed before it had
+    written all changes for that restart. Such a partition gets the same leader again, in a new leader epoch.
     """
     for topic, partition_id, _ in view.partitions(view.by_broker.led(broker_id)):
         yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=broker_id)
@@ -82,8 +81,8 @@ def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
 
 
 def changes_of_leaderless(view: View) -> Iterator[PartitionChangeRecord]:
-    """Elections for partitions that have no leader and could have one: the former controller failed before it had held
-    them all, or unclean elections have been allowed for their topic."""
+    """Elections for partitions that have no leader and could have one: the former controller failed before it had
+    elected all leaders, or unclean elections have been allowed for their topic."""
     return _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange())
 
 

@@ -248,7 +248,7 @@ class FollowerRole(RaftRole):
         return vote.is_pre_vote and is_long and not self._has_fetched
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """Handle that the leader resigned.
+        """The leader has resigned.
 
         The first preferred candidate becomes prospective at once. Each further one waits twice as long as the candidate
         before it, so that the elections do not collide.

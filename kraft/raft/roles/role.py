@@ -48,7 +48,7 @@ class RaftRole:
         return None
 
     def saved(self) -> Transition | None:
-        """Handle that the election state of this role is durable."""
+        """The election state of this role is durable."""
         return None
 
     def appended(self) -> Transition | None:
@@ -61,15 +61,15 @@ class RaftRole:
         return None
 
     def snapshot_ended(self) -> Transition | None:
-        """Handle that the fetched snapshot was loaded or refused, so that the log can be used again."""
+        """The fetched snapshot was loaded or refused, so the log can be used again."""
         return None
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """Handle that a request of this role got a response, failed or timed out."""
+        """A request of this role got a response, failed or timed out."""
         return None
 
     def resign(self) -> Transition | None:
-        """Handle that the controller of this node requests another leader."""
+        """The controller of this node requests another leader."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
@@ -93,7 +93,7 @@ class RaftRole:
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """Handle that the leader has resigned.
+        """The leader has resigned.
 
         `position`: the index of this node among the `count` preferred candidates; 0 is the first.
         """

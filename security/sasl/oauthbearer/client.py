@@ -1,5 +1,5 @@
-"""The client's side of OAUTHBEARER: this node gets a token from the identity provider (client credentials), then sends
-one message.
+"""The client's side of OAUTHBEARER: this node gets a token from the identity provider (client credentials grant), then
+sends it to the server in one message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TokenRequest(NamedTuple):
 def token_request(
     url: str, client_id: str, client_secret: str, scope: str | None, allowed: AllowedUrls
 ) -> TokenRequest:
-    """The grant of client credentials (RFC 6749, section 4.4). Raises `UrlNotAllowed`."""
+    """The token request of a client credentials grant (RFC 6749, section 4.4). Raises `UrlNotAllowed`."""
     pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
     fields = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
     headers = {

@@ -26,7 +26,8 @@ class EpochSegments:
         """For the first slots, as far as lookups needed it: the largest timestamp up to and including each slot."""
         self.unreferenced: set[int] = set()
         self.highest_offset = NO_OFFSET
-        """The highest offset (inclusive) of this epoch that was ever copied. Deletions do not lower it."""
+        """The highest offset (inclusive) of this epoch that was ever copied, since the last removal of the whole
+        partition. Deletions of segments do not lower it."""
 
     @property
     def is_empty(self) -> bool:
@@ -41,8 +42,8 @@ class EpochSegments:
         A row that ends at or past `highest_offset` replaces all rows that begin at or past `start_offset`. Another row
         replaces only a row that begins exactly there.
 
-        DIVERGES: Apache Kafka forgets a longer row that begins at the same offset, and never deletes its objects by
-        leader epoch; here it stays among those to delete.
+        DIVERGES: Apache Kafka forgets a longer row that begins at the same offset, so a deletion by leader epoch does
+        not find its objects. Here the row is kept as unreferenced until its objects are deleted.
         """
         first = bisect_left(self._starts, start_offset)
         if last_offset >= self.highest_offset:
@@ -75,13 +76,18 @@ class EpochSegments:
         return is_read
 
     def _forget_transactional(self, first_start: int, last_start: int) -> None:
-        """Stop reading the rows that begin between two offsets (both inclusive)."""
+        """Forget which rows with a transaction index begin between two offsets (both inclusive)."""
         starts = self._transactional
         del starts[bisect_left(starts, first_start) : bisect_right(starts, last_start)]
 
     def forget(self, row: int) -> None:
         """Drop an unreferenced row whose deletion is finished."""
         self.unreferenced.discard(row)
+
+    def forget_highest(self) -> None:
+        """Take nothing for copied, where no row is left."""
+        if self.is_empty:
+            self.highest_offset = NO_OFFSET
 
     def at_or_before(self, offset: int) -> int | None:
         """The row with the largest start offset that is not above `offset`; None where there is none."""
@@ -95,8 +101,9 @@ class EpochSegments:
     def first_from_time(
         self, timestamp: int, offset: int, timestamp_of: Callable[[int], int], last_offset_of: Callable[[int], int]
     ) -> int | None:
-        """The first row, from the one that has an offset on, whose largest timestamp is not below a timestamp; None
-        where there is none. `timestamp_of` gives the largest timestamp of a row, `last_offset_of` its last offset."""
+        """The first row whose largest timestamp is at or after `timestamp`; the search begins at the row that holds
+        `offset`. None where there is none. `timestamp_of` gives the largest timestamp of a row, `last_offset_of` its
+        last offset."""
         latest = self._latest
         for row in self._rows[len(latest) :]:
             own = timestamp_of(row)
@@ -109,10 +116,7 @@ class EpochSegments:
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
     def outside(self, start_offset: int, end_offset: int) -> list[int]:
-        """The rows that begin before `start_offset`.
-
-        All rows, if a segment was ever copied that ends past `end_offset` (exclusive).
-        """
+        """The rows that begin before `start_offset`; all rows where `highest_offset` is at or past `end_offset`."""
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])

@@ -15,6 +15,7 @@ a replica may delete its local segment.
       of an unfinished copy      the same; no effect where the copy is finished
     update, delete finished      forgotten
     partition delete             `delete_state`; the segments stay until their own records say otherwise
+      finished                   nothing counts as copied any more: where the topic is tiered again, all is copied anew
 
 Memory: 95 to 110 bytes a segment (measured), and some 250 more where it has custom metadata or several epochs
 (`bench/micro/remote_segments.py`). A lookup takes a few microseconds, whatever the number.
@@ -35,7 +36,13 @@ from storage.tiered.metadata.leader_history import is_in_history
 from storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
 from storage.tiered.metadata.records import RemoteChange
 from storage.tiered.metadata.remote_segment import PartitionDelete, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import PARTITION_STEPS, SEGMENT_STEPS, PartitionDeleteState, SegmentState
+from storage.tiered.metadata.segment_state import (
+    BEING_REMOVED,
+    PARTITION_STEPS,
+    SEGMENT_STEPS,
+    PartitionDeleteState,
+    SegmentState,
+)
 from storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -66,7 +73,7 @@ class RemoteLog:
         self._spanning: set[int] = set()
         """The rows that are read and have several epochs."""
         self.delete_state: PartitionDeleteState | None = None
-        """The state of the partition's removal; None where it is not being removed."""
+        """The state of the last removal of the partition; None where there was none."""
         self._superseded_ms: dict[int, int] = {}
         """The finished copies that are not read in any epoch, by row, with the time (ms) of the record that replaced
         them.
@@ -129,7 +136,12 @@ class RemoteLog:
     def _replay_delete(self, deletion: PartitionDelete) -> bool:
         if deletion.state not in PARTITION_STEPS[self.delete_state]:
             return False
+        is_ending = (
+            self.delete_state in BEING_REMOVED and deletion.state is PartitionDeleteState.DELETE_PARTITION_FINISHED
+        )
         self.delete_state = deletion.state
+        for segments in self._epochs.values() if is_ending else ():
+            segments.forget_highest()
         return True
 
     def _make_visible(self, row: int, segment: RemoteSegment) -> None:
@@ -157,10 +169,10 @@ class RemoteLog:
                 self._superseded_ms[other] = segment.event_timestamp_ms
 
     def _was_copied(self, segment: RemoteSegment) -> bool:
-        """Whether an earlier copy holds all records of a copy of a local segment.
+        """Whether all offsets of a newly copied segment were copied before, in its last leader epoch.
 
-        Only for compacted topics: a late copy of a former leader must not replace what was cleaned since. Segments of
-        other topics are treated as in Apache Kafka.
+        Asked only for compacted topics. A former leader may copy a segment late, and that copy must not replace
+        segments that were cleaned since. A late copy of another topic is treated as in Apache Kafka.
         """
         highest_offset = self.highest_offset(segment.epochs[-1].epoch)
         return highest_offset is not None and segment.last_offset <= highest_offset
@@ -169,7 +181,7 @@ class RemoteLog:
         """The ancestors of a cleaned segment, by row.
 
         None where the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
-        during the cleaning. Then it must never be read.
+        during the cleaning. The cleaned segment must then never be read.
         """
         ancestors: dict[int, RemoteSegment] = {}
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
@@ -293,7 +305,7 @@ class RemoteLog:
 
     def strays(self, log_end_offset: int, entries: Sequence[EpochStart]) -> list[RemoteSegment]:
         """The segments that are read but do not belong to the history of a log with these leader epochs
-        (`is_in_history`), by start offset. It examines only epochs with offsets outside of that history.
+        (`is_in_history`), by start offset. Only epochs with offsets outside of that history are examined.
         """
         slots = {each.epoch: slot for slot, each in enumerate(entries)}
         suspects = set(self._spanning)  # A segment may be read in only some of its epochs.

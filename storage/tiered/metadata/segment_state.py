@@ -31,6 +31,12 @@ class PartitionDeleteState(IntEnum):
     DELETE_PARTITION_FINISHED = 2
 
 
+BEING_REMOVED: Final = frozenset(
+    {PartitionDeleteState.DELETE_PARTITION_MARKED, PartitionDeleteState.DELETE_PARTITION_STARTED}
+)
+"""The states in which all segments of a partition are being deleted: none of them counts as a copy, whether it still
+exists or not."""
+
 SEGMENT_STEPS: Final[dict[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.COPY_SEGMENT_STARTED: (
         SegmentState.COPY_SEGMENT_STARTED,
@@ -53,6 +59,10 @@ PARTITION_STEPS: Final[dict[PartitionDeleteState | None, tuple[PartitionDeleteSt
         PartitionDeleteState.DELETE_PARTITION_STARTED,
         PartitionDeleteState.DELETE_PARTITION_FINISHED,
     ),
-    PartitionDeleteState.DELETE_PARTITION_FINISHED: (PartitionDeleteState.DELETE_PARTITION_FINISHED,),
+    PartitionDeleteState.DELETE_PARTITION_FINISHED: (
+        PartitionDeleteState.DELETE_PARTITION_FINISHED,
+        PartitionDeleteState.DELETE_PARTITION_MARKED,
+    ),
 }
-"""The states that may follow each state; None: the partition is not being removed."""
+"""The states that may follow each state; None: no removal has begun. A topic whose removal is finished may be tiered
+again, and be removed again."""

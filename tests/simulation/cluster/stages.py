@@ -26,7 +26,7 @@ from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
-from tests.simulation.tiering import compacted, moved, rotten, scripts
+from tests.simulation.tiering import compacted, disabled, moved, rotten, scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 
 Lines = list[str] | None
@@ -200,6 +200,7 @@ SCRIPTS: Final = (
     *moved.ALL,
     *rotten.ALL,
     *compacted.ALL,
+    *disabled.ALL,
 )
 FIRST_STORIES: Final = (
     *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
@@ -250,23 +251,25 @@ OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
     Stage((METADATA,), 4, at_once=4),
-    Stage((LOG_CLEANER,), 40, at_once=20),
-    Stage((QUORUM,), 16, at_once=8),
-    Stage((CONTROLLER,), 16, at_once=8),
+    Stage((LOG_CLEANER,), 24, at_once=12),
+    Stage((QUORUM,), 20, at_once=10),
+    Stage((CONTROLLER,), 12, at_once=6),
     Stage((GROUPS,), 24, at_once=24),
-    Stage((TRANSACTIONS,), 100, at_once=50),
-    Stage((REPLICAS,), 40, at_once=20),
-    Stage((ONE_NODE,), 16, at_once=8),
-    Stage((LOG_CLEANER,), 80, at_once=20),
-    Stage((COPIES,), 2),
-    Stage((METADATA,), 6, at_once=3),
+    Stage((TRANSACTIONS,), 50, at_once=50),
+    Stage((REPLICAS,), 24, at_once=12),
+    Stage((ONE_NODE,), 10, at_once=10),
     Stage(EAGER[:EAGEREST]),
-    Stage((QUORUM,), 44, at_once=22),
-    Stage((REPLICAS,), 28, at_once=14),
+    Stage((QUORUM,), 40, at_once=20),
+    Stage((METADATA,), 6, at_once=3),
+    Stage((LOG_CLEANER,), 36, at_once=12),
+    Stage((COPIES,), 2),
+    Stage((REPLICAS,), 44, at_once=11),
+    Stage((ONE_NODE,), 6, at_once=6),
     Stage(EAGER[EAGEREST:]),
-    Stage((CONTROLLER,), 24, at_once=8),
+    Stage((LOG_CLEANER,), 60, at_once=20),
+    Stage((CONTROLLER,), 28, at_once=7),
     Stage((GROUPS,), 60, at_once=30),
-    Stage((TRANSACTIONS,), 200, at_once=100),
+    Stage((TRANSACTIONS,), 250, at_once=125),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),

@@ -46,7 +46,8 @@ class Table:
     is_stale: bool = False
     """A leader is, or was, not learned from: what has superseded the known records is not known."""
     has_gaps: bool = False
-    """A leader with a rotten disk had committed what it did not show: a rotten batch, or one that it had cleaned."""
+    """A leader had committed what it did not show: a rotten batch, or records that it had cleaned when it was looked at
+    for the first time."""
 
     def learn(self, leader: Replica) -> None:
         """Take what lies between what is known and the leader's high watermark."""
@@ -59,7 +60,8 @@ class Table:
             if batch.last_offset < high_watermark:
                 new.append(batch)
         if high_watermark > self.end_offset:
-            self.has_gaps = self.has_gaps or not new or new[-1].base_offset > self.end_offset
+            is_cleaned = (leader.partition.log.first_dirty_offset or 0) > self.end_offset
+            self.has_gaps = self.has_gaps or is_cleaned or not new or new[-1].base_offset > self.end_offset
         for batch in reversed(new):
             self._take(leader, batch)
         self.end_offset = max(self.end_offset, high_watermark)
@@ -152,7 +154,7 @@ class CompactedTables:
                 had[latest] = None
             return
         record = table.records[latest]
-        if record.value is not None:
+        if record.value is not None and not table.has_gaps:
             raise Violation(f"{replica} lacks {record} at {latest}, the latest of its key")
         back = [each for each in offsets if each in held]
         if latest in had and back:

@@ -48,20 +48,27 @@ class LeadersSeen:
 
     def __init__(self) -> None:
         self._leading: dict[PartitionKey, Leading] = {}
+        self._present: set[PartitionKey] = set()
 
     def learn(self, key: PartitionKey, leader: Replica) -> None:
+        self._present.add(key)
         leadership = leader.partition.leadership
         if leadership is not None and leader.partition.high_watermark >= leadership.epoch_start_offset:
             self._leading[key] = (leader.node_id, leader.life, leader.partition.leader_epoch)
 
+    def begin(self) -> None:
+        """Another observation."""
+        self._present.clear()
+
     def is_current(self, seen: Observation, key: PartitionKey) -> bool:
-        """A leader that is not in an observation has not moved since it was in one."""
+        """A node outside of an observation has not moved since it was in one; where its log has failed, it may have."""
         assigned = seen.assigned(key)
         if assigned is None:
             return False
         lives = {node.id: node.life for node in seen.nodes}
         leading = (assigned.leader, lives.get(assigned.leader, -1), assigned.leader_epoch)
-        return self._leading.get(key) == leading
+        is_looked_at = assigned.leader not in lives or key in self._present
+        return is_looked_at and self._leading.get(key) == leading
 
 
 class RemoteMetadata:
@@ -75,6 +82,7 @@ class RemoteMetadata:
         self._gaps: set[int] = set()
 
     def learn(self, seen: Observation) -> None:
+        self.leaders.begin()
         for key, replica in seen.all_replicas():
             if replica.partition.leadership is not None and replica.partition.log.failure is None:
                 if replica.partition.topic == REMOTE_LOG_METADATA_TOPIC:

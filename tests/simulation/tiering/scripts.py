@@ -34,11 +34,12 @@ MANY_BATCHES: Final = 60
 class Stage:
     """A cluster with one tiered partition, `t`-0."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, keeps_all: bool = True) -> None:
+        """`keeps_all`: whether nothing but retention moves the start of the log."""
         self.cluster = cluster
         self.bucket = cluster.world.buckets.setdefault(URL, SimulatedBucket())
         self.observer = Observer(cluster, flushes=False)
-        self.rules = TieringRules(self.bucket)
+        self.rules = TieringRules(self.bucket, frozenset(() if keeps_all else ("t",)))
         self.count = 0
         """Of records that were acknowledged."""
         self.is_watched = True
@@ -82,6 +83,11 @@ class Stage:
             if partition.topic == "t" and partition.is_leader
         ]
         return max(found, key=lambda each: each.leader_epoch)
+
+    def leader_id(self) -> int:
+        """The node whose replica leads."""
+        leader = self.leader()
+        return next(each for each in self.cluster.nodes if leader in self.broker(each).replicas)
 
     def follows(self, node_id: int) -> bool:
         """Whether a node has read the metadata of the partition."""
@@ -172,13 +178,14 @@ def told(
     story: Callable[[Stage], Awaitable[None]],
     *,
     look_s: float = LOOK_S,
+    keeps_all: bool = True,
     properties: Mapping[str, Any] = {},
     **configs: object,
 ) -> None:
     """A cluster with one tiered topic, in which this happens."""
 
     async def run(cluster: Cluster) -> None:
-        stage = Stage(cluster)
+        stage = Stage(cluster, keeps_all=keeps_all)
         await cluster.settled()
         await cluster.create(
             "t", **(TOPIC_SETTINGS | {"local_retention_bytes": 1, "index_interval_bytes": 0} | configs)

@@ -9,6 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from replication.follower_effects import Complain, Flush, LookUp, StartAt, TruncateTo
 from replication.partition import Partition
+from replication.replica_fetcher import FLUSHING_WAIT_MS
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 
@@ -256,8 +257,19 @@ def test_while_it_flushes_it_asks_for_other_partitions_only() -> None:
     request = follower.request()
     assert request is not None
     assert [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [(TOPIC_ID, [0])]
+    assert request.max_wait_ms == FLUSHING_WAIT_MS, "what is flushed meanwhile is confirmed by the next request only"
     leader.handle(request)
     assert first.high_watermark == 0
+    follower.machine.answered(FetchResponse(session_id=answer.session_id), 0, 0)
+    request = follower.request()
+    assert request is not None
+    assert request.max_wait_ms == FLUSHING_WAIT_MS
+    follower.machine.answered(FetchResponse(session_id=answer.session_id), 0, 0)
+    theirs.log.flush(0)
+    follower.machine.flushed(theirs, theirs.leader_epoch)
+    request = follower.request()
+    assert request is not None
+    assert request.max_wait_ms == 500
 
 
 def answer_of(**fields: object) -> FetchResponse:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from broker.tiering.opening import RemoteStorageRefused
+from broker.tiering.remote_partitions import remote_partition
 from protocol.errors import ErrorCode
 from storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
 from storage.tiered.manifest import decode_manifest, encode_cluster_manifest
@@ -159,6 +160,26 @@ def test_a_copy_that_a_former_leader_finishes_late_is_not_removed_as_unfinished(
         assert not await tiering_of(node).copier.remove(followed_of(node), as_it_was, is_remain=True)
         assert segment.segment_id in {each.segment_id for each in copied(node)}
         assert before.items() <= dict(node.world.buckets[URL].contents()).items()
+
+    serve_tiered(story)
+
+
+def test_a_copy_that_ends_after_the_next_leader_deleted_it_leaves_no_object() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client)
+        node.host.storage_faults.slow, node.host.storage_faults.slow_s = 1.0, 1.0
+        reader = tiering_of(node).reader
+        await fill(client)
+        await until(lambda: reader.get(remote_partition(partition_of(node))) is not None, "the metadata is followed")
+        await until(lambda: bool(followed_of(node).remote_log.unfinished()), "a copy has begun")
+        (segment,) = followed_of(node).remote_log.unfinished()
+        assert await tiering_of(node).copier.remove(followed_of(node), segment, is_remain=True)
+        node.host.storage_faults.slow = 0.0
+        await until(lambda: is_copied(node), "all is copied in the end")
+        stored = {found.segment_id for key in node.world.buckets[URL].contents() if (found := parse_key(key))}
+        assert stored == {each.segment_id for each in copied(node)}
+        assert segment.segment_id not in stored
 
     serve_tiered(story)
 

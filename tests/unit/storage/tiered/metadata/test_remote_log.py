@@ -18,7 +18,7 @@ from storage.tiered.metadata.lineage import Lineage, ancestor_digest
 from storage.tiered.metadata.records import RemoteChange
 from storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
 from storage.tiered.metadata.remote_segment import REMAINS, PartitionDelete, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
+from storage.tiered.metadata.segment_state import BEING_REMOVED, PartitionDeleteState, SegmentState
 
 OFFSETS = range(16)
 FINISHED, DELETING, DELETED = list(SegmentState)[1:]
@@ -201,4 +201,15 @@ def test_a_partition_is_removed_step_by_step() -> None:
     for state in PartitionDeleteState:
         assert log.replay(PartitionDelete(1, 2, state))
         assert log.delete_state is state
-    assert not log.replay(PartitionDelete(1, 2, PartitionDeleteState.DELETE_PARTITION_MARKED))
+    assert log.delete_state not in BEING_REMOVED
+    assert not log.replay(PartitionDelete(1, 2, PartitionDeleteState.DELETE_PARTITION_STARTED))
+    assert log.replay(PartitionDelete(1, 2, PartitionDeleteState.DELETE_PARTITION_MARKED)), "it was tiered again"
+    assert log.delete_state in BEING_REMOVED
+
+
+def test_nothing_counts_as_copied_once_a_removal_is_finished() -> None:
+    log = log_of("start A 0 4 0:0 txn", "update A 1", "update A 2", "update A 3")
+    assert log.highest_offset(0) == 4, "retention deleted the segment"
+    for state in PartitionDeleteState:
+        log.replay(PartitionDelete(1, 2, state))
+    assert log.highest_offset(0) is None

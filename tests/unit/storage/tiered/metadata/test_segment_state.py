@@ -6,6 +6,7 @@ import pytest
 
 from storage.tiered.metadata.segment_state import PARTITION_STEPS, SEGMENT_STEPS, PartitionDeleteState, SegmentState
 
+FINISHED, MARKED = PartitionDeleteState.DELETE_PARTITION_FINISHED, PartitionDeleteState.DELETE_PARTITION_MARKED
 ALLOWED = {(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3)}
 
 
@@ -19,5 +20,5 @@ def test_segment_steps(before: SegmentState, after: SegmentState) -> None:
 @pytest.mark.parametrize("after", PartitionDeleteState)
 def test_partition_steps(before: PartitionDeleteState | None, after: PartitionDeleteState) -> None:
     number = -1 if before is None else before
-    is_allowed = after == number + 1 or after == number
+    is_allowed = after in (number, number + 1) or (before, after) == (FINISHED, MARKED)
     assert (after in PARTITION_STEPS[before]) == is_allowed
