@@ -7,6 +7,7 @@ from enum import Enum
 from random import Random
 
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
+from tests.support.security.token_holder import TOKEN_PROPERTIES
 
 
 class Fault(Enum):
@@ -102,6 +103,12 @@ TIERED_PROPERTIES = {
     "log.retention.check.interval.ms": "300",
     "log.segment.delete.delay.ms": "200",
 }
+SECURITY_PROPERTIES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    **TOKEN_PROPERTIES,
+}
+"""The nodes and most clients are anonymous, and super users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +183,9 @@ class Plan:
     pass_bytes: int = 1 << 30
     """At most so many bytes of remote segments are cleaned in one pass."""
     changes_security: bool = False
-    """An administrator changes the credentials of users, and quotas."""
+    """There is an authorizer, and administrators change ACLs, users, quotas and delegation tokens."""
+    security_pause_s: float = 0.4
+    """Between two requests of each client with few permissions, at the most."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -298,6 +307,8 @@ class Plan:
             given["moldau.tiered.compaction.bytes.per.pass"] = str(self.pass_bytes)
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
+        if self.changes_security:
+            given |= SECURITY_PROPERTIES
         return given | (TIERED_PROPERTIES if self.is_tiered else {}) | dict(self.properties)
 
     def features(self) -> dict[str, int]:

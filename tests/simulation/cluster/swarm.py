@@ -22,6 +22,7 @@ from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
+from tests.simulation.cluster.secured import Secured, credentials
 from tests.simulation.cluster.tiered import Tiered
 from tests.simulation.cluster.transactional import Transactional
 from tests.simulation.cluster.transactional_table import TransactionalTable
@@ -42,7 +43,6 @@ from tests.support.keyed_table import KeyedTable, name_of
 from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.mixed_producer import MixedProducer
 from tests.support.node import Client
-from tests.support.security_administrator import SecurityAdministrator
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
@@ -126,6 +126,8 @@ class Swarm:
             controllers=plan.controllers,
             voters=VOTERS if plan.names_voters else 0,
             features=plan.features(),
+            credentials=credentials() if plan.changes_security else (),
+            has_logins=plan.changes_security,
             keep_trace=keep_trace,
             **properties,
         )
@@ -141,7 +143,7 @@ class Swarm:
         self._trimmed = {TOPIC} if plan.trims else set()
         """Topics whose log start moves by other means than retention."""
         self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
-        self._security = SecurityAdministrator(self.bootstrap("security"), self.run.complaints)
+        self._secured = Secured(self.cluster, plan, self.bootstrap, self.run.complaints)
         self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
         self._careless: list[LeaderProducer] = []
         self._mixed: list[MixedProducer] = []
@@ -237,6 +239,7 @@ class Swarm:
         await self._transactional.begin(self._topic_configs())
         self._transactional_table.begin()
         working = self._begin()
+        working += await self._secured.begin(lambda: self._is_ended)
         if story is None:
             striking = loop.create_task(self.nemesis.work())
             await asyncio.sleep(self.plan.fault_s)
@@ -259,9 +262,7 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         await self.converged()
-        for node in self.cluster.nodes.values():
-            if node.is_up and node.broker is not None:
-                self._security.verify(node.id, node.broker.quorum.image)
+        await self._secured.verify()
         if self.plan.is_tiered:
             await self._tiered.settled()
         watch.cancel()
@@ -327,8 +328,6 @@ class Swarm:
             working += self._tiered.readers(self.keys, lambda: self._is_ended)
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
-        if plan.changes_security:
-            working.append(loop.create_task(self._security.work(lambda: self._is_ended)))
         return working
 
     def _table_producers(self, shape: dict[str, Any]) -> Iterator[Producer]:
