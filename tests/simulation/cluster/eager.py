@@ -216,6 +216,21 @@ FAMILIES: Final = (
         ),
     ),
     Family(
+        "generations",
+        (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.MOVE_LEADERS, Fault.KILL, *STORAGE_FAULTS),
+        (
+            *TIERED,
+            ("table_keys", 5),
+            ("table_policy", "compact,delete"),
+            ("tombstones_ms", 300),
+            ("transactional", 0),
+            ("transforms", False),
+            ("retains", ""),
+            ("trims", False),
+            ("strike_every_s", 1.0),
+        ),
+    ),
+    Family(
         "links",
         (Fault.RESET, Fault.STALL_LINK, Fault.SLOW_LINK, Fault.WALL_JUMP),
         (("timeout_ms", 200), ("members", 2), ("skew_ms_max", 1_000_000)),
@@ -238,6 +253,7 @@ def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Pl
         in_flight=5,
         partitions=min(drawn.partitions, 2),
         churn_pause_s=0.2,
+        is_tiered=False,  # It takes three times as long; a family of its own has it.
     )
     plan = replace(plan, **dict(shape))  # type: ignore[arg-type]
     if Fault.POWER_CUT_ALL in plan.faults and not plan.flushes:

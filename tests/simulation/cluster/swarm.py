@@ -64,6 +64,8 @@ SMALL_FETCHES_PAUSE_S: Final = 0.3
 DRAIN_S: Final = 60.0
 COMMIT_S: Final = 30.0
 """How long an application may take until it commits a transaction in a healed cluster: a process may have just died."""
+RESTS_LOOKS: Final = 8
+"""Seconds without a change, longer than it takes until a record is too old."""
 REPLICAS: Final = 3
 MIXED_RECORDS_MAX: Final = 4
 GIVES_UP: Final = 0.01
@@ -138,6 +140,8 @@ class Swarm:
         self.producers: list[Producer] = []
         self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
         self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
+        self._trimmed = {TOPIC} if plan.trims else set()
+        """Topics whose log start moves by other means than retention."""
         self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
         self._secured = Secured(self.cluster, plan, self.bootstrap, self.run.complaints)
         self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
@@ -145,10 +149,11 @@ class Swarm:
         self._mixed: list[MixedProducer] = []
         self._readers: list[Reader] = []
         self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
+        self._table_starts: dict[Key, int] = {}
+        """Where the log of a partition of the compacted topic begins at the end, where retention has moved it."""
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
-        trimmed = frozenset({TOPIC} if plan.trims else ())
-        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
+        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, self._trimmed)
         if plan.is_tiered:
             self.invariants.append(self._tiered.rules)
         partitions = [(TABLE, index) for index in range(TABLE_PARTITIONS if plan.table_keys else 0)]
@@ -171,7 +176,13 @@ class Swarm:
         complaints = self.run.complaints
         writer = TopicWriter(self.bootstrap(f"{name}-writer"), complaints, self._topics)
         return Administrator(
-            self.bootstrap(name), complaints, name, write=writer.write, pause_s=self.plan.churn_pause_s
+            self.bootstrap(name),
+            complaints,
+            name,
+            write=writer.write,
+            pause_s=self.plan.churn_pause_s,
+            tiered=self.plan.tiered_configs() if self.plan.is_tiered else {},
+            disabled=self._trimmed,
         )
 
     def bootstrap(self, name: str) -> Bootstrap:
@@ -333,8 +344,26 @@ class Swarm:
             reading = self.run.table_history.reading("final", (TABLE, index), is_complete=True)
             bootstrap, may_rot = self.bootstrap(f"table-{index}"), Fault.BIT_ROT in self.plan.faults
             final = Reader(bootstrap, reading, self.run.complaints, may_rot=may_rot, name_of=name_of)
+            if self.plan.table_retains:
+                await self._log_start_rests(index)
+                await asyncio.wait_for(final.start_after(()), DRAIN_S)
+                self._table_starts[TABLE, index] = final.offset
             await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
-        self.run.complaints += self._table.problems(self.run.table_history)
+        self.run.complaints += self._table.problems(self.run.table_history, self._table_starts)
+
+    async def _log_start_rests(self, index: int) -> None:
+        """Wait until retention has done its work: a reader would meet it in the midst."""
+        starts: list[int] = []
+        while len(starts) < RESTS_LOOKS or len(set(starts[-RESTS_LOOKS:])) > 1:
+            await asyncio.sleep(1)
+            starts.append(
+                max(
+                    each.log.log_start_offset
+                    for node in self.cluster.nodes.values()
+                    for each in (node.broker.replicas if node.broker is not None else ())
+                    if (each.topic, each.index) == (TABLE, index)
+                )
+            )
 
     def _careless_producers(self) -> Iterator[LeaderProducer]:
         plan = self.plan
