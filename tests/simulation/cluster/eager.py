@@ -70,6 +70,11 @@ FAMILIES: Final = (
         (("flushes", False), ("small_snapshots", True)),
     ),
     Family(
+        "controllers",
+        (Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER, Fault.POWER_CUT, Fault.KILL),
+        (("small_snapshots", True), ("has_eligible_replicas", True), ("churns_topics", True)),
+    ),
+    Family(
         "moves",
         (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
         (("nodes", 4), ("flushes", False), SMALL_FETCHES),
@@ -135,11 +140,6 @@ FAMILIES: Final = (
         "pauses",
         (Fault.PAUSE, Fault.CUT_ONE_WAY, Fault.ISOLATE),
         (("flushes", False), ("timeout_ms", 200), ("mixed", 2), ("loop_records_max", 2)),
-    ),
-    Family(
-        "controllers",
-        (Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER, Fault.POWER_CUT, Fault.KILL),
-        (("small_snapshots", True), ("has_eligible_replicas", True), ("churns_topics", True)),
     ),
     Family(
         "all-at-once",
