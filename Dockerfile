@@ -1,5 +1,7 @@
 # An image that takes the variables of apache/kafka's: change the image line of a compose file, and it runs.
 #   docker build -t moldau . && docker run -p 9092:9092 moldau
+# The same with Spark and a Java runtime, for a driver and for workers of Spark:
+#   docker build -t moldau-spark --target spark --build-arg EXTRAS=tiered,spark,delta .
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -8,6 +10,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev \
  && { python3 -c "import sys, sysconfig, os.path as p; sys.exit(not p.exists(p.join(sysconfig.get_path('include'), 'Python.h')))" \
    || apt-get install -y --no-install-recommends python3-dev; }
 RUN python3 -m venv /opt/moldau
+ARG EXTRAS=tiered
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE requirements.lock ./
 COPY building building
@@ -22,10 +25,23 @@ COPY coordinator coordinator
 COPY spark_jobs spark_jobs
 COPY pyspark_moldau pyspark_moldau
 RUN PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \
-    /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check '.[tiered]' \
+    /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check ".[$EXTRAS]" \
  && /opt/moldau/bin/python -m pip uninstall --yes --quiet setuptools pip \
  && find /opt/moldau -name __pycache__ -prune -exec rm -r {} + \
  && /opt/moldau/bin/python -m compileall -q /opt/moldau/lib
+
+FROM ${BASE} AS spark
+RUN install -d /usr/share/man/man1 \
+ && apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --uid 1000 --create-home --shell /usr/sbin/nologin moldau \
+ && install -d -o moldau -g moldau /output
+COPY --from=build /opt/moldau /opt/moldau
+ENV PATH=/opt/moldau/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER moldau
+WORKDIR /output
+VOLUME /output
+CMD ["sleep", "infinity"]
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="moldau" \

@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[dev,clients,spark,tiered,schemas]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[dev,clients,spark,tiered,schemas,delta]'
 	@touch $@
 
 install: compiled ## the environment alone

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, with the settings for reading segments."""
+"""A Spark session for a job, on this machine or on a cluster of Spark, with the settings for reading segments."""
 
 from __future__ import annotations
 
@@ -17,29 +17,43 @@ SETTINGS: Final = {
     # With this setting rows go from Python to Java nearly twice as fast as over TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""For a master on this machine: its executors reach the driver there, also where the name of the machine is unknown."""
+LOCAL_MASTER: Final = "local[*]"
+
+
+def master_of(given: str | None, variables: Mapping[str, str]) -> str:
+    """The master of a job: the given one, else the variable MASTER, which Spark's own programs read, else all cores of
+    this machine.
+    """
+    return given or variables.get("MASTER") or LOCAL_MASTER
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
 
 
 @contextmanager
 def local_session(
-    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for the duration of a job; its workers run this Python. Raises `NoJava`."""
+    """A session for the duration of a job; its workers run this Python, which on a cluster is at the same path, or that
+    of PYSPARK_PYTHON. Raises `NoJava`.
+    """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(name)
-    for setting, value in {**SETTINGS, **(settings or {})}.items():
+    for setting, value in {**SETTINGS, **(LOOPBACK if is_local(master) else {}), **(settings or {})}.items():
         builder = builder.config(setting, value)
-    variables = {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-    }
+    variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if is_local(master):
+        variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    elif "PYSPARK_PYTHON" in os.environ:
+        variables["PYSPARK_PYTHON"] = os.environ["PYSPARK_PYTHON"]
     with home_for_spark(find_java(os.environ)) as home, variables_set({**variables, "JAVA_HOME": str(home)}):
         session = builder.getOrCreate()
     try:

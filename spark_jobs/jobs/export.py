@@ -1,14 +1,17 @@
-"""The job `export`: the records of a topic as Parquet, each offset once; a run continues where the last one ended.
+"""The job `export`: the records of a topic as Parquet or as a Delta table, each offset once; a run continues where the
+last one ended.
 
 driver    pins the offsets: from the ends in the ledger to the high watermarks
 tasks     each decodes its slices and writes one Parquet file into the staging directory of the run; Spark gets no row
-driver    commits the files that the tasks named, by one document in the ledger (`export_ledger.py`)
+driver    commits the files that the tasks named, by one document in the ledger (`export_ledger.py`), or by one commit
+          of the Delta table (`delta_table.py`)
 
 A task that Spark runs twice writes two files, of which one is named.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -18,8 +21,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_jobs.data_source import MoldauDataSource
+from spark_jobs.jobs.delta_table import DeltaLedger
 from spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
 from spark_jobs.jobs.latest import CHOICES, offsets_as_json
+from spark_jobs.jobs.parquet_files import written_file
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.read_options import ReadOptions, parse_options
 from spark_jobs.refusals import Refused
@@ -39,8 +44,6 @@ WRITTEN: Final = StructType(
     [StructField("name", StringType()), StructField("rows", LongType()), StructField("size", LongType())]
 )
 """A row for each file."""
-ROW_GROUP_SIZE: Final = 32 << 20
-"""Bytes of rows in memory that become one row group of a file."""
 REPEATED: Final = ["topic", "partition", "timestampType"]
 """Columns of few values, which Parquet keeps in dictionaries."""
 
@@ -53,6 +56,13 @@ class ExportJob:
     topic: str
     output: str
     compression: str = "zstd"
+    format: str = "parquet"
+    """Or `delta`."""
+
+    @property
+    def columns(self) -> list[str]:
+        fields = [*RECORDS.fields, HEADERS] if parse_options(self.options).include_headers else RECORDS.fields
+        return [field.name for field in fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ def plan_export(job: ExportJob) -> ExportPlan:
     from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
-    ledger = ExportLedger(job.output)
+    ledger = ledger_of(job)
     if ledger.is_foreign:
         raise Refused(f"{job.output} has files that no export has written")
     options = job.options
@@ -105,14 +115,29 @@ def plan_export(job: ExportJob) -> ExportPlan:
     )
 
 
+def ledger_of(job: ExportJob) -> ExportLedger | DeltaLedger:
+    """The ledger of the output. Raises `Refused` where deltalake is needed and not installed."""
+    import pyarrow as pa
+
+    from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+
+    if job.format == "delta":
+        return DeltaLedger(job.output, pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in job.columns]))
+    return ExportLedger(job.output)
+
+
 def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -> ExportRun:
     """Run the job. Returns the run that it committed. A job that fails commits nothing."""
-    job, ledger = plan.job, ExportLedger(plan.job.output)
-    number = ledger.begin()
+    job, ledger = plan.job, ledger_of(plan.job)
+    number = ledger.begin(job.topic, plan.cluster_id)
     session.dataSource.register(ExportSource)
     source = session.read.format(ExportSource.name()).options(**job.options)
-    with watched(session, progress):
-        told = source.option(STAGING, f"{job.compression}:{ledger.staging(number)}").load().collect()
+    try:
+        with watched(session, progress):
+            told = source.option(STAGING, f"{job.compression}:{ledger.staging(number)}").load().collect()
+    except BaseException:
+        shutil.rmtree(ledger.staging(number), ignore_errors=True)
+        raise
     files = tuple(ExportedFile(*row) for row in told)
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in plan.ranges}
     run = ExportRun(number, job.topic, plan.cluster_id, ranges, files)
@@ -156,50 +181,9 @@ class ExportReader(SegmentReader):
 
     def _write(self, task: Task) -> ExportedFile | None:
         """The file with the records of a task; None where there are none. Raises OSError and as `batches`."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
         if not task:
             return None
         first = task[0]
         name = f"{first.topic}-{first.partition:05}-{first.start_offset:020}-{uuid4().hex}.parquet"
-        path = f"{self._staging}/{name}"
-        writer, count = None, 0
-        try:
-            for group in row_groups(self.batches(task, self._columns)):
-                if writer is None:
-                    writer = pq.ParquetWriter(
-                        path, group[0].schema, compression=self._compression, use_dictionary=REPEATED
-                    )
-                writer.write_table(pa.Table.from_batches(group), row_group_size=1 << 30)
-                count += sum(each.num_rows for each in group)
-        finally:
-            if writer is not None:
-                writer.close()
-        return ExportedFile(name, count, _synced_size(path)) if writer is not None else None
-
-
-def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches joined until they have the size of a row group."""
-    group: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        group.append(batch)
-        size += batch.nbytes
-        if size >= ROW_GROUP_SIZE:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
-def _synced_size(path: str) -> int:
-    """Sync a file to the disk. Returns its size in bytes."""
-    import os
-
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
+        batches = self.batches(task, self._columns)
+        return written_file(self._staging, name, batches, compression=self._compression, repeated=REPEATED)

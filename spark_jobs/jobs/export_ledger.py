@@ -88,7 +88,7 @@ class ExportLedger:
             found |= {partition: end for partition, (_, end) in run.ranges.items()}
         return found
 
-    def begin(self) -> int:
+    def begin(self, topic: str, cluster_id: str | None) -> int:
         """Begin a run: complete or remove what a crash left, and make an empty staging directory. Returns the number of
         the run. Raises OSError.
         """

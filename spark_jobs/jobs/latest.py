@@ -1,16 +1,17 @@
-"""The job `latest`: the last value of each key of a topic, as Parquet.
+"""The job `latest`: the last value of each key of a topic, as Parquet or as a Delta table.
 
 tasks     each reads its slices and keeps one row of each key and partition: most rows never leave Python
 Spark     one exchange by key; the highest offset of a partition wins, between partitions (a key may be in several
           if their number was changed) the latest timestamp, then the higher partition
-output    a directory of Parquet files with key, value, partition, offset and timestamp
+output    a directory of Parquet files, or a Delta table, with key, value, partition, offset and timestamp
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -18,6 +19,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.data_source import MoldauDataSource, columns_of
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.read_options import parse_options
+from spark_jobs.refusals import Refused
 from spark_jobs.views.latest_rows import last_rows
 from spark_jobs.views.records import SegmentReader
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from spark_jobs.origins.port import Task
     from spark_jobs.planning.bounds import OffsetRange
 
+FILES: Final = "name string, rows bigint, size bigint"
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
 """The options whose values a plan replaces by the offsets that it has found."""
@@ -43,6 +46,8 @@ class LatestJob:
     output: str
     keeps_tombstones: bool = False
     overwrites: bool = False
+    format: str = "parquet"
+    """Or `delta`: each run is then a version of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class LatestPlan:
     """The files and offsets that the job will read, found before Spark is started."""
 
     job: LatestJob
+    cluster_id: str | None
     ranges: tuple[OffsetRange, ...]
     tasks_count: int
     size: int
@@ -71,7 +77,9 @@ def plan_latest(job: LatestJob) -> LatestPlan:
         "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
         "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
     }
-    return LatestPlan(replace(job, options=pinned), planned.ranges, len(planned.tasks), planned.size)
+    return LatestPlan(
+        replace(job, options=pinned), planned.cluster_id, planned.ranges, len(planned.tasks), planned.size
+    )
 
 
 def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -> int:
@@ -79,9 +87,54 @@ def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -
     session.dataSource.register(LatestSource)
     rows = session.read.format(LatestSource.name()).schema(SCHEMA).options(**plan.job.options).load()
     latest = latest_of(rows, keeps_tombstones=plan.job.keeps_tombstones)
+    if plan.job.format == "delta":
+        return write_delta(session, latest, plan, progress)
     with watched(session, progress):
         latest.write.mode("overwrite" if plan.job.overwrites else "error").parquet(plan.job.output)
     return session.read.parquet(plan.job.output).count()
+
+
+def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, progress: JobProgress) -> int:
+    """Write the rows as the next version of a Delta table. Returns their number. Raises `Refused` and OSError."""
+    from deltalake import CommitProperties
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from spark_jobs.jobs.delta_table import DeltaOutput
+    from spark_jobs.jobs.export_ledger import ExportedFile
+
+    output = DeltaOutput(plan.job.output)
+    if output.is_foreign:
+        raise Refused(f"{plan.job.output} has files that are no Delta table")
+    topics = ",".join(sorted({each.key[0] for each in plan.ranges}))
+    table = output.prepare(to_arrow_schema(latest.schema, timezone="UTC"), topics, plan.cluster_id)
+    try:
+        with watched(session, progress):
+            rows = latest.mapInArrow(file_writer(str(output.run_directory)), FILES).collect()
+    except BaseException:
+        output.discard()
+        raise
+    files = [ExportedFile(*row) for row in rows]
+    output.commit(table, files, CommitProperties(custom_metadata={"moldau.ends": ends_as_json(plan)}), overwrites=True)
+    return sum(each.rows for each in files)
+
+
+def file_writer(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What writes the rows of a task to a file, and gives a row of `FILES`."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from spark_jobs.jobs.parquet_files import written_file
+
+        written = written_file(directory, f"part-{uuid4().hex}.parquet", batches)
+        if written is not None:
+            yield pa.RecordBatch.from_pylist([written._asdict()])
+
+    return write
+
+
+def ends_as_json(plan: LatestPlan) -> str:
+    return offsets_as_json({each.key: each.end_offset for each in plan.ranges})
 
 
 def latest_of(rows: DataFrame, *, keeps_tombstones: bool) -> DataFrame:

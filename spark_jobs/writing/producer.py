@@ -85,7 +85,8 @@ class TopicProducer:
         if gathered.size and gathered.size + size > self._batch_size:
             self.flush()
             gathered = self._gathered.setdefault(key, Gathered())
-        gathered.records.append(Record(record.key, record.value, self._now_ms(), record.headers))
+        timestamp = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
+        gathered.records.append(Record(record.key, record.value, timestamp, record.headers))
         gathered.size += size
         self._size += size
         if self._size >= BUFFERED_MAX:

@@ -18,13 +18,15 @@ HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructF
 
 
 class OutgoingRecord(NamedTuple):
-    """The record that a row becomes."""
+    """A record that is to be written, such as the one that a row becomes."""
 
     topic: str
     partition: int | None
     key: bytes | None
     value: bytes | None
     headers: tuple[RecordHeader, ...]
+    timestamp_ms: int | None = None
+    """None: the time of the producer."""
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:

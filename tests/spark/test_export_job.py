@@ -49,7 +49,7 @@ def test_each_record_is_exported_once(spark: SparkSession, tmp_path: Path) -> No
     name = second.files[0].name
     ExportLedger(str(output)).staging(2).mkdir()
     os.replace(output / name, ExportLedger(str(output)).staging(2) / name)
-    assert ExportLedger(str(output)).begin() == 3
+    assert ExportLedger(str(output)).begin("t", None) == 3
     assert spark.read.parquet(str(output)).count() == 600
 
 

@@ -191,6 +191,8 @@ LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
+PERMISSIONS: Final = "permissions"
+"""A family of clusters: an authorizer, and clients that log in."""
 SCRIPTS: Final = (
     *scenarios.ALL,
     *stories.ALL,
@@ -245,26 +247,25 @@ KINDS: Final[dict[str, Runner]] = {
 }
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
-EAGEREST: Final = 5
+EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
     Stage((METADATA,), 4, at_once=4),
     Stage((LOG_CLEANER,), 24, at_once=12),
-    Stage((QUORUM,), 20, at_once=10),
-    Stage((CONTROLLER,), 12, at_once=6),
+    Stage((QUORUM,), 60, at_once=20),
+    Stage((CONTROLLER,), 8, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
     Stage((TRANSACTIONS,), 50, at_once=50),
-    Stage((REPLICAS,), 24, at_once=12),
-    Stage((ONE_NODE,), 10, at_once=10),
+    Stage((REPLICAS,), 20, at_once=10),
+    Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[:EAGEREST]),
-    Stage((QUORUM,), 40, at_once=20),
     Stage((METADATA,), 6, at_once=3),
     Stage((LOG_CLEANER,), 36, at_once=12),
-    Stage((COPIES,), 2),
-    Stage((REPLICAS,), 44, at_once=11),
-    Stage((ONE_NODE,), 6, at_once=6),
+    Stage((PERMISSIONS, COPIES), 2),
+    Stage((REPLICAS,), 48, at_once=12),
+    Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[EAGEREST:]),
     Stage((LOG_CLEANER,), 60, at_once=20),
     Stage((CONTROLLER,), 28, at_once=7),

@@ -1,0 +1,193 @@
+"""A Delta table that a job writes: tasks write its files, and one commit by the driver makes them part of the table.
+
+    <output>/_delta_log/        the log of the table
+    <output>/run-<id>/*.parquet the files of one run; those of a run that died are in no commit, and VACUUM removes them
+
+The ledger of an export is in the same commits: each has, for every partition, the application transaction
+`moldau-export:<topic>:<partition>` with the offset at which the next run begins. These survive checkpoints and the
+cleaning of the log, and a commit fails where another run has committed the same partition meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
+from spark_jobs.refusals import Refused
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from deltalake import CommitProperties, DeltaTable
+
+CLUSTER: Final = "moldau.cluster.id"
+"""The property of a table with the cluster that it was exported from."""
+RANGES: Final = "moldau.ranges"
+"""In the history of a table: the offsets that a commit has added, as JSON."""
+
+
+class DeltaOutput:
+    """A Delta table in a directory of this machine, or of a mount that driver and executors share."""
+
+    def __init__(self, output: str) -> None:
+        """Raises `Refused` where deltalake is not installed."""
+        if find_spec("deltalake") is None:
+            raise Refused("format delta: deltalake is not installed: pip install 'moldau[delta]'")
+        self.output = Path(output).absolute()
+        self._run = f"run-{uuid4().hex}"
+
+    @property
+    def run_directory(self) -> Path:
+        """Where the tasks of this run write."""
+        return self.output / self._run
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the output holds files but no table."""
+        return self.output.exists() and any(self.output.iterdir()) and self.table() is None
+
+    def table(self) -> DeltaTable | None:
+        """The table as it is now; None where there is none. Raises `Refused`."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return DeltaTable(str(self.output)) if DeltaTable.is_deltatable(str(self.output)) else None
+        except DeltaError as problem:
+            raise Refused(f"{self.output}: {problem}") from None
+
+    def prepare(self, schema: pa.Schema, name: str, cluster_id: str | None) -> DeltaTable:
+        """The table, created if need be, and the directory for this run. Raises `Refused` where the table has other
+        columns, and OSError.
+        """
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        table = self.table()
+        if table is None:
+            table = DeltaTable.create(
+                str(self.output),
+                schema=schema,
+                mode="ignore",
+                name=name,
+                configuration={CLUSTER: cluster_id} if cluster_id is not None else None,
+                raise_if_key_not_exists=False,
+            )
+        columns = pa.schema(table.schema().to_arrow()).names
+        if columns != schema.names:
+            raise Refused(f"{self.output} has the columns {', '.join(columns)}, not {', '.join(schema.names)}")
+        self.run_directory.mkdir(parents=True)
+        return table
+
+    def commit(
+        self,
+        table: DeltaTable,
+        files: Sequence[ExportedFile],
+        properties: CommitProperties,
+        *,
+        overwrites: bool = False,
+    ) -> None:
+        """Make the files part of the table, in place of those before where it `overwrites`. Raises `Refused` where
+        another process has committed what conflicts with it.
+        """
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        written: list[AddAction | RemoveAction] = [
+            AddAction(
+                f"{self._run}/{each.name}",
+                each.size,
+                {},
+                int((self.run_directory / each.name).stat().st_mtime * 1000),
+                True,
+                json.dumps({"numRecords": each.rows}),
+            )
+            for each in files
+        ]
+        mode = "overwrite" if overwrites else "append"
+        try:
+            table.create_write_transaction(written, mode, table.schema(), commit_properties=properties)
+        except DeltaError as problem:
+            self.discard()
+            raise Refused(f"{self.output}: the commit failed, and nothing of this run was added: {problem}") from None
+
+    def discard(self) -> None:
+        """Remove the files of this run, which no commit names."""
+        shutil.rmtree(self.run_directory, ignore_errors=True)
+
+
+class DeltaLedger:
+    """The ledger of an export into a Delta table: the offsets of its application transactions."""
+
+    def __init__(self, output: str, schema: pa.Schema) -> None:
+        """Raises `Refused` where deltalake is not installed."""
+        self._delta = DeltaOutput(output)
+        self._schema = schema
+
+    @property
+    def is_foreign(self) -> bool:
+        return self._delta.is_foreign
+
+    def ends(self, topic: str, cluster_id: str | None) -> dict[int, int]:
+        """The offset at which the next run begins, by partition. Raises `Refused` where the table is of another topic
+        or cluster.
+        """
+        table = self._delta.table()
+        if table is None:
+            return {}
+        described = table.metadata()
+        if described.name != topic:
+            raise Refused(f"{self._delta.output} is a table of {described.name or 'something else'}, not of {topic}")
+        known = described.configuration.get(CLUSTER)
+        if None not in (known, cluster_id) and known != cluster_id:
+            raise Refused(f"{self._delta.output} is an export of cluster {known}, not of {cluster_id}")
+        found: dict[int, int] = {}
+        for partition in count():
+            end = table.transaction_version(application_of(topic, partition))
+            if end is None:
+                return found
+            found[partition] = end
+        raise AssertionError("a partition without a transaction ends the search")
+
+    def begin(self, topic: str, cluster_id: str | None) -> int:
+        """Begin a run. Returns its number, which is the version of the table that it will make where no other process
+        writes. Raises `Refused` and OSError.
+        """
+        version: int = self._delta.prepare(self._schema, topic, cluster_id).version()
+        return version + 1
+
+    def staging(self, number: int) -> Path:
+        return self._delta.run_directory
+
+    def commit(self, run: ExportRun) -> None:
+        """Make a run final. Raises `Refused` where another process has exported the same offsets."""
+        from deltalake import CommitProperties, Transaction
+
+        table = self._delta.table()
+        assert table is not None, "a run has begun"
+        self._check_starts(run, table)
+        ends = [Transaction(application_of(run.topic, each), end) for each, (_, end) in sorted(run.ranges.items())]
+        ranges = json.dumps({str(each): list(offsets) for each, offsets in sorted(run.ranges.items())})
+        properties = CommitProperties(custom_metadata={RANGES: ranges}, app_transactions=ends)
+        self._delta.commit(table, run.files, properties)
+
+    def _check_starts(self, run: ExportRun, table: DeltaTable) -> None:
+        """Compare the ledger with the beginning of a run: another run may have ended since this one was planned. One
+        that ends after this look is a conflict of the commit.
+        """
+        for partition, (start, _) in run.ranges.items():
+            end = table.transaction_version(application_of(run.topic, partition))
+            if end is not None and end > start:
+                self._delta.discard()
+                raise Refused(f"{self._delta.output}: another run has exported {run.topic}-{partition} up to {end}")
+
+
+def application_of(topic: str, partition: int) -> str:
+    """The application id of the transactions of a partition."""
+    return f"moldau-export:{topic}:{partition}"

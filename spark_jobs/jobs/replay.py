@@ -1,0 +1,384 @@
+"""The job `replay`: a range of a topic written to a topic again, in the order of each partition.
+
+driver    pins the offsets, and cuts them into rounds: of each partition the same share
+round     a task for each partition reads its offsets and writes the records itself; Spark gets a row for each task
+          with a state, a task writes in a transaction, and the driver stores its decision, commits, and notes the round
+
+The transactional id of a partition stays the same over all rounds and attempts: a new attempt aborts what the last one
+left open. The table of what a restart does is in `replay_state.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from spark_jobs.data_source import MoldauDataSource
+from spark_jobs.jobs.latest import CHOICES, offsets_as_json
+from spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
+from spark_jobs.options.read_options import ReadOptions, parse_options
+from spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
+from spark_jobs.refusals import DataLost, Refused, warn
+from spark_jobs.views.records import SegmentReader
+from spark_jobs.views.rows import Row, row_batches
+from spark_jobs.writing.commit import TransactionsLost, lost_of, said
+from spark_jobs.writing.row_records import OutgoingRecord
+from spark_jobs.writing.transaction import Ending, ProducerIdentity
+from spark_jobs.writing.writers import end
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+
+    from protocol.record_builder import Record
+    from spark_jobs.client.cluster import Cluster
+    from spark_jobs.origins.port import Slice, Task
+    from spark_jobs.writing.producer import TopicProducer
+
+TARGET: Final = "replayto"
+"""The option that tells the tasks where and how they write."""
+ROUND_SIZE: Final = 64 << 20
+"""Bytes of segments in a round: a restart writes at most so much again, and a transaction stays short."""
+ROUND_SECONDS: Final = 2
+"""With a rate: the seconds that a round stands for."""
+ROUNDS_MAX: Final = 1_000_000
+WRITTEN: Final = StructType(
+    [
+        StructField("partition", IntegerType()),
+        StructField("records", LongType()),
+        StructField("transactionalId", StringType()),
+        StructField("producerId", LongType()),
+        StructField("producerEpoch", IntegerType()),
+    ]
+)
+"""A row for each task; the last three columns are null where there was no transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTarget:
+    """Where and how records are written."""
+
+    brokers: tuple[str, ...]
+    topic: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    """The settings of the client, kafka.*, in lower case."""
+    codec: str = "lz4"
+    keeps_timestamps: bool = False
+    keeps_partitions: bool = False
+    transactional_id: str | None = None
+    """The beginning of the transactional ids of the tasks; None: no transactions."""
+
+    def cluster(self) -> Cluster:
+        from spark_jobs.client.cluster import Cluster
+        from spark_jobs.client.settings import client_settings_of
+
+        return Cluster(client_settings_of(tuple(self.brokers), self.client))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayJob:
+    """The arguments of the job. `options` are those of the data source, for one topic."""
+
+    options: dict[str, str]
+    topic: str
+    target: ReplayTarget
+    state: str | None = None
+    """The directory of the state; None: the replay cannot be continued, and writes at least once."""
+    rate: int | None = None
+    """Records a second, at most."""
+
+
+class PlannedReplay(NamedTuple):
+    """A replay as this run carries it out, found before Spark is started."""
+
+    job: ReplayJob
+    plan: ReplayPlan
+    size: int
+    """Bytes of segments of all rounds."""
+    done: int
+    """Rounds that earlier runs have done."""
+    records: int
+    """Records that they have written."""
+    target_partitions: int
+
+
+def plan_replay(job: ReplayJob) -> PlannedReplay:
+    """Pin the offsets, or take up those of the state. Raises `Refused`, `CorruptCheckpoint`, `RemoteStorageError` and
+    OSError.
+    """
+    from spark_jobs.planning.planner import Planner
+    from storage.files.local_files import LocalFiles
+
+    target_cluster_id, count = describe_target(job.target)
+    planned = Planner(LocalFiles(), parse_options(job.options)).plan()
+    ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in planned.ranges}
+    if job.target.keeps_partitions and ranges and max(ranges) >= count:
+        raise Refused(
+            f"--keep-partitions: {job.topic} has partition {max(ranges)}, and {job.target.topic} has {count} partitions"
+        )
+    offsets_count = sum(end - start for start, end in ranges.values())
+    rounds = max(1, -(-planned.size // ROUND_SIZE))
+    if job.rate is not None:
+        rounds = max(rounds, -(-offsets_count // (job.rate * ROUND_SECONDS)))
+    plan = ReplayPlan(
+        uuid4().hex,
+        job.topic,
+        planned.cluster_id,
+        job.target.topic,
+        target_cluster_id,
+        choices_of(job),
+        ranges,
+        max(1, min(rounds, ROUNDS_MAX, offsets_count)),
+    )
+    if job.state is None:
+        return PlannedReplay(job, plan, planned.size, 0, 0, count)
+    state = ReplayState(job.state)
+    known = state.read_plan()
+    if known is None:
+        return PlannedReplay(job, plan, planned.size, 0, 0, count)
+    if different := plan.differences(known):
+        raise Refused(f"{state.directory} has the state of another replay: {', '.join(different)} differ")
+    done = state.done()
+    return PlannedReplay(job, known, planned.size, done.rounds, done.records, count)
+
+
+def describe_target(target: ReplayTarget) -> tuple[str | None, int]:
+    """(cluster id, number of partitions) of the topic that is written. Raises `Refused`."""
+    cluster = target.cluster()
+    try:
+        described = cluster.topics([target.topic]).get(target.topic)
+        if described is None or not described.leaders:
+            raise Refused(f"there is no topic {target.topic} at {', '.join(target.brokers)}")
+        return cluster.cluster_id, len(described.leaders)
+    finally:
+        cluster.close()
+
+
+def choices_of(job: ReplayJob) -> dict[str, str]:
+    """The options that a run which continues has to give again. Places and addresses may change meanwhile."""
+    left_out = ("path", "kafka.bootstrap.servers")
+    chosen = {
+        name: value
+        for name, value in job.options.items()
+        if name.lower() not in left_out and not name.lower().startswith(("kafka.s", "moldau."))
+    }
+    kept = {"keeps_timestamps": job.target.keeps_timestamps, "keeps_partitions": job.target.keeps_partitions}
+    return chosen | {name: str(value) for name, value in kept.items()}
+
+
+def run_replay(
+    session: SparkSession,
+    planned: PlannedReplay,
+    say: Callable[[str], None],
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Run the job. Returns the number of records that were written, by earlier runs as well.
+
+    Raises `TransactionsLost`, `Refused`, OSError, and PySparkException of a task.
+    """
+    job, plan = planned.job, planned.plan
+    session.dataSource.register(ReplaySource)
+    if job.state is None:
+        return run_rounds(planned, lambda number: write_round(session, planned, number, None), say, now, sleep)
+    state = ReplayState(job.state)
+    with state.locked():
+        if state.read_plan() is None:
+            state.write_plan(plan)
+        elif state.done().rounds != planned.done:
+            raise Refused(f"{state.directory}: another run has continued this replay meanwhile")
+        return run_rounds(planned, lambda number: commit_round(session, planned, number, state), say, now, sleep)
+
+
+def run_rounds(
+    planned: PlannedReplay,
+    write: Callable[[int], int],
+    say: Callable[[str], None],
+    now: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> int:
+    """Write the remaining rounds, not faster than the rate. Returns the records of all rounds."""
+    plan, records, started = planned.plan, planned.records, now()
+    state = ReplayState(planned.job.state) if planned.job.state is not None else None
+    written = 0
+    for number in range(planned.done, plan.rounds):
+        count = write(number)
+        written += count
+        records += count
+        if state is not None:
+            state.note_done(DoneRounds(number + 1, records, 0))
+        seconds = now() - started
+        rounds = f"{number + 1:,} of {plan.rounds:,} rounds"
+        say(f"{seconds:.0f} s: {records:,} of up to {plan.offsets_count:,} records, {rounds}")
+        if planned.job.rate is not None and number + 1 < plan.rounds:
+            sleep(max(0.0, written / planned.job.rate - seconds))
+    return records
+
+
+def commit_round(session: SparkSession, planned: PlannedReplay, number: int, state: ReplayState) -> int:
+    """Write and commit a round, or commit what an earlier run has decided to. Returns the records of the round."""
+    replay_id, cluster = planned.plan.replay_id, planned.job.target.cluster()
+
+    def finish(each: ProducerIdentity, is_commit: bool) -> Ending:
+        return end(cluster, each, is_commit)
+
+    try:
+        decided = state.log.read(replay_id, number)
+        if is_settled(replay_id, number, decided, finish):
+            return state.done().pending
+        transactions: list[ProducerIdentity] = []
+        try:
+            count = write_round(session, planned, number, transactions)
+        except BaseException:
+            abort_open(cluster, planned)
+            raise
+        state.note_done(state.done()._replace(pending=count))
+        state.log.write(replay_id, number, transactions)
+        lost = lost_of(transactions, finish)
+        if lost:
+            raise TransactionsLost(said(replay_id, number, lost, len(transactions)))
+        return count
+    finally:
+        cluster.close()
+
+
+def abort_open(cluster: Cluster, planned: PlannedReplay) -> None:
+    """Abort the transactions that the tasks of a failed round have left open, by a new producer of the same id."""
+    from spark_jobs.writing.transaction import new_producer
+
+    target = transactional_target(planned)
+    for partition in planned.plan.ranges:
+        try:
+            new_producer(cluster, f"{target.transactional_id}-{partition}", TRANSACTION_TIMEOUT_MS)
+        except Refused as problem:
+            warn(f"a transaction was not aborted, and holds read_committed readers up until its timeout: {problem}")
+
+
+def transactional_target(planned: PlannedReplay) -> ReplayTarget:
+    return replace(planned.job.target, transactional_id=f"moldau-replay-{planned.plan.replay_id}")
+
+
+def write_round(
+    session: SparkSession, planned: PlannedReplay, number: int, transactions: list[ProducerIdentity] | None
+) -> int:
+    """Write the records of a round; where a list is given, in transactions, which are added to it. Returns the number
+    of records.
+    """
+    plan = planned.plan
+    target = planned.job.target if transactions is None else transactional_target(planned)
+    ranges = plan.round_ranges(number)
+    options = {name: value for name, value in planned.job.options.items() if name.lower() not in CHOICES} | {
+        "startingOffsets": offsets_as_json({(plan.topic, each): start for each, (start, _) in ranges.items()}),
+        "endingOffsets": offsets_as_json({(plan.topic, each): end for each, (_, end) in ranges.items()}),
+        TARGET: json.dumps(asdict(target)),
+    }
+    count = 0
+    rows = session.read.format(ReplaySource.name()).options(**options).load().collect()
+    for _, records, name, producer_id, epoch in rows:
+        count += records
+        if transactions is not None and name is not None:
+            transactions.append(ProducerIdentity(name, producer_id, epoch))
+    return count
+
+
+class ReplaySource(MoldauDataSource):
+    """A data source whose tasks write what they read to a topic."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau_replay"
+
+    def schema(self) -> StructType:
+        return WRITTEN
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        given = dict(self.options.items())
+        target = ReplayTarget(**json.loads(given.pop(TARGET)))
+        return ReplayReader(parse_options(given), target)
+
+
+class ReplayReader(SegmentReader):
+    """Writes the records of each partition, in the order of their offsets."""
+
+    def __init__(self, options: ReadOptions, target: ReplayTarget) -> None:
+        super().__init__(options, [])
+        self._target = target
+
+    def partitions(self) -> list[InputPartition]:
+        slices = [each for task in self.plan().tasks for each in task]
+        return [InputPartition(tuple(group)) for _, group in groupby(slices, lambda each: each.partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        task: Task = partition.value or ()
+        rows = [self._write(task)] if task else []
+        return row_batches(rows, WRITTEN, WRITTEN.fieldNames())
+
+    def _write(self, task: Task) -> Row:
+        """Write the records of a task. All are acknowledged when this returns. Raises `Refused`, `DataLost`,
+        `MalformedMessage` and OSError.
+        """
+        from protocol.compression import Codec
+        from spark_jobs.writing.producer import TopicProducer
+        from spark_jobs.writing.transaction import end_transaction, new_producer
+
+        target, partition = self._target, task[0].partition
+        cluster = target.cluster()
+        name = f"{target.transactional_id}-{partition}" if target.transactional_id is not None else None
+        identity = new_producer(cluster, name, TRANSACTION_TIMEOUT_MS)
+        producer = TopicProducer(
+            cluster, identity, codec=Codec[target.codec.upper()], batch_size=BATCH_SIZE, first_partition=partition
+        )
+        try:
+            for each in task:
+                self._send(each, producer)
+            producer.flush()
+        except BaseException:
+            if name is not None and producer.has_begun:
+                end_transaction(cluster, identity, is_commit=False)
+            raise
+        finally:
+            cluster.close()
+        is_open = name is not None and producer.has_begun
+        return (partition, producer.count, *(identity if is_open else (None, None, None)))
+
+    def _send(self, wanted: Slice, producer: TopicProducer) -> None:
+        """Send the records of a slice; of a slice that has gone, what failOnDataLoss says."""
+        try:
+            for record in records_in(wanted):
+                producer.send(outgoing(record, wanted.partition, self._target))
+        except DataLost as gone:
+            self.report(gone)
+
+
+def records_in(wanted: Slice) -> Iterator[Record]:
+    """The records of a slice. Raises `MalformedMessage`, `DataLost` and OSError."""
+    from protocol.record_reader import decode_records
+    from spark_jobs.decoding.segment_batches import chunks_of
+
+    for chunk in chunks_of(wanted):
+        for header, buffer, start, end_position in chunk.bodies:
+            for record in decode_records(bytes(chunk.buffers[buffer][start:end_position]), header):
+                if wanted.start_offset <= record.offset < wanted.end_offset:
+                    yield record
+
+
+def outgoing(record: Record, partition: int, target: ReplayTarget) -> OutgoingRecord:
+    """The record that is written for one that was read. A record without a timestamp gets that of the writer."""
+    keeps_time = target.keeps_timestamps and record.timestamp >= 0
+    return OutgoingRecord(
+        target.topic,
+        partition if target.keeps_partitions else None,
+        record.key,
+        record.value,
+        record.headers,
+        record.timestamp if keeps_time else None,
+    )

@@ -1,0 +1,174 @@
+"""The state of a replay in a directory: what is replayed, how much of it is done, and which transactions are decided.
+
+    <state>/replay.json         the offsets and the target; written once, before the first record
+    <state>/done.json           the rounds that are done, and the records written in them
+    <state>/<id>-<round>.json   the transactions of a round that the driver has decided to commit (`TransactionLog`)
+    <state>/lock                held while a replay runs
+
+| round  | its decision | its transactions    | a run that begins here                                     |
+|--------|--------------|---------------------|------------------------------------------------------------|
+| done   |              |                     | goes on with the next                                      |
+| open   | is not there |                     | writes the round; new producers abort what was left open   |
+| open   | is there     | can be committed    | commits them, and goes on with the next                    |
+| open   | is there     | all were aborted    | writes the round again                                     |
+| open   | is there     | some were, some not | refuses: records are lost for readers with read_committed  |
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from spark_jobs.refusals import Refused
+from spark_jobs.writing.commit import TransactionsLost, lost_of, said
+from spark_jobs.writing.transaction import Ending, ProducerIdentity
+from spark_jobs.writing.transaction_log import TransactionLog
+
+FORMAT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """What is replayed where; a run that continues has the plan of the first run."""
+
+    replay_id: str
+    topic: str
+    cluster_id: str | None
+    target: str
+    target_cluster_id: str | None
+    choices: Mapping[str, str]
+    """The options that have chosen the offsets and the form of the records, as they were given."""
+    ranges: Mapping[int, tuple[int, int]]
+    """[start, end) offsets by partition."""
+    rounds: int
+
+    @property
+    def offsets_count(self) -> int:
+        """Upper bound on the number of records."""
+        return sum(end - start for start, end in self.ranges.values())
+
+    def round_ranges(self, number: int) -> dict[int, tuple[int, int]]:
+        """The offsets of a round: of each partition the same share."""
+        found = {}
+        for partition, (start, end) in self.ranges.items():
+            first = start + (end - start) * number // self.rounds
+            found[partition] = first, start + (end - start) * (number + 1) // self.rounds
+        return found
+
+    def differences(self, other: ReplayPlan) -> list[str]:
+        """The names of what is replayed otherwise."""
+        mine, its = asdict(self), asdict(other)
+        names = ("topic", "cluster_id", "target", "target_cluster_id")
+        differing = [name for name in names if None not in (mine[name], its[name]) and mine[name] != its[name]]
+        options = sorted({*self.choices, *other.choices})
+        return differing + [name for name in options if self.choices.get(name) != other.choices.get(name)]
+
+
+class DoneRounds(NamedTuple):
+    """How much of a replay is done."""
+
+    rounds: int
+    records: int
+    """Records that were written in them."""
+    pending: int
+    """Records of the round after them, where its decision is stored."""
+
+
+class ReplayState:
+    """The state in a directory of the driver that outlives it."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = Path(directory).absolute()
+        self.log = TransactionLog(str(self.directory))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs away. Raises `Refused` where one is under way, and OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"{self.directory}: another run of this replay is under way") from None
+            yield
+
+    def read_plan(self) -> ReplayPlan | None:
+        """The plan of the first run; None before it. Raises `Refused` and OSError."""
+        read = self._read("replay.json")
+        if read is None:
+            return None
+        try:
+            if read.pop("format_version") != FORMAT_VERSION:
+                raise ValueError("another format version")
+            ranges = {int(partition): (int(start), int(end)) for partition, (start, end) in read.pop("ranges").items()}
+            return ReplayPlan(ranges=ranges, **read)
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise Refused(f"{self.directory}/replay.json is not the plan of a replay: {problem}") from None
+
+    def write_plan(self, plan: ReplayPlan) -> None:
+        self._write("replay.json", {"format_version": FORMAT_VERSION, **asdict(plan)})
+
+    def done(self) -> DoneRounds:
+        """The rounds that are done. Raises `Refused` and OSError."""
+        read = self._read("done.json")
+        if read is None:
+            return DoneRounds(0, 0, 0)
+        try:
+            return DoneRounds(int(read["rounds"]), int(read["records"]), int(read["pending"]))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise Refused(f"{self.directory}/done.json does not say which rounds are done: {problem}") from None
+
+    def note_done(self, done: DoneRounds) -> None:
+        self._write("done.json", done._asdict())
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        path = self.directory / name
+        try:
+            read = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            raise Refused(f"{path} cannot be read: {problem}") from None
+        if not isinstance(read, dict):
+            raise Refused(f"{path} is not a JSON object")
+        return read
+
+    def _write(self, name: str, document: Mapping[str, object]) -> None:
+        """Replace a file in one step; it is durable when this returns."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        unfinished = self.directory / f"{name}.tmp"
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(document) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self.directory / name)
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def is_settled(
+    replay_id: str,
+    number: int,
+    decided: Sequence[ProducerIdentity] | None,
+    end: Callable[[ProducerIdentity, bool], Ending],
+) -> bool:
+    """Whether an earlier run has decided on a round, and its transactions are committed now; False: the round is to be
+    written. Raises `TransactionsLost` where only some of them could be committed.
+    """
+    if decided is None:
+        return False
+    lost = lost_of(decided, end)
+    if not lost:
+        return True
+    if len(lost) == len(decided):
+        return False
+    raise TransactionsLost(said(replay_id, number, lost, len(decided)))

@@ -1,0 +1,346 @@
+"""The job `report`: size, rate, skew over partitions, hot keys and lag of topics.
+
+driver    lists partitions and segments: sizes by tier, log start offsets, high watermarks
+batches   one pass over the headers of the batches (`table=batches`): records and bytes of each partition, codec and
+          second; the seconds become buckets once the first and the last are known
+keys      one pass over the keys of the records, counted in the tasks (`key_counts.py`); Spark adds the counts up
+groups    the committed offsets in `__consumer_offsets`, where the places have it
+
+Of a partition one replica is read, as by every query of the data source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from spark_jobs.data_source import MoldauDataSource
+from spark_jobs.jobs.key_counts import KeyCounts
+from spark_jobs.jobs.progress import JobProgress, watched
+from spark_jobs.jobs.report_figures import (
+    BucketFigures,
+    GroupLag,
+    HotKey,
+    KeyFigures,
+    PartitionFigures,
+    Report,
+    TimeBuckets,
+    TopicFigures,
+    buckets_between,
+)
+from spark_jobs.options.read_options import ReadOptions, parse_options
+from spark_jobs.refusals import Refused
+from spark_jobs.views.records import SegmentReader
+from spark_jobs.views.rows import Row, row_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_jobs.origins.port import Task
+    from spark_jobs.planning.partition_view import PartitionView
+
+SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
+CHOICES: Final = ("starting", "ending", "snapshot")
+"""What begins like one of these chooses offsets, and has no meaning for committed offsets."""
+COUNTED: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("key", BinaryType()),
+        StructField("count", LongType()),
+        StructField("missed", LongType()),
+        StructField("absent", LongType()),
+    ]
+)
+"""A row for each key of a task; `absent` bounds the keys that the task does not name. The row of the key null counts
+the records without a key, and is there for each topic of a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportJob:
+    """The arguments of the job. `options` are those of the data source."""
+
+    options: dict[str, str]
+    hot_keys: int = 10
+    """The keys to name for each topic; 0: the keys are not read."""
+    bucket_s: int | None = None
+    """The width of a bucket; None: the job chooses one."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """The times that the options name, which the buckets cover."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPlan:
+    """What a report will read, found before Spark is started."""
+
+    job: ReportJob
+    cluster_id: str | None
+    topics: tuple[TopicFigures, ...]
+    size: int
+    has_groups: bool
+    remarks: tuple[str, ...]
+
+
+def plan_report(job: ReportJob) -> ReportPlan:
+    """List the partitions. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError`, OSError."""
+    from spark_jobs.planning.planner import Planner
+    from storage.files.local_files import LocalFiles
+
+    planner = Planner(LocalFiles(), parse_options(job.options | {"table": "batches"}))
+    views = planner.views()
+    topics: dict[str, TopicFigures] = {}
+    for view in sorted(views, key=lambda each: each.key):
+        topic, partition = view.key
+        figures = PartitionFigures(partition, view.log_start_offset, view.high_watermark)
+        add_tiers(figures, view)
+        topics.setdefault(topic, TopicFigures(topic)).partitions.append(figures)
+    problem = problem_of_groups(job.options)
+    remarks = () if problem is None else (f"the lag of groups is left out: {problem}",)
+    size = sum(view.size for view in views)
+    return ReportPlan(job, planner.cluster_id, tuple(topics.values()), size, problem is None, remarks)
+
+
+def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:
+    """Count the segments of each tier, whether they hold records of the other tier as well or not."""
+    for offer in view.offers:
+        size = sum(segment.size for segment in offer.segments)
+        if offer.tier == "remote":
+            figures.remote_bytes += size
+            figures.remote_segments += len(offer.segments)
+        else:
+            figures.local_bytes += size
+            figures.local_segments += len(offer.segments)
+
+
+def offsets_options(options: dict[str, str]) -> dict[str, str]:
+    """The options that read the committed offsets of the same places."""
+    kept = {
+        name: value
+        for name, value in options.items()
+        if name.lower() not in SELECTIONS and not name.lower().startswith(CHOICES)
+    }
+    return kept | {"table": "offsets"}
+
+
+def problem_of_groups(options: dict[str, str]) -> str | None:
+    """Why the committed offsets cannot be read; None where they can."""
+    from spark_jobs.planning.planner import Planner
+    from storage.files.local_files import LocalFiles
+
+    try:
+        Planner(LocalFiles(), parse_options(offsets_options(options))).views()
+    except Refused as refusal:
+        return str(refusal)
+    return None
+
+
+def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -> Report:
+    """Run the job. The figures are added to those of the plan, which is used once."""
+    job, topics = plan.job, {each.topic: each for each in plan.topics}
+    with watched(session, progress):
+        buckets = add_batches(session, job, topics)
+        if job.hot_keys:
+            add_keys(session, job, topics)
+        if plan.has_groups:
+            add_groups(session, job, topics)
+    return Report(plan.cluster_id, buckets, plan.topics, plan.remarks)
+
+
+def add_batches(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets | None:
+    """Count records and bytes. Returns the buckets of the report."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as f
+
+    is_data = ~f.col("isControl")
+    second = f.floor(f.unix_millis("maxTimestamp") / 1000)
+    fine = (
+        session.read.format("moldau").options(**job.options, table="batches").load().where(is_data)
+        .groupBy("topic", "partition", "codec", f.when(second >= 0, second).alias("second"))
+        .agg(
+            f.sum("records").alias("records"),
+            f.sum("bytes").alias("bytes"),
+            f.count("*").alias("batches"),
+            f.sum(f.when(f.col("isAborted"), f.col("records")).otherwise(0)).alias("aborted"),
+        )
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )  # fmt: skip
+    try:
+        add_partitions(fine, topics)
+        buckets = buckets_of(job, topics)
+        if buckets is not None:
+            add_buckets(fine, buckets, topics)
+    finally:
+        fine.unpersist()
+    return buckets
+
+
+def add_partitions(fine: DataFrame, topics: dict[str, TopicFigures]) -> None:
+    """The figures of each partition and codec."""
+    from pyspark.sql import functions as f
+
+    sums = [f.sum(name).alias(name) for name in ("records", "bytes", "batches", "aborted")]
+    rows = fine.groupBy("topic", "partition", "codec").agg(
+        *sums, f.min("second").alias("first"), f.max("second").alias("last")
+    )
+    partitions = {(topic.topic, each.partition): each for topic in topics.values() for each in topic.partitions}
+    for topic, partition, codec, records, size, batches, aborted, first, last in rows.collect():
+        figures = topics[topic]
+        partitions[topic, partition].records += records
+        partitions[topic, partition].bytes += size
+        figures.codecs[codec] = figures.codecs.get(codec, 0) + size
+        figures.batches += batches
+        figures.aborted += aborted
+        figures.first_s = least(figures.first_s, first)
+        if last is not None:
+            figures.last_s = max(last, figures.last_s or 0)
+
+
+def least(one: int | None, other: int | None) -> int | None:
+    """The smaller of two numbers, of which either may be missing."""
+    known = [each for each in (one, other) if each is not None]
+    return min(known, default=None)
+
+
+def buckets_of(job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets | None:
+    """Buckets between the times that the job names, else between the first and the last timestamp."""
+    firsts = [each.first_s for each in topics.values() if each.first_s is not None]
+    lasts = [each.last_s for each in topics.values() if each.last_s is not None]
+    if not firsts or not lasts:
+        return None
+    first = min(firsts) if job.since_ms is None else job.since_ms // 1000
+    last = max(lasts) if job.until_ms is None else (job.until_ms - 1) // 1000
+    return buckets_between(min(first, last), last, job.bucket_s)
+
+
+def add_buckets(fine: DataFrame, buckets: TimeBuckets, topics: dict[str, TopicFigures]) -> None:
+    """The figures of each bucket."""
+    from pyspark.sql import functions as f
+
+    index = f.floor((f.col("second") - buckets.start_s) / buckets.width_s)
+    is_inside = (index >= 0) & (index < buckets.count)
+    rows = fine.groupBy("topic", f.when(is_inside, index).alias("bucket")).agg(f.sum("records"), f.sum("bytes"))
+    for each in topics.values():
+        each.buckets = [BucketFigures() for _ in range(buckets.count)]
+    for topic, bucket, records, size in rows.collect():
+        if bucket is None:
+            topics[topic].outside += records
+        else:
+            topics[topic].buckets[bucket] = BucketFigures(records, size)
+
+
+def add_keys(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> None:
+    """The keys with the most records of each topic."""
+    from pyspark import StorageLevel
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    session.dataSource.register(KeyCountSource)
+    counted = session.read.format(KeyCountSource.name()).options(**job.options).load()
+    sums = [f.sum(name).alias(name) for name in ("count", "missed", "absent")]
+    summed = counted.groupBy("topic", "key").agg(*sums).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        distinct = {row[0]: number_in(row[1]) for row in summed.groupBy("topic").agg(f.count("key")).collect()}
+        order = Window.partitionBy("topic", f.col("key").isNull()).orderBy(f.desc("count"), "key")
+        ranked = summed.withColumn("rank", f.row_number().over(order)).where(f.col("rank") <= job.hot_keys).collect()
+    finally:
+        summed.unpersist()
+    for name, topic in topics.items():
+        rows = [tuple(row)[1:5] for row in ranked if row["topic"] == name]
+        topic.keys = key_figures(rows, distinct.get(name, 0))
+
+
+def key_figures(rows: Sequence[Row], distinct: int) -> KeyFigures | None:
+    """The keys of a topic from rows (key, count, missed, absent); the row of the key null has the sums over all tasks.
+    None where no record was read.
+    """
+    totals = next((numbers for key, *numbers in rows if key is None), None)
+    if totals is None:
+        return None
+    without_key, _, absent_anywhere = map(number_in, totals)
+    hot = []
+    for key, *numbers in rows:
+        if isinstance(key, bytes | bytearray):
+            count, missed, absent = map(number_in, numbers)
+            hot.append(HotKey(bytes(key), count, count + missed + absent_anywhere - absent))
+    hot.sort(key=lambda each: (-each.records, each.key))
+    return KeyFigures(tuple(hot), without_key, distinct, absent_anywhere)
+
+
+def number_in(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def add_groups(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> None:
+    """The lag of each group that has committed offsets of the topics."""
+    from pyspark.sql import functions as f
+
+    offsets = session.read.format("moldau").options(**offsets_options(job.options)).load()
+    rows = (
+        offsets.where(f.col("topic").isin(list(topics)))
+        .select("topic", "group", "partition", "offset", f.unix_millis("commitTimestamp"))
+        .collect()
+    )
+    for name, topic in topics.items():
+        topic.groups = lags_of(topic, [tuple(row)[1:] for row in rows if row["topic"] == name])
+
+
+def lags_of(topic: TopicFigures, rows: Sequence[Row]) -> list[GroupLag]:
+    """The lag of each group from rows (group, partition, offset, time of the commit in ms), the largest lag first."""
+    ends = {each.partition: each.high_watermark for each in topic.partitions}
+    lags: dict[str, dict[int, int]] = {}
+    times: dict[str, int] = {}
+    for group, partition, offset, committed_ms in rows:
+        assert isinstance(group, str) and isinstance(partition, int) and isinstance(offset, int)
+        if partition not in ends:
+            continue
+        # A group may have committed an offset past the high watermark that the broker wrote down last.
+        lags.setdefault(group, {})[partition] = max(0, ends[partition] - offset)
+        if isinstance(committed_ms, int):
+            times[group] = max(committed_ms, times.get(group, 0))
+    found = [
+        GroupLag(group, sum(each.values()), dict(sorted(each.items())), times.get(group))
+        for group, each in lags.items()
+    ]
+    return sorted(found, key=lambda each: (-each.records, each.group))
+
+
+class KeyCountSource(MoldauDataSource):
+    """A data source whose tasks count the keys that they read."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moldau_key_counts"
+
+    def schema(self) -> StructType:
+        return COUNTED
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return KeyCountReader(parse_options(self.options))
+
+
+class KeyCountReader(SegmentReader):
+    """Counts the keys of each task."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options, ["key"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        task: Task = partition.value or ()
+        return row_batches(self._rows(task), COUNTED, COUNTED.fieldNames())
+
+    def _rows(self, task: Task) -> Iterator[Row]:
+        from itertools import groupby
+
+        for topic, slices in groupby(task, lambda each: each.topic):
+            counts = KeyCounts()
+            for batch in self.batches(tuple(slices), self._columns):
+                counts.add_column(batch.column("key"))
+            top = counts.top()
+            yield (topic, None, counts.without_key, 0, counts.missed_max)
+            for key, count, missed in top:
+                yield (topic, key, count, missed, counts.missed_max)

@@ -1,0 +1,189 @@
+"""The figures of a report: what was counted of each topic, each partition, each key and each group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+"""Of the JSON."""
+BUCKETS_MAX: Final = 60
+WIDTHS_S: Final = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 604_800)
+"""The widths of buckets; longer spans take multiples of the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBuckets:
+    """Consecutive spans of time: bucket i is [start + i * width, start + (i + 1) * width), in seconds of the epoch."""
+
+    start_s: int
+    width_s: int
+    count: int
+
+    def index_of(self, second: int) -> int | None:
+        """The bucket of a second; None outside of them."""
+        index = (second - self.start_s) // self.width_s
+        return index if 0 <= index < self.count else None
+
+
+def buckets_between(first_s: int, last_s: int, width_s: int | None = None) -> TimeBuckets:
+    """At most `BUCKETS_MAX` buckets that hold the seconds from the first to the last. A width that needs more of them
+    is doubled until it does not.
+    """
+    width = width_s or WIDTHS_S[-1]
+    if width_s is None:
+        width = next((each for each in WIDTHS_S if _count(first_s, last_s, each) <= BUCKETS_MAX), width)
+    while _count(first_s, last_s, width) > BUCKETS_MAX:
+        width *= 2
+    return TimeBuckets(first_s // width * width, width, _count(first_s, last_s, width))
+
+
+def _count(first_s: int, last_s: int, width: int) -> int:
+    return last_s // width - first_s // width + 1
+
+
+@dataclass(slots=True)
+class PartitionFigures:
+    """One partition, in the replica that was read."""
+
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    records: int = 0
+    """Records below the high watermark, without control records."""
+    bytes: int = 0
+    """Bytes of the batches of these records, as they are stored."""
+    local_bytes: int = 0
+    local_segments: int = 0
+    remote_bytes: int = 0
+    remote_segments: int = 0
+
+
+@dataclass(slots=True)
+class BucketFigures:
+    """What was written in a bucket: a batch counts in the one of its largest timestamp."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key and the number of its records, which is between `records` and `records_max`."""
+
+    key: bytes
+    records: int
+    records_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigures:
+    """The keys of a topic with the most records."""
+
+    hot: tuple[HotKey, ...]
+    without_key: int
+    """Records that have no key."""
+    distinct: int
+    """The number of distinct keys; a lower bound where the counts are not exact."""
+    missed_max: int
+    """No key that is not in `hot` for want of memory has more records than this; 0: all counts are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The lag of a group on a topic."""
+
+    group: str
+    records: int
+    """High watermarks minus committed offsets, over the partitions with a committed offset."""
+    partitions: dict[int, int]
+    """The lag of each of these partitions."""
+    committed_ms: int | None
+    """The time of the last commit."""
+
+
+@dataclass(slots=True)
+class TopicFigures:
+    """Everything that a report says of a topic."""
+
+    topic: str
+    partitions: list[PartitionFigures] = field(default_factory=list)
+    first_s: int | None = None
+    last_s: int | None = None
+    """The smallest and the largest timestamp, in seconds of the epoch; None where no record has one."""
+    buckets: list[BucketFigures] = field(default_factory=list)
+    outside: int = 0
+    """Records whose timestamps are in none of the buckets."""
+    codecs: dict[str, int] = field(default_factory=dict)
+    """Bytes of batches by codec."""
+    batches: int = 0
+    aborted: int = 0
+    """Records of aborted transactions; they are among `records`."""
+    keys: KeyFigures | None = None
+    groups: list[GroupLag] = field(default_factory=list)
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.partitions)
+
+    @property
+    def records_skew(self) -> float:
+        return skew_of([each.records for each in self.partitions])
+
+    @property
+    def bytes_skew(self) -> float:
+        return skew_of([each.bytes for each in self.partitions])
+
+    def as_json(self) -> dict[str, object]:
+        described = asdict(self)
+        described |= {"records": self.records, "bytes": self.bytes}
+        described |= {"records_skew": self.records_skew, "bytes_skew": self.bytes_skew}
+        if self.keys is not None:
+            described["keys"]["hot"] = [
+                {"key": shown_key(each.key), "records": each.records, "records_max": each.records_max}
+                for each in self.keys.hot
+            ]
+        return described
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report over some topics."""
+
+    cluster_id: str | None
+    buckets: TimeBuckets | None
+    """None where no record has a timestamp."""
+    topics: Sequence[TopicFigures]
+    remarks: Sequence[str] = ()
+    """What the report could not show, and why."""
+
+    def as_json(self) -> str:
+        described = {
+            "format_version": FORMAT_VERSION,
+            "cluster_id": self.cluster_id,
+            "buckets": asdict(self.buckets) if self.buckets else None,
+            "remarks": list(self.remarks),
+            "topics": [each.as_json() for each in self.topics],
+        }
+        return json.dumps(described)
+
+
+def skew_of(sizes: Sequence[int]) -> float:
+    """The largest size over the mean one: 1 where all are equal, and where there is nothing."""
+    total = sum(sizes)
+    return max(sizes) * len(sizes) / total if total else 1.0
+
+
+def shown_key(key: bytes) -> str:
+    """A key as text where it is printable UTF-8, else in hexadecimal digits after 0x."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+    return text if text.isprintable() and text else f"0x{key.hex()}"
