@@ -253,7 +253,9 @@ def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Pl
         in_flight=5,
         partitions=min(drawn.partitions, 2),
         churn_pause_s=0.2,
-        is_tiered=False,  # It takes three times as long; a family of its own has it.
+        is_tiered=False,  # It takes three times as long; families of their own have it.
+        table_policy="",
+        table_retains="",
     )
     plan = replace(plan, **dict(shape))  # type: ignore[arg-type]
     if Fault.POWER_CUT_ALL in plan.faults and not plan.flushes:
