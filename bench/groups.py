@@ -80,7 +80,13 @@ GROUPS: Final = (
         is_long=True,
         rounds=1,
     ),
-    Group("spark", "bench.spark_reads", "Spark over files, over the JVM connector, over Parquet", is_in_quick=False),
+    Group(
+        "spark",
+        "bench.spark_reads",
+        "Spark over files, a broker and objects; over the JVM connector; over Parquet",
+        is_in_quick=False,
+        rounds=2,
+    ),
     Group(
         "spark_planning",
         "bench.spark_planning",

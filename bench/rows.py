@@ -168,6 +168,9 @@ ROWS: Final = (
             ),
         )
     ),
+    _at_least("spark: 100 B values, lz4: sustained stream from files, against the JVM connector", "spark", 2.0),
+    _at_most("spark: small trigger over a broker: latency, in times the JVM connector's", "spark", 1.2),
+    _percent("spark: from an object store, 8 tasks: of what obstore alone downloads", "spark", 70),
     _within("spark: planning 1,000,000 tiered segments", "spark_planning", 30),
     _within("spark: planning 1,000,000 tiered segments: memory", "spark_planning", 1500),
     _within("spark: planning 100,000 segments", "spark_planning", 10),

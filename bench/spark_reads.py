@@ -12,19 +12,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bench import spark_objects, spark_streams
+from bench.cold_read import BUCKET
+from bench.cold_read import settings as tiered_settings
 from bench.figures import OURS, PEER, Figure
 from bench.groups import Form
+from bench.object_server import ObjectServer, find_program
 from bench.processes import children, cpu_time_with_children
 from bench.subjects import Bench, Running, remove
 from spark_jobs.session import local_session
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
 from storage.files.local_files import LocalFiles
-from tests.conformance.toolchain import CACHE
+from tests.conformance.toolchain import CACHE, Missing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
@@ -63,6 +67,10 @@ TOPICS: Final = tuple(
     for size, records, quick in ((100, 8_000_000, 2_000_000), (1024, 1_200_000, 300_000))
     for codec in ("none", "lz4", "zstd")
 )
+STREAMED: Final = TOPICS[1]
+"""The topic of the sustained stream."""
+TIERED: Final = TOPICS[3]
+"""The form of the records in the object store: 1 KiB without a codec, so that a byte of a row is a byte there."""
 
 
 class Work(NamedTuple):
@@ -92,19 +100,54 @@ class Times(NamedTuple):
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
+    """`form.case` selects by name: a topic, `stream`, `latency` or `objects`."""
     settings = {"spark.jars": ",".join(map(str, connector_jars())), "spark.driver.memory": "2g"}
-    server = bench.new("moldau", extra=("log.retention.ms=-1",))
-    server.format()
     figures: list[Figure] = []
-    with Running(server) as running, local_session("bench", master=MASTER, settings=settings) as session:
+    with ExitStack() as stack:
+        endpoint = object_server(bench, stack) if form.case in "objects" else None
+        extra = ("log.retention.ms=-1", *(tiered_settings(endpoint) if endpoint else ()))
+        server = bench.new("moldau", extra=extra)
+        server.format()
+        running = stack.enter_context(Running(server))
+        session = stack.enter_context(local_session("bench", master=MASTER, settings=settings))
         for topic in TOPICS:
+            is_streamed = topic == STREAMED and form.case in "stream"
+            if not is_streamed and form.case not in topic.name:
+                continue
             count = topic.records_quick if form.is_quick else topic.records
-            produce(running, topic, count)
-            await_high_watermarks(server.data, topic, count)
-            runs = in_turns(session, running, topic, form.rounds)
-            figures += figures_of(topic, count, runs)
+            produce(running, topic.name, topic, count)
+            await_high_watermarks(server.data, topic.name, count)
+            if form.case in topic.name:
+                figures += figures_of(topic, count, in_turns(session, running, topic, form.rounds))
+            if is_streamed:
+                streamed = spark_streams.StreamTopic(topic.name, str(topic), count)
+                figures += spark_streams.sustained(session, running, streamed, form.rounds)
+        if form.case in "latency":
+            figures += spark_streams.latency(session, running, form.rounds, is_quick=form.is_quick)
+        if endpoint is not None:
+            count = TIERED.records_quick if form.is_quick else TIERED.records
+            config = spark_objects.topic_config(is_quick=form.is_quick)
+            produce(running, spark_objects.TOPIC, TIERED, count, config)
+            # The last segment of each partition stays with the broker.
+            left = PARTITIONS * int(config["segment.bytes"])
+            spark_objects.await_copies(endpoint, count * TIERED.value_size - left)
+            figures += spark_objects.figures(session, endpoint, form.rounds)
     remove(server)
     return figures
+
+
+def object_server(bench: Bench, stack: ExitStack) -> str | None:
+    """The endpoint of an S3 server with a bucket; None where versitygw is missing."""
+    try:
+        find_program()
+    except Missing as missing:
+        print(f"  reads from an object store are not measured: {missing}")
+        return None
+    home = bench.directory / "spark-objects"
+    home.mkdir(parents=True)
+    server = stack.enter_context(ObjectServer(home, bench.free_pair()))
+    server.make_bucket(BUCKET)
+    return server.endpoint
 
 
 def connector_jars() -> list[Path]:
@@ -123,7 +166,8 @@ def connector_jars() -> list[Path]:
     return paths
 
 
-def produce(running: Running, topic: Topic, count: int) -> None:
+def produce(running: Running, name: str, topic: Topic, count: int, config: dict[str, str] | None = None) -> None:
+    """Records of the form of a topic, into a topic of this name, which is created."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -131,7 +175,7 @@ def produce(running: Running, topic: Topic, count: int) -> None:
     address = f"127.0.0.1:{running.server.port}"
     running.connect().close()
     admin = AdminClient({"bootstrap.servers": address})
-    for made in admin.create_topics([NewTopic(topic.name, PARTITIONS, 1)]).values():
+    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1, config=config or {})]).values():
         made.result(30)
     producer = Producer(
         {
@@ -148,19 +192,19 @@ def produce(running: Running, topic: Topic, count: int) -> None:
         value = b"%016d" % number + filler[start : start + topic.value_size - 16]
         while True:
             try:
-                producer.produce(topic.name, value, b"key-%08d" % (number % 1_000_000), number % PARTITIONS)
+                producer.produce(name, value, b"key-%08d" % (number % 1_000_000), number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(300) == 0
 
 
-def await_high_watermarks(data: Path, topic: Topic, count: int) -> None:
+def await_high_watermarks(data: Path, topic: str, count: int) -> None:
     """A running broker writes them down every few seconds."""
     deadline = time.monotonic() + CHECKPOINT_S_MAX
     while True:
         known = read_offsets(LocalFiles(), str(data), HIGH_WATERMARKS)
-        if sum(offset for (name, _), offset in known.items() if name == topic.name) >= count:
+        if sum(offset for (name, _), offset in known.items() if name == topic) >= count:
             return
         assert time.monotonic() < deadline, known
         time.sleep(0.2)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 
 from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import NO_LEADER_EPOCH
-from protocol.record_builder import Record, build_batch
+from protocol.record_batch import CONTROL_BIT, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_BIT
+from protocol.record_builder import Record, append_record, assemble
 
 CONTROL_KEY = Struct(">hh")
 CONTROL_KEY_VERSION = 0
 END_TRANSACTION_MARKER = Struct(">hi")
 END_TRANSACTION_MARKER_VERSION = 0
+ENDS_REMEMBERED_MAX = 128
+"""The most encoded records of markers that are remembered: two for each partition of `__transaction_state`."""
 
 
 class ControlRecordType(IntEnum):
@@ -62,17 +65,29 @@ def end_transaction_marker(
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """The batch that ends a transaction in a partition."""
+    return assemble(
+        _end_of_transaction(commits, coordinator_epoch),
+        base_offset,
+        partition_leader_epoch,
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )
+
+
+@lru_cache(ENDS_REMEMBERED_MAX)
+def _end_of_transaction(commits: bool, coordinator_epoch: int) -> bytes:
+    """The one record of a marker, encoded: the first of its batch in offset and time."""
     kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
     value = END_TRANSACTION_MARKER.pack(END_TRANSACTION_MARKER_VERSION, coordinator_epoch)
-    return build_batch(
-        [Record(control_key(kind), value, timestamp)],
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        partition_leader_epoch=partition_leader_epoch,
-    )
+    encoded = bytearray()
+    append_record(encoded, Record(control_key(kind), value), 0, 0)
+    return bytes(encoded)
 
 
 def coordinator_epoch_of(value: BytesLike | None) -> int:

@@ -62,6 +62,8 @@ class TlsSettings:
     cipher_suites: tuple[str, ...]
     checks_host_names: bool
     """Whether this node checks the host name in the certificate of the node to which it connects."""
+    principal_rules: str
+    """The rules from the name of a client's certificate to its principal."""
     may_change_name: bool
     """Whether a renewed certificate may have another distinguished name."""
     may_lose_names: bool
@@ -101,8 +103,9 @@ def tls_settings(config: ListenerConfig, listener: str) -> TlsSettings:
         protocols=protocols,
         cipher_suites=of.entries("ssl.cipher.suites"),
         checks_host_names=(of.text("ssl.endpoint.identification.algorithm") or "").lower() == "https",
-        may_change_name=config.settings.flag("ssl.allow.dn.changes"),
-        may_lose_names=config.settings.flag("ssl.allow.san.changes"),
+        principal_rules=of.text("ssl.principal.mapping.rules") or "",
+        may_change_name=of.flag("ssl.allow.dn.changes"),
+        may_lose_names=of.flag("ssl.allow.san.changes"),
     )
 
 
@@ -174,6 +177,9 @@ class _OfListener:
 
     def text(self, name: str) -> str | None:
         return self._settings.text_or_none(self.name(name))
+
+    def flag(self, name: str) -> bool:
+        return self._settings.flag(self.name(name))
 
     def entries(self, name: str) -> tuple[str, ...]:
         return self._settings.entries(self.name(name))

@@ -34,6 +34,9 @@ class ClusterView:
         self.id = cluster_id
         self._published = published
         self._random = random
+        self._counted = published.image.topics
+        self._counts: dict[str, int | None] = {}
+        """The numbers of partitions in `_counted` that were asked for: those of the coordinators' topics."""
 
     @property
     def image(self) -> MetadataImage:
@@ -49,8 +52,13 @@ class ClusterView:
 
     def partitions_count(self, topic: str) -> int | None:
         """The number of partitions of a topic; None where the topic does not exist."""
-        known = self.image.topics.by_name(topic)
-        return None if known is None else len(known.partitions)
+        topics = self.image.topics
+        if topics is not self._counted:
+            self._counted, self._counts = topics, {}
+        if topic not in self._counts:
+            known = topics.by_name(topic)
+            self._counts[topic] = None if known is None else len(known.partitions)
+        return self._counts[topic]
 
     def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
         """The nodes of `nodes` that are not fenced."""

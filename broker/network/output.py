@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.network.reply_memory import ReplyOwner
 from protocol.primitives import BytesLike, Chunk
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from broker.network.direct_output import DirectOutput
 
 log = logging.getLogger("moldau.connection")
+
+TAKES_FILES: Final = "takes_files"
+"""The extra information of a transport whose `writelines` takes slices of files."""
 
 
 class OutputOwner(ReplyOwner, Protocol):
@@ -124,10 +127,12 @@ class Output:
     def sends_files(self) -> bool:
         """Whether slices of files may be written; once true, it stays true.
 
-        False where bytes are encrypted, and where there is no socket (the simulated network).
+        A transport under TLS reads them when it encrypts them. False where there is no socket (the simulated network).
         """
         transport, owner = self.transport, self._owner
         if self.direct is None and owner is not None and transport is not None and not transport.is_closing():
+            if transport.get_extra_info(TAKES_FILES):
+                return True
             if transport.get_extra_info("socket") is None or transport.get_extra_info("sslcontext") is not None:
                 return False
             from broker.network.direct_output import DirectOutput

@@ -151,11 +151,11 @@ class NodeSecurity:
             counts,
             entrance=self._tls[name] if protocol in ENCRYPTED else None,
             gate=gate,
-            principal_of=self._certificate_principal() if protocol == "SSL" else None,
+            principal_of=self._certificate_principal(name) if protocol == "SSL" else None,
         )
 
-    def _certificate_principal(self) -> CertificatePrincipal:
-        rules = PrincipalRules(self._config.text("ssl.principal.mapping.rules"))
+    def _certificate_principal(self, listener: str) -> CertificatePrincipal:
+        rules = PrincipalRules(tls_settings(self._config, listener).principal_rules)
 
         def principal_of(certificate: bytes) -> Principal:
             subject = subject_name(certificate)

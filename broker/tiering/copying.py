@@ -2,7 +2,8 @@
 
     a turn of copying     leftovers of unfinished copies are removed first
                           then one segment, below the last stable offset, after the copied ones:
-        COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader? ──▶ COPY_SEGMENT_FINISHED
+        every batch is sound? ──▶ COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader?
+                              ──▶ the same bytes as were checked? ──▶ COPY_SEGMENT_FINISHED
     a turn of deletion    segments that retention of both tiers deletes (`expiration.py`), after the log start offset;
                           and unfinished deletions
 
@@ -11,7 +12,14 @@ up no deletion.
 
 One partition has at most one copy in progress, so any other unfinished copy in its remote log is a leftover of a former
 leader, or of this broker before an error. A leader that loses leadership during a copy removes its objects; the next
-leader deletes the segment by further records. Each step checks again that this broker leads in the same leader epoch.
+leader deletes the segment by further records. A leader with a damaged batch copies nothing of that segment: once it is
+copied, the replicas delete their good copies. Where other replicas are in sync the leader gives its place up, as it
+does when a fetch meets the damage; the next leader copies the segment, and the damaged replica fetches it again. The
+only replica in sync goes on, and tries again with backoff.
+
+DIVERGES: Apache Kafka copies a segment without a look at its batches; the copy may then replace sound replicas.
+
+Each step checks again that this broker leads in the same leader epoch.
 """
 
 from __future__ import annotations
@@ -32,11 +40,21 @@ from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from broker.tiering.opening import OpenStorage
 from broker.tiering.partition_turns import PartitionTurns
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from broker.tiering.segment_contents import CannotCopy, Copyable, contents_of, copy_limit, copyable, described
+from broker.tiering.segment_contents import (
+    CannotCopy,
+    Copyable,
+    DamagedSegment,
+    checked,
+    contents_of,
+    copy_limit,
+    copyable,
+    described,
+)
 from broker.tiering.traffic import RemoteCount, RemoteTraffic
 from broker.tiering.transfer_quota import TransferQuota
 from replication.partition import Partition
 from storage.tiered.errors import RemoteStorageError
+from storage.tiered.layout import ObjectKind
 from storage.tiered.metadata.lineage import read_lineage
 from storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
 from storage.tiered.metadata.segment_state import SegmentState
@@ -192,16 +210,26 @@ class SegmentCopier:
 
     async def _copy(self, partition: Partition, followed: FollowedRemoteLog, epoch: int, found: Copyable) -> None:
         environment, its_log = self._environment, partition.log
-        now_ms = environment.wall_ms()
-        segment = described(its_log, found, environment.entropy(ID_SIZE), self._node_id, now_ms)
-        contents = await contents_of(its_log, found, environment)
+        try:
+            sound = await checked(its_log, found, environment)
+        except DamagedSegment as damage:
+            self._check(partition, epoch)
+            if found.segment in its_log.segments and len(partition.isr) > 1:
+                its_log.damaged(str(damage))
+            raise
+        self._check(partition, epoch)
+        if found.segment not in its_log.segments:
+            return
+        segment_id, now_ms = environment.entropy(ID_SIZE), environment.wall_ms()
+        segment = described(its_log, found, segment_id, self._node_id, now_ms, sound.max_timestamp)
+        contents = await contents_of(its_log, found, sound, environment)
         if found.segment not in its_log.segments:
             return  # The log cleaner has replaced the segment, and the contents may be of both versions.
         self._check(partition, epoch)
         await self._writer.write(followed, segment)
         self._check_copy(partition, followed, epoch, segment)
         try:
-            await put_segment(
+            manifest = await put_segment(
                 self._opened.storage,
                 self._opened.cluster_id,
                 followed.key,
@@ -214,6 +242,8 @@ class SegmentCopier:
             if isinstance(error, NoLongerLeader) or not self._leads(partition, epoch):
                 await self._take_back(followed, segment)
             raise
+        if manifest.objects[ObjectKind.LOG].crc32c != sound.crc:
+            raise CannotCopy(f"the bytes of the segment at offset {segment.start_offset} changed after their check")
         await self._write_state(followed, segment, COPY_FINISHED)
         if followed.remote_log.state_of(segment.segment_id) is not COPY_FINISHED:
             # The next leader, of which this broker had not heard, took the copy for a leftover and deleted it.

@@ -124,6 +124,7 @@ class RemoteSource:
             config.integer("remote.log.index.file.cache.total.size.bytes"),
             environment.offload,
             asyncio.Lock,
+            log.warning,
         )
         self._under_way: dict[ReadKey, Remote] = {}
         self._waiting: deque[Callable[[], object]] = deque()

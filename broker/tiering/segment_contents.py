@@ -1,29 +1,58 @@
-"""The contents of a copied segment: its description for the metadata, and its objects."""
+"""The contents of a copied segment: the check of its batches, its description for the metadata, and its objects."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.runtime.environment import Environment
 from storage.checkpoints.leader_epochs import EpochStart
 from storage.checkpoints.text_checkpoint import format_checkpoint
 from storage.files.file_slice import FileSlice
-from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.files.open_file import OpenFile
+from storage.files.port import FileSystem
 from storage.log.log import Log
+from storage.log.verified_batch import DamagedBatch
 from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from storage.segment.segment import Segment
 from storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
+from storage.tiered.batch_check import PIECE_SIZE, BatchCheck
+from storage.tiered.index_order import offset_index_problem, time_index_problem
 from storage.tiered.layout import ObjectKind
 from storage.tiered.metadata.lineage import Lineage
 from storage.tiered.metadata.remote_segment import RemoteSegment
 from storage.tiered.port import Content
 from storage.tiered.segment_copy import FileContent
 
+logger = logging.getLogger("moldau.tiering")
+
+PIECES_OF_A_STEP: Final = 32
+"""The pieces that one call in an executor thread checks; then other work of the threads has its turn."""
+
 
 class CannotCopy(Exception):
-    """A part of the copy of a segment is missing."""
+    """A part of the copy of a segment is missing or damaged."""
+
+
+class DamagedSegment(CannotCopy):
+    """A batch of the segment is damaged. Its bytes must not replace those of the other replicas."""
+
+
+class CheckedSegment(NamedTuple):
+    """A segment whose batches are all sound, and what the check made of them."""
+
+    open_file: OpenFile | None
+    """The .log file, which stays open also where retention deletes the segment; None for a segment without bytes."""
+    crc: int
+    """CRC-32C of the .log file."""
+    offset_index: bytes
+    time_index: bytes
+    max_timestamp: int
+    """The largest timestamp (ms) of its records; where they have none, the time at which the .log file was last
+    changed."""
 
 
 class Copyable(NamedTuple):
@@ -57,7 +86,60 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
     ]
 
 
-def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int) -> RemoteSegment:
+async def checked(log: Log, found: Copyable, environment: Environment) -> CheckedSegment:
+    """Check every batch of a segment before it is copied, in executor threads.
+
+    The indexes of the copy are made from the checked batches, so that damage of the local index files is not copied.
+    These files stay as they are. Raises `DamagedSegment` and OSError.
+    """
+    segment, config = found.segment, log.config
+    base_offset, size = segment.base_offset, segment.size
+    check = BatchCheck(base_offset, found.end_offset, size, segment.index_interval_bytes, config.segment_index_bytes)
+    open_file = segment.slice(0, size).open_file if size else None
+    try:
+        while open_file is not None and check.read_size < size:
+            await environment.offload(partial(_check_some, check, open_file, size))
+        check.finish()
+    except DamagedBatch as damage:
+        raise DamagedSegment(f"{segment.path(LOG_SUFFIX)}: {damage}, offset {check.next_offset}") from None
+    await environment.offload(partial(_tell_bad_indexes, log.fs, segment, found.end_offset - 1 - base_offset, size))
+    max_timestamp = check.max_timestamp
+    if max_timestamp < 0:
+        max_timestamp = log.fs.modified_ms(segment.path(LOG_SUFFIX))
+    return CheckedSegment(open_file, check.crc, check.offset_index, check.time_index, max_timestamp)
+
+
+def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:
+    """Check the next pieces. Blocks. Raises `DamagedBatch` and OSError."""
+    for _ in range(PIECES_OF_A_STEP):
+        wanted = min(PIECE_SIZE, size - check.read_size)
+        if not wanted:
+            break
+        piece = open_file.file.pread(wanted, check.read_size)
+        if not piece:
+            raise DamagedBatch(check.read_size, f"the file ends before its size of {size},")
+        check.take(piece)
+
+
+def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, size: int) -> None:
+    """Log which local index files are damaged. Blocks."""
+    problems = {
+        OFFSET_INDEX_SUFFIX: partial(offset_index_problem, last_offset_delta=last_offset_delta, size=size),
+        TIME_INDEX_SUFFIX: partial(time_index_problem, last_offset_delta=last_offset_delta),
+    }
+    for suffix, problem_of in problems.items():
+        path = segment.path(suffix)
+        try:
+            problem = problem_of(bytes(fs.read(path)))
+        except OSError as error:
+            problem = str(error)
+        if problem is not None:
+            logger.warning("%s: %s. Its remote copy is made from the batches; the file stays as it is", path, problem)
+
+
+def described(
+    log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int, max_timestamp: int
+) -> RemoteSegment:
     """The metadata of a copy that begins. Where the log start lies inside of the segment, the log has forgotten the
     leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: no reader requests an
     earlier offset. Raises OSError and `CannotCopy`.
@@ -77,7 +159,7 @@ def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_
         segment.base_offset,
         found.end_offset - 1,
         broker_id,
-        segment.largest_timestamp(),
+        max_timestamp,
         now_ms,
         tuple(epochs),
         segment.size,
@@ -86,39 +168,35 @@ def described(log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_
     )
 
 
-async def contents_of(log: Log, found: Copyable, environment: Environment) -> dict[ObjectKind, Content]:
-    """The contents of the objects. The file of the segment stays open as long as its content is held, also where
-    retention deletes the segment meanwhile. Raises OSError and `CannotCopy`.
-    """
-    segment, fs = found.segment, log.fs
-    segment.offset_index.entries.write_pending()
-    segment.time_index.entries.write_pending()
+async def contents_of(
+    log: Log, found: Copyable, checked_segment: CheckedSegment, environment: Environment
+) -> dict[ObjectKind, Content]:
+    """The contents of the objects. Raises OSError and `CannotCopy`."""
+    segment, size, open_file = found.segment, found.segment.size, checked_segment.open_file
     if found.end_offset not in log.snapshots.offsets:
         raise CannotCopy(f"there is no producer snapshot at offset {found.end_offset}")
-    file = segment.slice(0, segment.size).open_file
-
-    async def read(size: int, position: int) -> bytes:
-        return await environment.offload(FileSlice(file, position, size).read)
-
     contents: dict[ObjectKind, Content] = {
-        ObjectKind.LOG: FileContent(read, segment.size) if segment.size else b"",
+        ObjectKind.LOG: b"",
+        ObjectKind.OFFSET_INDEX: checked_segment.offset_index,
+        ObjectKind.TIME_INDEX: checked_segment.time_index,
         ObjectKind.LEADER_EPOCHS: format_checkpoint(
             [f"{epoch} {start}" for epoch, start in log.epochs.entries if start < found.end_offset]
         ),
     }
+    if open_file is not None:
+        file = open_file
+
+        async def read(size: int, position: int) -> bytes:
+            return await environment.offload(FileSlice(file, position, size).read)
+
+        contents[ObjectKind.LOG] = FileContent(read, size)
     aborted = segment.transaction_index.entries()
     if aborted:
         entries = [TRANSACTION_ENTRY.pack(TRANSACTION_VERSION, *each) for each in aborted]
         contents[ObjectKind.TRANSACTION_INDEX] = b"".join(entries)
-    paths = {
-        ObjectKind.OFFSET_INDEX: segment.path(OFFSET_INDEX_SUFFIX),
-        ObjectKind.TIME_INDEX: segment.path(TIME_INDEX_SUFFIX),
-        ObjectKind.PRODUCER_SNAPSHOT: log.snapshots.path(found.end_offset),
-    }
-    for kind, path in paths.items():
-        contents[kind] = data = bytes(await environment.offload(partial(fs.read, path)))
-        if kind is ObjectKind.PRODUCER_SNAPSHOT:
-            check_snapshot(data, path)
+    path = log.snapshots.path(found.end_offset)
+    contents[ObjectKind.PRODUCER_SNAPSHOT] = data = bytes(await environment.offload(partial(log.fs.read, path)))
+    check_snapshot(data, path)
     return contents
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from coordinator.transaction.events import TopicPartition
@@ -17,6 +18,10 @@ from protocol.records.transactions import TransactionLogKey, TransactionLogValue
 TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1
 """The version of values with tagged fields, written from transaction.version 1 on."""
+KEYS_MAX: Final = 4_096
+"""The most keys of records that are remembered: a transaction has three or four records."""
+KEY_LENGTH_MAX: Final = 256
+"""The longest transactional id (characters) whose key is remembered."""
 STATES: Final = {state.value: state for state in TransactionState if state not in (DEAD, PREPARE_EPOCH_FENCE)}
 """The states by their status code in a record."""
 
@@ -30,11 +35,19 @@ class TransactionChange(NamedTuple):
 
 def record_of(change: TransactionChange, transaction_version: int, wall_ms: int) -> Record:
     """The record that stores a change, by the finalized level of transaction.version."""
-    key = type_prefix(TRANSACTION_KEY) + encode(TransactionLogKey(transactional_id=change.transactional_id), 0)
+    transactional_id = change.transactional_id
+    key = _remembered_key(transactional_id) if len(transactional_id) <= KEY_LENGTH_MAX else key_of(transactional_id)
     if change.value is None:
         return Record(key, None, wall_ms)
     version = min(transaction_version, FLEXIBLE_VALUE_VERSION)
     return Record(key, type_prefix(version) + encode(value_of(change.value, version), version), wall_ms)
+
+
+def key_of(transactional_id: str) -> bytes:
+    return type_prefix(TRANSACTION_KEY) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
+
+
+_remembered_key: Final = lru_cache(KEYS_MAX)(key_of)
 
 
 def value_of(transaction: Transaction, version: int) -> TransactionLogValue:

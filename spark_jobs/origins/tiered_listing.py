@@ -13,6 +13,7 @@ from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.bucket_reading import check_manifest, current
 from storage.tiered.layout import ObjectKind, partition_prefix
 from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
+from storage.tiered.manifest_text import ManifestTexts
 from storage.tiered.metadata.remote_segment import RemotePartition
 
 
@@ -49,8 +50,17 @@ class Stretch(NamedTuple):
 def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> list[TieredSegment]:
     """The segments that no other one replaces, by start offset. Raises `RemoteStorageError`."""
     suffix = ObjectKind.MANIFEST.value
+    prefix = partition_prefix(partition)
+    texts = ManifestTexts(cluster_id, partition, prefix)
 
     def convert(key: str, data: bytes) -> TieredSegment:
+        listed = texts.read(key, data)
+        if listed is not None:
+            segment_id, start, last, epochs, timestamp, cleaned_end, size, has_transaction_index = listed
+            stem = key[: -len(suffix)]
+            return TieredSegment(
+                stem, segment_id, start, last, size, timestamp, epochs, has_transaction_index, cleaned_end, ()
+            )
         manifest = decode_manifest(key, data)
         check_manifest(manifest, cluster_id, key)
         return TieredSegment(
@@ -66,7 +76,7 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
             manifest.ancestors,
         )
 
-    keys = (each.key for each in storage.list_all(partition_prefix(partition)) if each.key.endswith(suffix))
+    keys = (each.key for each in storage.list_all(prefix) if each.key.endswith(suffix))
     return current(storage.read_all(keys, MANIFEST_SIZE_MAX, convert))
 
 

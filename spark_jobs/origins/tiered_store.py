@@ -18,7 +18,6 @@ from spark_jobs.origins.tiered_segments import TieredSegments
 from spark_jobs.refusals import Refused
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.checkpoints.partition_metadata import uuid_text
-from storage.files.port import FileSystem
 from storage.tiered.errors import InvalidStorageUrl, ObjectNotFound, StorageMissing
 from storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_key, partition_prefix
 from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
@@ -84,8 +83,3 @@ class TieredStore:
                     f"{uuid_text(topic_id)}: one of them was deleted, and its segments are still there"
                 )
         return found
-
-
-def is_tiered_storage(fs: FileSystem, directory: str) -> bool:
-    """Whether a directory is the root of a tiered storage, and not a log directory."""
-    return fs.exists(f"{directory}/{CLUSTER_MANIFEST}")

@@ -2,23 +2,25 @@
 
 A plan is made from names, sizes, checkpoints and indexes; a batch is read only where a range ends inside a segment.
 Where a segment was replaced or deleted while its index was read, all origins are listed and planned again.
+
+Spark plans each query in a process that has imported nothing of this package, so the clients of brokers and of object
+stores are imported only where the options name one.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from spark_jobs.client.cluster import Cluster
-from spark_jobs.client.settings import client_settings_of
 from spark_jobs.options.read_options import ReadOptions, TopicSelection
 from spark_jobs.options.store_address import StoreAddress
-from spark_jobs.origins.broker_origin import BrokerOrigin
 from spark_jobs.origins.log_directories import LogDirectories
 from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
-from spark_jobs.origins.tiered_store import TieredStore, is_tiered_storage
+from spark_jobs.origins.tiered_roots import is_tiered_storage
 from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
 from spark_jobs.planning.partition_view import PartitionView, Piece
 from spark_jobs.planning.pushed_filters import PushedFilters
@@ -28,6 +30,9 @@ from spark_jobs.refusals import ClusterMismatch, Refused
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
 from storage.segment.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from spark_jobs.client.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -75,6 +80,9 @@ class Planner:
         self._further = tuple(origins)
         self._cluster: Cluster | None = None
         if options.brokers:
+            from spark_jobs.client.cluster import Cluster
+            from spark_jobs.client.settings import client_settings_of
+
             self._cluster = Cluster(client_settings_of(options.brokers, dict(options.client)))
         self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
@@ -111,6 +119,8 @@ class Planner:
     def _make_origins(self) -> list[Origin]:
         origins = [*origins_of(self._fs, self._options), *self._further]
         if self._cluster is not None:
+            from spark_jobs.origins.broker_origin import BrokerOrigin
+
             origins.append(
                 BrokerOrigin(
                     self._cluster,
@@ -141,11 +151,12 @@ class Planner:
     def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
         """Compute a result from the listed partitions; list them again if they changed meanwhile."""
         for _ in range(PLANS_MAX):
-            views = self.views()
-            try:
-                made = make(views)
-            except FileNotFoundError:
-                continue
+            with collector_paused():
+                views = self.views()
+                try:
+                    made = make(views)
+                except FileNotFoundError:
+                    continue
             if not any(offer.has_changed() for view in views for offer in view.offers):
                 return made
         raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
@@ -154,6 +165,20 @@ class Planner:
         ranges = ranges_of(views, self._options, self._snapshot, self._selected)
         tasks = tasks_of(ranges, self._options, self._task_size, self._filters)
         return Plan(self.cluster_id, tuple(ranges), tuple(tasks))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Python's cyclic garbage collector pauses inside the `with`: a plan makes values by the million, none of them in a
+    cycle, and the collector would examine all of them again and again (a quarter of the CPU of a large plan).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def topics_of(selection: TopicSelection) -> list[str] | None:
@@ -170,7 +195,11 @@ def origins_of(fs: FileSystem, options: ReadOptions) -> list[Origin]:
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
     found: list[Origin] = [LogDirectories(fs, directories)] if directories else []
-    return [*found, *(TieredStore(each) for each in (*tiered, *options.stores))]
+    if tiered or options.stores:
+        from spark_jobs.origins.tiered_store import TieredStore
+
+        found += [TieredStore(each) for each in (*tiered, *options.stores)]
+    return found
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:

@@ -124,7 +124,6 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
     rows = np.flatnonzero((last >= wanted.start_offset) & (base < wanted.end_offset))
     found, base, last = found[rows], base[rows], last[rows]
     attributes = found["attributes"].astype(np.int32)
-    codecs = pa.array([codec.name.lower() for codec in Codec] + ["unknown"] * (CODEC_MASK + 1 - len(Codec)))
     has_horizon = attributes & DELETE_HORIZON_BIT != 0
     base_time, schema = found["base_timestamp"].astype(np.int64), to_arrow_schema(BATCHES, timezone="UTC")
 
@@ -138,7 +137,7 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
         "lastOffset": last,
         "records": found["records_count"].astype(np.int32),
         "bytes": found["batch_length"].astype(np.int64) + LOG_OVERHEAD,
-        "codec": codecs.take(pa.array(attributes & CODEC_MASK)),
+        "codec": codec_names(attributes & CODEC_MASK),
         "baseTimestamp": time(base_time, has_horizon),
         "maxTimestamp": time(found["max_timestamp"].astype(np.int64)),
         "timestampType": (attributes & TIMESTAMP_TYPE_BIT != 0).astype(np.int32),
@@ -154,6 +153,17 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
     }
     arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns.values()]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def codec_names(numbers: NDArray[np.int32]) -> pa.Array:
+    """The names of codecs. Most slices have one codec, and then Arrow's compute functions, whose import takes longer
+    than all headers of a segment, are not needed."""
+    import pyarrow as pa
+
+    names = [codec.name.lower() for codec in Codec] + ["unknown"] * (CODEC_MASK + 1 - len(Codec))
+    if len(numbers) and bool((numbers == numbers[0]).all()):
+        return pa.repeat(pa.scalar(names[numbers[0]]), len(numbers))
+    return pa.array(names).take(pa.array(numbers))
 
 
 def is_aborted(

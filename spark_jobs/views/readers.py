@@ -1,27 +1,24 @@
-"""The readers of the tables, by the name of the table."""
+"""The readers of the tables, by the name of the table.
+
+Spark makes a reader in a process that has imported nothing of this package, so only the wanted one is imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader
 
 from spark_jobs.options.read_options import ReadOptions
 from spark_jobs.refusals import Refused
-from spark_jobs.views.batches import BatchesReader
-from spark_jobs.views.consumer_offsets import group_row, offset_row
-from spark_jobs.views.internal_records import InternalReader
-from spark_jobs.views.latest import LatestViewReader
-from spark_jobs.views.places import PlacesReader
-from spark_jobs.views.rows import Row
 from spark_jobs.views.schemas import schema_of
-from spark_jobs.views.transactional_ids import transaction_row
 
-_ROWS: dict[str, Callable[[bytes, bytes], Row | None]] = {
-    "offsets": offset_row,
-    "groups": group_row,
-    "transactions": transaction_row,
-}
+if TYPE_CHECKING:
+    from spark_jobs.views.rows import Row
+
+INTERNAL: Final = ("offsets", "groups", "transactions")
+"""The tables that read internal topics."""
 
 
 def view_reader(options: ReadOptions, columns: Sequence[str]) -> DataSourceReader:
@@ -30,12 +27,31 @@ def view_reader(options: ReadOptions, columns: Sequence[str]) -> DataSourceReade
     if options.pushes_down:
         raise Refused(f"pushdown: table={table} takes over no predicates")
     if table == "batches":
+        from spark_jobs.views.batches import BatchesReader
+
         return BatchesReader(options, columns)
     if table == "latest":
+        from spark_jobs.views.latest import LatestViewReader
+
         return LatestViewReader(options, columns)
     schema = schema_of(options)
-    if table in _ROWS:
-        return InternalReader(options, columns, schema, _ROWS[table])
+    if table in INTERNAL:
+        from spark_jobs.views.internal_records import InternalReader
+
+        return InternalReader(options, columns, schema, rows_of(table))
     if options.snapshot is not None:
         raise Refused(f"snapshot: table={table} shows what is there now")
+    from spark_jobs.views.places import PlacesReader
+
     return PlacesReader(options, schema, columns)
+
+
+def rows_of(table: str) -> Callable[[bytes, bytes], Row | None]:
+    """The function that makes a row of a record of an internal topic."""
+    if table == "transactions":
+        from spark_jobs.views.transactional_ids import transaction_row
+
+        return transaction_row
+    from spark_jobs.views.consumer_offsets import group_row, offset_row
+
+    return offset_row if table == "offsets" else group_row

@@ -14,6 +14,7 @@ from storage.segment.transaction_index import AbortedTransaction
 FEW: Final = 16
 """The number of aborted transactions up to which those that begin past the end of the read are not filtered out."""
 _base_offset = attrgetter("base_offset")
+_first_offset = attrgetter("first_offset")
 
 
 def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -46,7 +47,9 @@ def aborted_in_read(
     segment = segments[slot]
     if read.slice is not None and segment.transaction_index.count_from(first_offset) > FEW:
         end_offset = min(end_offset, read_end_offset(segment, read.slice.position + read.size, end_offset, waits))
-    return sorted(aborted_transactions(log, first_offset, end_offset), key=lambda each: each.first_offset)
+    found = aborted_transactions(log, first_offset, end_offset)
+    found.sort(key=_first_offset)
+    return found
 
 
 def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:

@@ -136,11 +136,17 @@ class SparseIndex:
         """
         if self._count < 0:
             self._load(waits=waits)
-        slot = self._upper_slot(column, target, waits=waits)
+        recent = self._recent
+        if not recent or recent[0][column] > target:
+            slot, _, after = self._search(column, target, waits=waits)
+            if after is not None:
+                return after
+        else:
+            slot = self._count - len(recent) + bisect_right(recent, target, key=itemgetter(column))
         if slot >= self._count:
             return None
-        recent_slot = slot - (self._count - len(self._recent))
-        return self._recent[recent_slot] if recent_slot >= 0 else self._read(slot, 1, waits=waits)[0]
+        recent_slot = slot - (self._count - len(recent))
+        return recent[recent_slot] if recent_slot >= 0 else self._read(slot, 1, waits=waits)[0]
 
     def truncate(self, column: int, bound: int) -> None:
         """Keep the entries with a column below the bound. Raises OSError."""
@@ -272,14 +278,16 @@ class SparseIndex:
             return in_file_count + bisect_right(self._recent, target, key=itemgetter(column))
         return self._search(column, target, waits=waits)[0]
 
-    def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None]:
+    def _search(self, column: int, target: int, *, waits: bool) -> tuple[int, Entry | None, Entry | None]:
         """Search the entries that are only in the file.
 
-        Returns the number of entries that are not above the target, and the last of those.
+        Returns the number of entries that are not above the target, the last of those, and the first one above it, if
+        that was read too.
         """
         size, unpack = self._entry.size, self._entry.unpack_from
         low, high = 0, self._count - len(self._recent)
         before: Entry | None = None
+        after: Entry | None = None
         start = self._near
         while low < high:
             # One read is enough where the remaining entries fit into a block. Otherwise the first probe is where the
@@ -299,11 +307,21 @@ class SparseIndex:
                 high = start
             else:
                 low = high = start + inside
+            if inside < count:
+                after = unpack(block, inside * size)
             start = -1
         self._near = max(0, low - 1)
-        return low, before
+        return low, before, after
 
 
 def _upper_slot_in(block: BytesLike, count: int, entry: Struct, column: int, target: int) -> int:
+    """As `bisect_right` with a key would do it, without a call of the key for each step."""
     unpack, size = entry.unpack_from, entry.size
-    return bisect_right(range(count), target, key=lambda slot: unpack(block, slot * size)[column])
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if unpack(block, middle * size)[column] <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_left
-from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from storage.files.port import FileSystem
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
-_last_offset = attrgetter("last_offset")
 
 
 class CorruptTransactionIndex(OSError):
@@ -52,13 +50,15 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The index of one segment. It is read as a whole at its first use: it has one entry for each abort."""
 
-    __slots__ = ("_entries", "_fs", "_open_file", "_path", "is_unsynced")
+    __slots__ = ("_entries", "_fs", "_markers", "_open_file", "_path", "is_unsynced")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._path = path
         self._open_file: OpenFile | None = None
         self._entries: list[AbortedTransaction] | None = None
+        self._markers: list[int] = []
+        """The last offsets of the entries, for lookups."""
         self.is_unsynced = False
         """The file was changed since the owner last synced it."""
 
@@ -66,6 +66,7 @@ class TransactionIndex:
         """All entries. Raises OSError, `CorruptTransactionIndex` among them."""
         if self._entries is None:
             self._entries = self._load()
+            self._markers = [each.last_offset for each in self._entries]
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
@@ -79,20 +80,20 @@ class TransactionIndex:
         self.is_unsynced = True
         self._open_file.file.append([ENTRY.pack(VERSION, *aborted)])
         entries.append(aborted)
+        self._markers.append(aborted.last_offset)
 
     def count_from(self, first_offset: int) -> int:
         """The number of aborted transactions with their marker at or past an offset.
 
         Raises OSError, `CorruptTransactionIndex` among them.
         """
-        entries = self.entries()
-        return len(entries) - bisect_left(entries, first_offset, key=_last_offset) if entries else 0
+        return len(self.entries()) - bisect_left(self._markers, first_offset)
 
     def collect(self, first_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions that overlap [first, end), and whether no later segment can hold another one."""
         found = []
         entries = self.entries()
-        for slot in range(bisect_left(entries, first_offset, key=_last_offset), len(entries)):
+        for slot in range(bisect_left(self._markers, first_offset), len(entries)):
             aborted = entries[slot]
             if aborted.first_offset < end_offset:
                 found.append(aborted)
@@ -105,7 +106,7 @@ class TransactionIndex:
         entries = self.entries()
         kept_count = sum(aborted.last_offset < offset for aborted in entries)
         if kept_count < len(entries):
-            del entries[kept_count:]
+            del entries[kept_count:], self._markers[kept_count:]
             open_file = self.open_file()
             assert open_file is not None
             self.is_unsynced = True
@@ -113,7 +114,7 @@ class TransactionIndex:
 
     def clear(self) -> None:
         """Remove all entries. Raises OSError."""
-        self._entries = []
+        self._entries, self._markers = [], []
         open_file = self.open_file()
         if open_file is not None:
             self.is_unsynced = True
@@ -136,7 +137,7 @@ class TransactionIndex:
 
     def release(self) -> None:
         """Close the file and drop the entries in memory."""
-        self._entries = None
+        self._entries, self._markers = None, []
         self.close()
 
     def close(self) -> None:

@@ -6,22 +6,30 @@ first.
 The names are Apache Kafka's. An entry is loaded as a whole, compared with the manifest of its segment, and kept until
 it is evicted. The cache starts empty: files of the previous start are removed, because a crash may have torn
 them.
+
+An index that is as its manifest says and yet out of order was damaged before its segment was copied, by an earlier
+version. The indexes of that segment are then made from its .log object, which is read once, and kept like others.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from protocol.checksum import crc32c
 from storage.checkpoints.partition_metadata import uuid_text
 from storage.files.port import FileSystem
+from storage.log.verified_batch import DamagedBatch
+from storage.log_config import LogConfig
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.transaction_index import TransactionIndex
+from storage.tiered.batch_check import BatchCheck
 from storage.tiered.errors import CorruptObject
+from storage.tiered.index_order import offset_index_problem, time_index_problem
 from storage.tiered.layout import ObjectKind, object_key
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from storage.tiered.port import RemoteStorage, get_all
@@ -30,15 +38,26 @@ from storage.tiered.segment_copy import get_manifest
 CACHE_DIRECTORY: Final = "remote-log-index-cache"
 INDEX_KINDS: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TRANSACTION_INDEX)
 INDEX_SIZE_MAX: Final = 1 << 30
+LOG_CHUNK_SIZE: Final = 1 << 20
+"""The size (bytes) of one request while indexes are made again."""
 
 T = TypeVar("T")
 MakeLock = Callable[[], AbstractAsyncContextManager[object]]
+Report = Callable[[str], None]
+"""Called with a sentence about damage that was found and mended, for the log of the broker."""
 
 
 class Offload(Protocol):
     """Runs blocking work outside of the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class IndexProblem(NamedTuple):
+    """What is wrong with an index object."""
+
+    kind: ObjectKind
+    reason: str
 
 
 class RemoteIndexes:
@@ -68,8 +87,15 @@ class RemoteIndexCache:
     """
 
     def __init__(
-        self, fs: FileSystem, log_directory: str, size_max: int, offload: Offload, make_lock: MakeLock
+        self,
+        fs: FileSystem,
+        log_directory: str,
+        size_max: int,
+        offload: Offload,
+        make_lock: MakeLock,
+        report: Report = lambda _: None,
     ) -> None:
+        self._report = report
         self._fs = fs
         self._directory = f"{log_directory}/{CACHE_DIRECTORY}"
         self._size_max = size_max
@@ -162,6 +188,11 @@ class RemoteIndexCache:
             if (len(data), crc32c(data, 0)) != summary:
                 raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
             loaded[kind] = data
+        problem = await self._offload(lambda: _problem_of(segment, loaded))
+        if problem is not None:
+            key = object_key(partition, segment.start_offset, segment.segment_id, problem.kind)
+            self._report(f"{key}: {problem.reason}. The indexes of the segment are made from its .log object")
+            loaded |= await self._indexes_of_batches(storage, partition, segment)
         stem = f"{self._directory}/{segment.start_offset}_{uuid_text(segment.segment_id)}"
         indexes = await self._offload(lambda: self._write(stem, segment, loaded))
         indexes.use_count += 1
@@ -174,6 +205,29 @@ class RemoteIndexCache:
             raise
         return indexes
 
+    async def _indexes_of_batches(
+        self, storage: RemoteStorage, partition: RemotePartition, segment: RemoteSegment
+    ) -> dict[ObjectKind, bytes]:
+        """The offset and the time index by the batches of the .log object, which is read as a whole.
+
+        They end before the first damaged batch: a reader of the batches before it needs no more, and a reader of a
+        later one meets the damage. Raises `RemoteStorageError`.
+        """
+        defaults = LogConfig()
+        limits = (defaults.index_interval_bytes, defaults.segment_index_bytes)
+        check = BatchCheck(segment.start_offset, segment.last_offset + 1, segment.size, *limits)
+        key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
+        try:
+            while check.read_size < segment.size:
+                position = check.read_size
+                piece = await storage.get(key, position, min(LOG_CHUNK_SIZE, segment.size - position))
+                if not len(piece):
+                    raise CorruptObject(f"{key} ends at {position}, the metadata says {segment.size}")
+                await self._offload(partial(check.take, piece))
+        except DamagedBatch as damage:
+            self._report(f"{key}: {damage}, offset {check.next_offset}. The indexes of the segment end there")
+        return {ObjectKind.OFFSET_INDEX: check.offset_index, ObjectKind.TIME_INDEX: check.time_index}
+
     def _write(self, stem: str, segment: RemoteSegment, loaded: dict[ObjectKind, bytes]) -> RemoteIndexes:
         """Write the files, and open them. Blocks. They are not synced: the next start does not use them."""
         for kind, data in loaded.items():
@@ -185,8 +239,6 @@ class RemoteIndexCache:
                 file.close()
         indexes = RemoteIndexes(self._fs, stem, segment.start_offset, sum(map(len, loaded.values())))
         try:
-            if not indexes.offset_index.is_sound() or not indexes.time_index.is_sound():
-                raise CorruptObject(f"the indexes of the segment {uuid_text(segment.segment_id)} are out of order")
             indexes.transaction_index.entries()
         except BaseException:
             indexes.close()
@@ -217,3 +269,14 @@ class RemoteIndexCache:
         for path in paths:
             if self._fs.exists(path):
                 self._fs.unlink(path)
+
+
+def _problem_of(segment: RemoteSegment, loaded: Mapping[ObjectKind, bytes]) -> IndexProblem | None:
+    """The first problem of the loaded indexes of a segment, None where they can be trusted. Blocks."""
+    last_offset_delta = segment.last_offset - segment.start_offset
+    offsets, times = loaded.get(ObjectKind.OFFSET_INDEX, b""), loaded.get(ObjectKind.TIME_INDEX, b"")
+    reason = offset_index_problem(offsets, last_offset_delta, segment.size)
+    if reason is not None:
+        return IndexProblem(ObjectKind.OFFSET_INDEX, reason)
+    reason = time_index_problem(times, last_offset_delta)
+    return None if reason is None else IndexProblem(ObjectKind.TIME_INDEX, reason)

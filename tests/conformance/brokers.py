@@ -26,6 +26,9 @@ TRANSACTION_VERSION = 2
 """The level of `transaction.version` where a run names no other."""
 RELEASE = "4.3-IV0"
 
+START_S = 180.0
+"""For a node to open its port; three JVMs on a busy machine take more than a minute."""
+
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -119,6 +122,8 @@ class Broker:
     node_count = 1
     transaction_version = TRANSACTION_VERSION
     """The level that the directory is formatted with."""
+    format_words: Sequence[str] = ()
+    """More words of the command that formats it."""
 
     def __init__(self, directory: Path, port: int, extra: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -151,14 +156,15 @@ class Broker:
         raise AssertionError("each broker says its own")
 
     def format(self) -> None:
-        done = subprocess.run(self.format_command(), capture_output=True, text=True, timeout=60)
+        command = [*self.format_command(), *self.format_words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise Failed(f"{self.name} format: {done.stdout[-600:]}{done.stderr[-600:]}")
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.serve_command(), stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_S
         while _is_free(self.port):
             if self._process.poll() is not None:
                 raise Failed(f"{self.name} ended at start with status {self._process.returncode}: {self.last_lines()}")

@@ -16,6 +16,9 @@ from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.secured_applications import SECURED_APPLICATION_SCENARIOS
+from tests.conformance.scenarios.secured_changes import SECURED_CHANGE_SCENARIOS
+from tests.conformance.scenarios.secured_clusters import SECURED_CLUSTER_SCENARIOS
 from tests.conformance.scenarios.spark_connector import SPARK_SCENARIOS
 from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
@@ -45,6 +48,9 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *VOTER_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
+    *SECURED_CLUSTER_SCENARIOS,
+    *SECURED_APPLICATION_SCENARIOS,
+    *SECURED_CHANGE_SCENARIOS,
     *ACL_SCENARIOS,
     *APPLICATION_SCENARIOS,
     *SPARK_SCENARIOS,

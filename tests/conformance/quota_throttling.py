@@ -1,6 +1,6 @@
 """Holds the same quotas and the same client against Moldau and Apache Kafka: throttle times, and the rates achieved.
 
-    python -m tests.conformance.quota_throttling
+    python -m tests.conformance.quota_throttling [case...]
 
 It needs Java and Apache Kafka's jars, as `make conformance` does. Quotas are set with kafka-configs of its
 distribution. For each case it prints what both brokers did; it ends with status 1 where they differ by more than the
@@ -126,6 +126,20 @@ def fetches(subject: Subject) -> list[Answer]:
         return series(subject, "reader", fetch_of(topic), 12, 6)
 
 
+def request_times(subject: Subject) -> list[Answer]:
+    """The time that a request takes differs between brokers and machines. So one quota is less than any request takes,
+    and each is throttled for the longest time, that of one window; the other one is more than any client can use.
+    """
+    topic = topic_of(subject, "timed")
+    with subject.quota("request_percentage", 0.0001, *CLIENT, "slow"):
+        answers = series(subject, "slow", produce_to(topic), 9, 4)
+        answers += series(subject, "slow", fetch_of(topic), 12, 2)
+    with subject.quota("request_percentage", 100_000, *CLIENT, "slow"):
+        time.sleep(12)  # the requests before have left the windows
+        answers += series(subject, "slow", produce_to(topic), 9, 4)
+    return answers
+
+
 def mutations(subject: Subject) -> list[Answer]:
     """A bucket of eleven partitions: debts of three, then refusals, then an older client."""
     with subject.quota("controller_mutation_rate", 1, *CLIENT, "maker-2"):
@@ -164,6 +178,7 @@ CASES: Final[dict[str, Callable[[Subject], list[Answer]]]] = {
     "producer_byte_rate of the default client id": produces("--entity-type", "clients", "--entity-default"),
     "producer_byte_rate of a user": produces("--entity-type", "users", "--entity-name", "ANONYMOUS"),
     "consumer_byte_rate": fetches,
+    "request_percentage": request_times,
     "controller_mutation_rate": mutations,
     "connection_creation_rate": connections,
 }
@@ -181,6 +196,7 @@ def told(answers: list[Answer]) -> str:
 
 
 def main() -> int:
+    cases = {name: run for name, run in CASES.items() if name in sys.argv[1:] or not sys.argv[1:]}
     toolchain = Toolchain(fetch=True)
     ports = Ports()
     found: dict[str, dict[str, list[Answer]]] = {}
@@ -193,11 +209,11 @@ def main() -> int:
             try:
                 box = Toolbox(toolchain, f"127.0.0.1:{port}", "quotas", Path(scratch))
                 subject = Subject(broker, box, port)
-                found[type(broker).__name__] = {name: run(subject) for name, run in CASES.items()}
+                found[type(broker).__name__] = {name: run(subject) for name, run in cases.items()}
             finally:
                 broker.stop()
     differing = 0
-    for name in CASES:
+    for name in cases:
         ours, theirs = found["Moldau"][name], found["Apache"][name]
         alike = is_alike(ours, theirs)
         differing += not alike

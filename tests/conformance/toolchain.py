@@ -60,8 +60,8 @@ class Toolchain:
             self._run(compiler, "-nowarn", "-cp", f"{self.jars()}/*", "-d", str(classes), *map(str, sources))
             stamp.touch()
 
-    def node_command(self) -> list[str]:
-        """`node` with kafkajs; the module path is beside the copied driver."""
+    def node_command(self, program: str = "driver.js") -> list[str]:
+        """`node` with kafkajs; the module path is beside the copied program."""
         node = self._program("node", "Node.js of version 16 or later")
         home = CACHE / "kafkajs"
         home.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class Toolchain:
             npm = self._program("npm", "npm, for kafkajs")
             self._run(npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home))
             shutil.copy(wanted, installed)
-        return [node, str(home / "driver.js")]
+        return [node, str(home / program)]
 
     def go_command(self, name: str) -> list[str]:
         """The driver `golang/<name>`, built where it is older than its sources."""

@@ -56,4 +56,20 @@ ACCESS_MUTANTS: Final = (
         "self.replicates = is_follower",
         Hunt.STORIES,
     ),
+    Mutant(
+        346,
+        "a controller that does not lead decides by its ACLs",
+        "broker/requests/authorization/guard.py",
+        "if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:",
+        "if False:",
+        Hunt.METADATA,
+    ),
+    Mutant(
+        347,
+        "the ACLs of the broker that forwards a request decide, though it may be fenced",
+        "broker/requests/authorization/rows.py",
+        "    return RuleRow(controller_asks, rule)\n",
+        "    return RuleRow(rule, open_to_all)\n",
+        Hunt.METADATA,
+    ),
 )

@@ -41,6 +41,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.GROUPS, seed)
             case Hunt.TRANSACTIONS:
                 yield Run(stages.TRANSACTIONS, seed)
+            case Hunt.METADATA:
+                yield Run(stages.METADATA, seed)
             case Hunt.LOG_CLEANER:
                 yield Run(stages.LOG_CLEANER, seed)
             case Hunt.REPLICAS:

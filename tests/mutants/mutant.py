@@ -21,6 +21,8 @@ class Hunt(Enum):
     """Seeds of a coordinator of groups alone."""
     TRANSACTIONS = "transactions"
     """Seeds of a coordinator of transactions alone."""
+    METADATA = "metadata"
+    """Seeds of the quorum's nodes without partitions."""
     LOG_CLEANER = "log-cleaner"
     """Seeds of the log cleaner without a cluster."""
     REPLICAS = "replicas"

@@ -216,4 +216,27 @@ TIERING_MUTANTS: Final = (
         "            if self._is_tiered_here(key):\n                continue\n",
         Hunt.SCENARIOS,
     ),
+    Mutant(
+        335,
+        "a leader copies a segment with a batch that its disk has damaged",
+        "broker/tiering/segment_contents.py",
+        "    except DamagedBatch as damage:\n        raise DamagedSegment(",
+        "    except DamagedBatch as damage:\n"
+        "        from protocol.checksum import crc32c\n"
+        "        parts = (segment.path(each) for each in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
+        "        data, offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
+        "        return CheckedSegment(open_file, crc32c(data, 0), offsets, times, segment.largest_timestamp())\n"
+        "        raise DamagedSegment(",
+        Hunt.SCENARIOS,
+    ),
+    Mutant(
+        336,
+        "a leader copies its index files as they are",
+        "broker/tiering/segment_contents.py",
+        "    return CheckedSegment(open_file, check.crc, check.offset_index, check.time_index, max_timestamp)\n",
+        "    parts = (segment.path(each) for each in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
+        "    offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
+        "    return CheckedSegment(open_file, check.crc, offsets, times, max_timestamp)\n",
+        Hunt.SCENARIOS,
+    ),
 )

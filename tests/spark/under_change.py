@@ -1,4 +1,7 @@
-"""`python -m tests.spark.under_change --rounds 200`: reads while the cleaner and retention run; no JVM takes part."""
+"""`python -m tests.spark.under_change --rounds 200`: reads while the cleaner, retention and tiering run.
+
+No JVM takes part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rounds in which the cleaner, retention and appends change a log under a Spark read: right rows, or a named error.
+"""Rounds in which the cleaner, retention, tiering and appends change a log under a Spark read: right rows, or a named
+error.
 
 In one half of the rounds the changes come between planning and reading, so that the right rows are known exactly. In
 the other half they come from a thread at any moment: then all records that are left at the end must have been read, and
@@ -7,11 +8,13 @@ nothing that was aborted.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,12 @@ from spark_jobs.refusals import DataLost, Refused
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
 from storage.log_config import LogConfig
+from storage.segment.segment_listing import list_segments
+from storage.tiered.directory_storage import DirectoryStorage
+from storage.tiered.layout import CLUSTER_MANIFEST
+from storage.tiered.manifest import encode_cluster_manifest
 from tests.support.segments import write_checkpoints
+from tests.support.tiered_copy import CLUSTER, copy_segment
 from tests.unit.storage.compaction.histories import (
     NOW_MS,
     clean_log,
@@ -40,6 +48,9 @@ CONFIG = LogConfig(
     retention_bytes=4000,
     file_delete_delay_ms=60_000,
 )
+TIERED_CONFIG = replace(
+    CONFIG, cleanup_policy=("delete",), retention_bytes=-1, is_tiered=True, local_retention_bytes=1500
+)
 PRODUCERS = 2
 RIGHT, LOST, CHANGING = "right rows", "DataLost", "refused: it changed all the time"
 
@@ -47,14 +58,21 @@ RIGHT, LOST, CHANGING = "right rows", "DataLost", "refused: it changed all the t
 class ChangingLog:
     """A partition `t-0` of a log directory with random changes."""
 
+    config = CONFIG
+
     def __init__(self, directory: Path, dice: random.Random) -> None:
         self.directory = directory
         self._dice = dice
-        self._log = Log.open(LocalFiles(), f"{directory}/t-0", CONFIG, now_ms=NOW_MS)
+        self._log = Log.open(LocalFiles(), f"{directory}/t-0", self.config, now_ms=NOW_MS)
         self._sequences: dict[int, int] = {}
         self._open: set[int] = set()
         self.committed: set[tuple[int, bytes | None, bytes | None]] = set()
         """The rows that were ever committed, whether or not they are still there."""
+
+    @property
+    def path(self) -> str:
+        """The option `path` of a read."""
+        return str(self.directory)
 
     def write(self, count: int) -> None:
         """Append batches, some in transactions; then everything is below the high watermark."""
@@ -112,6 +130,64 @@ class ChangingLog:
         self._log.close(NOW_MS, clean=False)
 
 
+class TieredChangingLog(ChangingLog):
+    """A partition whose sealed segments are copied to a tiered storage, where they stay; the local ones are deleted."""
+
+    config = TIERED_CONFIG
+
+    def __init__(self, directory: Path, dice: random.Random) -> None:
+        super().__init__(directory / "local", dice)
+        self._tier = directory / "tier"
+        self._tier.mkdir()
+        self._storage = DirectoryStorage(str(self._tier), random.Random(dice.random()))
+        asyncio.run(self._storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(CLUSTER)))
+        self._copied = 0
+        self._gone: dict[bool, set[tuple[int, bytes | None, bytes | None]]] = {True: set(), False: set()}
+        """Rows of deleted local segments, by whether they are committed: a copied segment has no open transaction."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory},{self._tier}"
+
+    def change(self) -> None:
+        match self._dice.randrange(4):
+            case 0 | 1:
+                self._copy(self._dice.randint(1, 4))
+                self._delete_local()
+            case 2:
+                self.write(self._dice.randint(1, 20))
+            case _:
+                self._log.roll(NOW_MS)
+
+    def rows(self, *, is_committed: bool) -> set[tuple[int, bytes | None, bytes | None]]:
+        return super().rows(is_committed=is_committed) | self._gone[is_committed]
+
+    def _copy(self, count: int) -> None:
+        """Copy the next sealed segments below the last stable offset."""
+        limit = self._log.last_stable_offset(self._log.end_offset)
+        for segment in list_segments(LocalFiles(), f"{self.directory}/t-0")[:-1]:
+            end_offset = segment.next_base_offset or 0
+            if segment.base_offset < self._log.tiered_end_offset or end_offset > limit or not count:
+                continue
+            count -= 1
+            self._copied += 1
+            segment_id = self._copied.to_bytes(16, "big")
+            asyncio.run(copy_segment(self._storage, segment, segment_id=segment_id))
+            self._log.tiered_end_offset = end_offset
+
+    def _delete_local(self) -> None:
+        """Apply local retention; renamed files may be removed at once."""
+        for is_committed in (True, False):
+            self._gone[is_committed] |= super().rows(is_committed=is_committed)
+        renamed = self._log.delete_old_segments(NOW_MS, self._log.end_offset)
+        left = self._log.local_start_offset
+        for is_committed in (True, False):
+            self._gone[is_committed] = {row for row in self._gone[is_committed] if row[0] < left}
+        if self._dice.random() < 0.5:
+            for path in renamed:
+                Path(path).unlink()
+
+
 def run_rounds(count: int, seed: int) -> Counter[str]:
     """Run rounds.
 
@@ -121,21 +197,22 @@ def run_rounds(count: int, seed: int) -> Counter[str]:
     for number in range(count):
         with tempfile.TemporaryDirectory() as name:
             try:
-                outcomes[one_round(Path(name), random.Random(f"{seed}/{number}"), is_concurrent=number % 2 == 1)] += 1
+                dice = random.Random(f"{seed}/{number}")
+                kind = TieredChangingLog if number % 4 >= 2 else ChangingLog
+                outcomes[one_round(kind(Path(name), dice), dice, is_concurrent=number % 2 == 1)] += 1
             except AssertionError as wrong:
                 raise AssertionError(f"round {number} of seed {seed}: {wrong}") from wrong
     return outcomes
 
 
-def one_round(directory: Path, dice: random.Random, *, is_concurrent: bool) -> str:
-    log = ChangingLog(directory, dice)
+def one_round(log: ChangingLog, dice: random.Random, *, is_concurrent: bool) -> str:
     try:
         log.write(dice.randint(10, 80))
         for _ in range(dice.randrange(3)):
             log.change()
         is_committed = dice.random() < 0.5
         isolation = "read_committed" if is_committed else "read_uncommitted"
-        options = {"path": str(directory), "subscribe": "t", "kafka.isolation.level": isolation}
+        options = {"path": log.path, "subscribe": "t", "kafka.isolation.level": isolation}
         options |= {"columns": "offset,key,value", "minPartitions": str(dice.randint(1, 6))}
         if is_concurrent:
             return concurrent_round(log, dice, options, is_committed=is_committed)

@@ -28,6 +28,8 @@ from tests.support.simulation.world import Host, SimulatedEnvironment, World
 CLUSTER_ID: Final = "simulated-cluster-0000"
 PATIENCE_S: Final = 600
 PAUSE_S: Final = 0.05
+LOGIN_LISTENER: Final = "LOGIN"
+LOGIN_PORT: Final = 9094
 
 
 def host_name(node_id: int) -> str:
@@ -40,6 +42,16 @@ def role_properties(node_id: int, is_controller: bool) -> dict[str, str]:
         listener = f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}"
         return {"process.roles": "controller", "listeners": listener, "advertised.listeners": listener}
     return {"process.roles": "broker", "listeners": f"PLAINTEXT://:{PORT}"}
+
+
+def login_properties(given: Mapping[str, str], node_id: int) -> dict[str, str]:
+    """The properties of a broker with one more listener, at which clients log in by SCRAM."""
+    return {
+        "listeners": f"{given['listeners']},{LOGIN_LISTENER}://:{LOGIN_PORT}",
+        "advertised.listeners": f"{given['advertised.listeners']},{LOGIN_LISTENER}://{host_name(node_id)}:{LOGIN_PORT}",
+        "listener.security.protocol.map": f"{given['listener.security.protocol.map']},{LOGIN_LISTENER}:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
 
 
 class Formatting(NamedTuple):
@@ -139,11 +151,13 @@ class Cluster:
         voters: int = 0,
         features: Mapping[str, int] | None = None,
         credentials: tuple[UserScramCredentialRecord, ...] = (),
+        has_logins: bool = False,
         keep_trace: bool = False,
         **properties: object,
     ) -> None:
         """`controllers`: so many of the first nodes are controllers only, the others brokers only; 0: all are both.
         `voters`: so many of the first nodes vote at first, and the log names them; 0: the configuration does.
+        `has_logins`: brokers have one more listener, at which clients log in.
         """
         self.world = World(seed, keep_trace=keep_trace)
         given = {name.replace("_", "."): str(value) for name, value in properties.items()}
@@ -175,6 +189,9 @@ class Cluster:
             )
             for node_id in ids
         }
+        for node in self.nodes.values():
+            if has_logins and "broker" in node.properties["process.roles"]:
+                node.properties |= login_properties(node.properties, node.id)
 
     def __enter__(self) -> Self:
         self.world.__enter__()
@@ -223,10 +240,10 @@ class Cluster:
 
         await self.until(holds, "all nodes serve")
 
-    async def connect(self, node_id: int) -> Client:
-        """Connect to a node. Raises OSError or TimeoutError where no process listens."""
+    async def connect(self, node_id: int, port: int | None = None) -> Client:
+        """Connect to a node, at its listener for clients. Raises OSError or TimeoutError where no process listens."""
         is_broker = "broker" in self.nodes[node_id].properties["process.roles"]
-        port = PORT if is_broker else CONTROLLER_PORT
+        port = port or (PORT if is_broker else CONTROLLER_PORT)
         connecting = asyncio.open_connection(host_name(node_id), port, limit=1 << 24)
         reader, writer = await asyncio.wait_for(connecting, 2)
         client, host = Client(reader, writer, "test"), self.nodes[node_id].host

@@ -7,7 +7,7 @@ may still be done, to the next topic of that name too: such a name is not used a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -31,6 +31,8 @@ KEPT_SHARE: Final = 0.3
 REUSED_SHARE: Final = 0.8
 """The probability that a free name is used again."""
 PAUSE_S: Final = 0.8
+SWITCHES: Final = ("remote.storage.enable",)
+"""Settings that are switched off and on, of topics with remote storage."""
 
 
 class Made(NamedTuple):
@@ -62,8 +64,15 @@ class Administrator:
         told: Told = believed,
         write: Callable[[Made], Awaitable[None]] = written_by_nobody,
         pause_s: float = PAUSE_S,
+        tiered: Mapping[str, str] = {},
+        disabled: set[str] | None = None,
     ) -> None:
-        """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: at most, between two acts."""
+        """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: at most, between two acts.
+        `tiered`: the settings of a topic with remote storage, where topics have it; then it is switched off and on.
+        `disabled`: gets the name of each topic before it is switched off.
+        """
+        self._settings = {"retention.ms": "-1", **tiered}
+        self._disabled = set() if disabled is None else disabled
         self._pause_s = pause_s
         self._bootstrap = bootstrap
         self._prefix = prefix
@@ -112,7 +121,7 @@ class Administrator:
         self._made.pop(name, None)
 
     async def _create(self, name: str) -> None:
-        configs = [CreatableTopicConfig(name="retention.ms", value="-1")]
+        configs = [CreatableTopicConfig(name=setting, value=value) for setting, value in self._settings.items()]
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=3, configs=configs)
         reply = await self._bootstrap.ask_any(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7)
         (answer,) = reply.topics
@@ -124,7 +133,7 @@ class Administrator:
         if answer.error_code == ErrorCode.NONE or (
             answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and not is_promised
         ):
-            self._promised[name] = Promised(2, {"retention.ms": "-1"})
+            self._promised[name] = Promised(2, dict(self._settings))
         else:
             self._doubt(name)
 
@@ -137,18 +146,23 @@ class Administrator:
         random, promised = self._bootstrap.random, self._promised.get(name)
         if promised is None:
             return
-        setting = random.choice(("min.insync.replicas", "segment.ms"))
+        setting = random.choice(("min.insync.replicas", "segment.ms", *SWITCHES[: len(self._settings) - 1]))
         value = str(random.randint(1, 3) if setting == "min.insync.replicas" else random.randint(10**7, 10**8))
+        changes = {setting: value}
+        if setting == "remote.storage.enable":
+            value = "false" if promised.settings.get(setting) == "true" else "true"
+            changes = {setting: value, "remote.log.delete.on.disable": "true"}
+            self._disabled.add(name)
         resource = AlterConfigsResource(
             resource_type=ResourceType.TOPIC,
             resource_name=name,
-            configs=[AlterableConfig(name=setting, config_operation=0, value=value)],
+            configs=[AlterableConfig(name=each, config_operation=0, value=given) for each, given in changes.items()],
         )
         reply = await self._bootstrap.ask_any(
             IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1
         )
         if reply.responses[0].error_code == ErrorCode.NONE:
-            promised.settings[setting] = value
+            promised.settings |= changes
             self._told(
                 self._bootstrap,
                 f"{setting} of {name}",

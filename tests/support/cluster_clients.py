@@ -97,9 +97,14 @@ class Bootstrap:
         self.is_peer_alive: Callable[[], bool] = lambda: True
         """Whether the process of the last request is still alive."""
 
+    @property
+    def node_ids(self) -> list[int]:
+        """The nodes that serve clients."""
+        return self._brokers.node_ids
+
     async def ask_any(self, request: object, version: int) -> Any:
         """Ask any broker. Raises `Closed` where the one that was tried does not respond."""
-        return await self.ask(self.random.choice(self._brokers.node_ids), request, version)
+        return await self.ask(self.random.choice(self.node_ids), request, version)
 
     async def ask(self, node_id: int, request: object, version: int) -> Any:
         client = await self.connect(node_id)

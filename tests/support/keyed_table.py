@@ -6,11 +6,12 @@ is in the table at the end, unless something later that nobody was told of took 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
 from protocol.record_builder import Record
-from tests.support.history import History, Told
+from tests.support.history import History, Key, Told
 
 NAME_HEADER: Final = "name"
 TIMESTAMP: Final = 1_767_225_600_000
@@ -35,8 +36,9 @@ class KeyedTable:
         value = None if deletes else b"value of " + name.encode()
         return Record(key=key, value=value, timestamp=TIMESTAMP, headers=((NAME_HEADER, name.encode()),))
 
-    def problems(self, history: History) -> list[str]:
-        """The violations in the complete readings of the topic, at the end of a run."""
+    def problems(self, history: History, starts: Mapping[Key, int] = {}) -> list[str]:
+        """The violations in the complete readings of the topic, at the end of a run. `starts`: where a partition's log
+        begins, if retention has deleted what was before."""
         found = []
         for reading in history.readings:
             if reading.is_complete:
@@ -48,7 +50,10 @@ class KeyedTable:
                     if sent.told is Told.ACKNOWLEDGED and sent.offset >= 0
                 }
                 in_doubt = {str(sent.value) for sent in sends if sent.told is Told.UNKNOWN or sent.offset < 0}
+                start_offset = starts.get(reading.key, 0)
                 for key, sent in acknowledged.items():
+                    if sent.offset < start_offset:
+                        continue
                     name = table.get(key)
                     is_gone = name is None and self._may_be_gone(key, str(sent.value), in_doubt)
                     if name != sent.value and name not in in_doubt and not is_gone:

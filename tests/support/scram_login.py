@@ -26,8 +26,15 @@ async def scram_log_in(
     extensions: str = "",
 ) -> SaslAuthenticateResponse:
     """The last answer of the server; it has an error where the login failed."""
-    machine = ScramClient(ScramLogin(mechanism, user, password), random.randbytes, extensions)
-    offered = await client.ask(SaslHandshakeRequest(mechanism=mechanism.mechanism_name), 1)
+    return await log_in_as(client, ScramLogin(mechanism, user, password), random, extensions)
+
+
+async def log_in_as(
+    client: Client, login: ScramLogin, random: Random, extensions: str = ""
+) -> SaslAuthenticateResponse:
+    """The same, with a login that remembers its keys."""
+    machine = ScramClient(login, random.randbytes, extensions)
+    offered = await client.ask(SaslHandshakeRequest(mechanism=login.mechanism.mechanism_name), 1)
     assert offered.error_code == 0, offered
     message: bytes | None = machine.first()
     while True:

@@ -7,7 +7,7 @@ not used any more, and nothing is promised of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kraft.image.metadata_image import MetadataImage
@@ -20,15 +20,21 @@ from protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from security.quotas.entity import CLIENT_ID, PRODUCER_BYTE_RATE, QuotaEntity
+from security.sasl.scram.client import ScramLogin
+from security.sasl.scram.credential import ScramMechanism, salted_password
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 
 SHA_256: Final = 1
 ITERATIONS_MIN: Final = 4096
+USER: Final = "user"
+QUOTA: Final = "quota"
+KINDS: Final = (USER, QUOTA)
 REGISTERS: Final = 3
 """Of each kind, in use at a time."""
 PAUSE_S: Final = 0.4
 REMOVED_SHARE: Final = 0.25
+LOGINS_MAX: Final = 2 * REGISTERS
 
 
 class Register(NamedTuple):
@@ -40,17 +46,25 @@ class Register(NamedTuple):
 
 class SecurityAdministrator:
     def __init__(
-        self, bootstrap: Bootstrap, complaints: list[str], *, told: Told = believed, pause_s: float = PAUSE_S
+        self,
+        bootstrap: Bootstrap,
+        complaints: list[str],
+        *,
+        told: Told = believed,
+        pause_s: float = PAUSE_S,
+        kinds: Sequence[str] = KINDS,
     ) -> None:
-        """`pause_s`: at most, between two changes."""
+        """`pause_s`: at most, between two changes. `kinds`: those of the registers."""
         self._bootstrap = bootstrap
         self._complaints = complaints
         self._told = told
         self._pause_s = pause_s
         self._number = 0
-        self._in_use = [self._new(kind) for kind in ("user", "quota") for _ in range(REGISTERS)]
+        self._in_use = [self._new(kind) for kind in kinds for _ in range(REGISTERS)]
         self._promised: dict[Register, int | None] = {}
         """The iterations of a credential, or the value of a quota; None for one that was removed."""
+        self.logins: dict[str, tuple[int, ScramLogin]] = {}
+        """The last password that was set for each of the last users, maybe in vain, and its iterations."""
         self.acknowledged_count = 0
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
@@ -79,10 +93,16 @@ class SecurityAdministrator:
                 )
 
     async def _change(self, register: Register, value: int | None) -> None:
-        request = credential_change(register.name, value) if register.kind == "user" else quota_change(register, value)
-        version = 0 if register.kind == "user" else 1
+        if register.kind == USER and value is not None:
+            login = ScramLogin(ScramMechanism.SCRAM_SHA_256, register.name, password_of(value))
+            self.logins.pop(register.name, None)
+            self.logins[register.name] = value, login
+            if len(self.logins) > LOGINS_MAX:
+                del self.logins[next(iter(self.logins))]
+        request = credential_change(register.name, value) if register.kind == USER else quota_change(register, value)
+        version = 0 if register.kind == USER else 1
         reply = await self._bootstrap.ask_any(request, version)
-        answers = reply.results if register.kind == "user" else reply.entries
+        answers = reply.results if register.kind == USER else reply.entries
         if answers[0].error_code != ErrorCode.NONE:
             self._doubt(register)
             return
@@ -105,7 +125,7 @@ class SecurityAdministrator:
 
 
 def value_in(image: MetadataImage, register: Register) -> int | None:
-    if register.kind == "user":
+    if register.kind == USER:
         credential = image.scram.credentials.get(ScramKey(register.name, SHA_256))
         return None if credential is None else credential.iterations
     values = image.quotas.by_entity.get(QuotaEntity.of([(CLIENT_ID, register.name)]))
@@ -116,10 +136,16 @@ def credential_change(user: str, iterations: int | None) -> AlterUserScramCreden
     if iterations is None:
         deletion = ScramCredentialDeletion(name=user, mechanism=SHA_256)
         return AlterUserScramCredentialsRequest(deletions=[deletion])
+    salt, password = user.encode(), password_of(iterations).encode()
+    salted = salted_password(ScramMechanism.SCRAM_SHA_256, password, salt, iterations)
     upsertion = ScramCredentialUpsertion(
-        name=user, mechanism=SHA_256, iterations=iterations, salt=user.encode(), salted_password=bytes(32)
+        name=user, mechanism=SHA_256, iterations=iterations, salt=salt, salted_password=salted
     )
     return AlterUserScramCredentialsRequest(upsertions=[upsertion])
+
+
+def password_of(iterations: int) -> str:
+    return f"password {iterations}"
 
 
 def quota_change(register: Register, value: int | None) -> AlterClientQuotasRequest:

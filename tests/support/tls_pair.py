@@ -124,6 +124,7 @@ def settings_of(
         protocols,
         cipher_suites,
         checks_host_names,
+        "DEFAULT",
         False,
         False,
     )

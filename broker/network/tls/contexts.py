@@ -72,12 +72,14 @@ def _context(
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     if key is not None:
         _load_key(context, settings.key_store, key)
-    if trusted is None:
-        context.load_default_certs(
-            ssl.Purpose.SERVER_AUTH if protocol is ssl.PROTOCOL_TLS_CLIENT else ssl.Purpose.CLIENT_AUTH
-        )
-    else:
+    if trusted is not None:
         context.load_verify_locations(cadata=b"".join(trusted))
+    elif protocol is ssl.PROTOCOL_TLS_CLIENT:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    elif settings.client_auth is not ClientAuth.NONE:
+        # Not where no client is verified: OpenSSL would read the system's directory of authorities in each handshake,
+        # to complete the chain of this node's own certificate. The key store has the chain.
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     return context
 
 

@@ -1,6 +1,6 @@
 """The TLS handshakes of one node: they run outside of the event loop, limited in number and in time.
 
-    steps in executor threads    at most `STEPS_MAX` at a time; the others wait in the order of their arrival
+    steps in an executor thread  at most `STEPS_MAX` at a time; the others wait in the order of their arrival
     handshakes that wait         at most `WAITING_MAX`; beyond, the handshake that has waited longest for its peer ends
     time                         `HANDSHAKE_S` from the connection to the end of the handshake
 
@@ -15,7 +15,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 HANDSHAKE_S: Final = 10.0
-STEPS_MAX: Final = 2
+STEPS_MAX: Final = 1
+"""The steps at a time.
+
+A second thread would serve a crowd of clients no sooner, because the event loop has as much work for each of them, and
+would take more of the cores from the requests of all others.
+"""
 WAITING_MAX: Final = 2000
 
 

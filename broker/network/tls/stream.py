@@ -3,14 +3,17 @@
     transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      the stream is a protocol for the one, a transport for the
                                                               other
 
-    HANDSHAKE   steps run in executor threads (`Handshakes`); the transport is not read during one
+    HANDSHAKE   steps run in executor threads (`Handshakes`), but for the last one where it is short; the transport is
+                not read during one
     OPEN        received bytes are decrypted into the protocol's own buffer; written bytes are encrypted while the
                 peer reads
     CLOSING     bytes that were written before `close` are still sent
     CLOSED      nothing is read or written
 
 All streams of a loop share one buffer for received encrypted bytes, which is used within one callback. For a slow peer,
-unsent bytes wait unencrypted; the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted bytes.
+unsent bytes wait unencrypted; the transport holds at most `ENCRYPTED_SIZE_MAX` encrypted bytes. A slice of a file is
+read piece by piece when it is encrypted, so it holds no memory before. Pieces that are not in the page cache are read
+by an executor thread first.
 """
 
 from __future__ import annotations
@@ -18,20 +21,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
+from broker.network.output import TAKES_FILES
 from broker.network.tls.handshakes import Handshakes
+from broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
+from protocol.primitives import Chunk
+from storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.connection")
 
 ENCRYPTED_SIZE_MAX: Final = 1 << 18
 """The most bytes of encrypted output in the transport; above it, no more is encrypted."""
-PIECE_SIZE_MAX: Final = 1 << 16
-"""The most bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
+FULL_FLIGHT_SIZE_MIN: Final = 256
+"""The least bytes of a server's flight with its certificate. A request for another key share is shorter."""
+_NOT_PLAIN: Final = (b"\x14", b"\x17")
+"""The types of records that change the cipher, and that hold encrypted messages."""
 RAW_BUFFER_SIZE: Final = 1 << 17
 """The size of the receive buffer (bytes) that all streams of a loop share."""
 
@@ -92,7 +101,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """`server_name` is the name of the node to connect to; None on the accepting side."""
         super().__init__()
         self._inner = inner
-        self._owner = owner
+        self._owner: StreamOwner | None = owner
+        """None once the connection is lost. The owner refers to the stream: a reference back would keep both, with
+        OpenSSL's buffers, until a garbage collection, which may come much later."""
         self._handshakes = handshakes
         self._raw_buffer = raw_buffer
         self._incoming = ssl.MemoryBIO()
@@ -103,12 +114,14 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         )
         self._state = StreamState.HANDSHAKE
         self._transport: asyncio.Transport | None = None
+        self._is_last_step_short = False
+        """Whether the next step of the handshake runs on the loop."""
         self._is_reading = True
         self._is_decrypting = False
         self._is_writable = True
-        self._unsent: deque[memoryview] = deque()
-        """The bytes that are not encrypted yet."""
-        self._unsent_size = 0
+        self._unsent = UnsentBytes()
+        self._is_warming = False
+        """Whether an executor thread reads the first piece into the page cache."""
 
     # The peer
 
@@ -141,11 +154,12 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = StreamState.CLOSED
         self._transport = None
         self._unsent.clear()
-        self._unsent_size = 0
         self._handshakes.end(self)
+        owner, self._owner = self._owner, None
+        assert owner is not None
         if was_shaking:
-            self._owner.not_secured(self, "the peer closed the connection during the TLS handshake")
-        self._owner.lost(self)
+            owner.not_secured(self, "the peer closed the connection during the TLS handshake")
+        owner.lost(self)
         self._inner.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -156,24 +170,22 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         if self._state is StreamState.OPEN:
             self._decrypt()
         elif self._state is StreamState.HANDSHAKE:
-            self._shake()
-
-    def eof_received(self) -> bool:
-        return False
+            if self._is_last_step_short:
+                self._shaken(_handshake_step(self._ssl))
+            else:
+                self._shake()
 
     def pause_writing(self) -> None:
         if self._is_writable:
             self._is_writable = False
-            if self._state is StreamState.OPEN:
+            if self._state is StreamState.OPEN and not self._is_warming:
                 self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         if self._is_writable:
             return
         self._is_writable = True
-        self._encrypt()
-        if self._is_writable and self._state is StreamState.OPEN:
-            self._inner.resume_writing()
+        self._go_on()
 
     # The handshake
 
@@ -181,29 +193,28 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """Run one step in a thread. The transport is not read meanwhile, so that only the thread uses the buffers."""
         assert self._transport is not None
         self._transport.pause_reading()
-        self._handshakes.step(self._shake_in_thread, self._shaken)
-
-    def _shake_in_thread(self) -> BaseException | None:
-        try:
-            self._ssl.do_handshake()
-        except (ssl.SSLError, ValueError, OSError) as error:
-            return error
-        return None
+        self._handshakes.step(partial(_handshake_step, self._ssl), self._shaken)
 
     def _shaken(self, error: BaseException | None) -> None:
         transport = self._transport
         if self._state is not StreamState.HANDSHAKE or transport is None:
             return  # The connection has ended in the meantime.
-        if self._outgoing.pending:
-            transport.write(self._outgoing.read())
+        flight = self._outgoing.read()
+        if flight:
+            transport.write(flight)
         if isinstance(error, ssl.SSLWantReadError):
+            # The answer to it has no certificate then, and is verified in less time than a thread takes to start.
+            self._is_last_step_short = (
+                self._is_server and _is_full_flight(flight) and self._ssl.context.verify_mode is ssl.CERT_NONE
+            )
             transport.resume_reading()
             return
         self._handshakes.end(self)
         if error is not None:
-            self._failed(_reason(error))
+            self.give_up(_reason(error))
             return
         self._state = StreamState.OPEN
+        assert self._owner is not None, "the connection is not lost"
         self._owner.secured(self)
         if self._state is not StreamState.OPEN:
             return
@@ -215,13 +226,12 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._decrypt()
 
     def give_up(self, reason: str) -> None:
-        """Close the connection: the handshake took too long, or there are too many."""
-        if self._state is StreamState.HANDSHAKE:
-            self._failed(reason)
-
-    def _failed(self, reason: str) -> None:
+        """Close the connection: the handshake failed or took too long, or there are too many."""
+        if self._state is not StreamState.HANDSHAKE:
+            return
         self._state = StreamState.CLOSED
-        self._owner.not_secured(self, reason)
+        if self._owner is not None:
+            self._owner.not_secured(self, reason)
         if self._transport is not None:
             self._transport.close()  # Send a pending alert to the peer.
 
@@ -277,24 +287,52 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     def _encrypt(self) -> None:
         """Encrypt unsent bytes, as far as the transport accepts them."""
         unsent = self._unsent
-        while unsent and self._is_writable and self._state in (StreamState.OPEN, StreamState.CLOSING):
-            first = unsent[0]
-            piece = first[:PIECE_SIZE_MAX]
+        while (
+            unsent
+            and self._is_writable
+            and not self._is_warming
+            and self._state in (StreamState.OPEN, StreamState.CLOSING)
+        ):
             try:
+                piece = unsent.take()
+                if isinstance(piece, FileSlice):
+                    self._warm(piece)
+                    break
                 self._ssl.write(piece)
-            except ssl.SSLError as error:
-                log.debug("a connection under TLS ends: %s", _reason(error))
+            except OSError as error:  # An SSLError is one too.
+                level = logging.DEBUG if isinstance(error, ssl.SSLError) else logging.INFO
+                log.log(level, "a connection under TLS ends: %s", _reason(error))
                 self.abort()
                 return
-            self._unsent_size -= len(piece)
-            if len(piece) == len(first):
-                unsent.popleft()
-            else:
-                unsent[0] = first[len(piece) :]
             if self._outgoing.pending >= PIECE_SIZE_MAX or not unsent:
                 self._send_encrypted()
-        if self._state is StreamState.CLOSING and not unsent:
-            self._say_goodbye()
+        if not unsent:
+            if self._state is StreamState.CLOSING:
+                self._say_goodbye()
+        elif self._is_warming:
+            self._send_encrypted()
+
+    def _go_on(self) -> None:
+        """Continue to encrypt; the protocol may write again where all unsent bytes have left."""
+        self._encrypt()
+        if self._is_writable and not self._is_warming and self._state is StreamState.OPEN:
+            self._inner.resume_writing()
+
+    def _warm(self, place: FileSlice) -> None:
+        """Read a slice into the page cache in an executor thread, then continue to encrypt."""
+        self._is_warming = True
+        if self._state is StreamState.OPEN:
+            self._inner.pause_writing()
+        reading = asyncio.get_running_loop().run_in_executor(None, place.warm)
+        reading.add_done_callback(self._warmed)
+
+    def _warmed(self, reading: asyncio.Future[None]) -> None:
+        self._is_warming = False
+        if reading.cancelled() or reading.exception() is not None:
+            log.error("closing a connection: the records of its reply cannot be read: %s", reading)
+            self.abort()
+            return
+        self._go_on()
 
     def _send_encrypted(self) -> None:
         if self._transport is not None and self._outgoing.pending:
@@ -323,14 +361,11 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
                 return
             transport.write(self._outgoing.read())
 
-    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+    def writelines(self, pieces: Iterable[Chunk]) -> None:
         if self._state in (StreamState.CLOSING, StreamState.CLOSED):
             return
         for piece in pieces:
-            size = len(piece)
-            if size:
-                self._unsent.append(memoryview(piece))
-                self._unsent_size += size
+            self._unsent.put(piece)
         if self._state is StreamState.OPEN:
             self._encrypt()
 
@@ -367,14 +402,32 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         return self._state in (StreamState.CLOSING, StreamState.CLOSED)
 
     def get_write_buffer_size(self) -> int:
-        return self._unsent_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return self._unsent.held_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         if name == "ssl_object":
             return self._ssl
         if name == "sslcontext":
             return self._ssl.context
+        if name == TAKES_FILES:
+            return True
         return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+
+def _handshake_step(tls: ssl.SSLObject) -> BaseException | None:
+    """Run the handshake until it needs bytes of the peer. Returns the error, if any, which may be that need."""
+    try:
+        tls.do_handshake()
+    except (ssl.SSLError, ValueError, OSError) as error:
+        # The traceback refers to the executor's frame, which has this result: a cycle, with OpenSSL's buffers.
+        return error.with_traceback(None)
+    return None
+
+
+def _is_full_flight(flight: bytes) -> bool:
+    """Whether a server sends its whole part of a handshake of TLS 1.3: the records after its hello are encrypted."""
+    hello_size = 5 + int.from_bytes(flight[3:5], "big")
+    return len(flight) >= FULL_FLIGHT_SIZE_MIN and flight[hello_size : hello_size + 1] in _NOT_PLAIN
 
 
 def _reason(error: BaseException) -> str:

@@ -6,6 +6,7 @@ forwarded is accepted inside; its response travels back in the same way.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Coroutine
 from ipaddress import ip_address
@@ -22,6 +23,8 @@ from protocol.primitives import BytesLike, Chunk, MalformedMessage
 from protocol.tagged_section import skip_tags
 from security.access import CLUSTER_NAME, Access, ResourceKind
 from security.principal import Principal
+
+log = logging.getLogger("moldau.connection")
 
 ADDRESS_SIZES: Final = (4, 16)
 
@@ -51,7 +54,13 @@ def handle(
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     route = inner.route
     route.requests += 1
-    response = route.handle(inner, message)
+    try:
+        response = route.handle(inner, message)
+    except Exception:
+        # A bug of this node. As at the edge of a connection, it ends the request alone: this connection carries
+        # the heartbeats of the broker and the requests of its other clients.
+        log.exception("a handler failed; its request came in an envelope from %s", context.client_host)
+        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon)

@@ -38,7 +38,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="moldau-connect-"))
     say(f"{options.broker}, {directory}")
     try:
-        copying = Copying(options.broker, Toolchain(fetch=True), Ports(), directory)
+        copying = Copying.plain(options.broker, Toolchain(fetch=True), Ports(), directory)
         copying.brokers.transaction_version = options.transaction_version
         lines = campaign(copying, options.kills, say)
     except Failed as failed:

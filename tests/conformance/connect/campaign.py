@@ -19,6 +19,7 @@ from tests.conformance.committed import (
 )
 from tests.conformance.connect.worker import Worker
 from tests.conformance.outcome import Failed
+from tests.conformance.secured.access import Access
 from tests.conformance.session import expect
 from tests.conformance.toolchain import Toolchain
 from tests.conformance.trio import NODES, Trio, pairs_of
@@ -41,14 +42,24 @@ def line_of(number: int) -> str:
 class Copying:
     """Three brokers, two workers, and the two files."""
 
-    def __init__(self, name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> None:
-        self.brokers = Trio(name, toolchain, pairs_of(ports), directory, extra=SETTINGS)
+    def __init__(
+        self, brokers: Trio, toolchain: Toolchain, ports: Ports, directory: Path, access: Access | None = None
+    ) -> None:
+        """`access` is that of the workers; the reader takes the brokers' own address."""
+        self.brokers = brokers
         self.lines: list[str] = []
         self._read, self._written = directory / "read.txt", directory / "written.txt"
         self._read.touch()
-        self.workers = [
-            Worker(f"worker-{each}", toolchain, self.brokers.bootstrap, directory, ports.pair()) for each in (1, 2)
-        ]
+        at = access or Access(brokers.bootstrap)
+        self.workers = [Worker(f"worker-{each}", toolchain, at, directory, ports.pair()) for each in (1, 2)]
+
+    @classmethod
+    def plain(cls, name: str, toolchain: Toolchain, ports: Ports, directory: Path) -> Copying:
+        brokers = Trio(name, toolchain, pairs_of(ports), directory, extra=SETTINGS)
+        return cls(brokers, toolchain, ports, directory)
+
+    def prepare(self) -> None:
+        """What the workers need besides the topic."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -58,6 +69,7 @@ class Copying:
             self.brokers.start()
             create_topics(self.brokers.bootstrap, TOPIC, retention_ms="-1")
             await_in_sync(self.brokers.bootstrap, NODES)
+            self.prepare()
             for worker in self.workers:
                 worker.start()
             self._connect(SOURCE, "FileStreamSource", file=self._read, topic="lines", exactly_once_support="required")

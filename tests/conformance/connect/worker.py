@@ -13,11 +13,14 @@ from pathlib import Path
 from tests.conformance.java_process import JavaProcess
 from tests.conformance.outcome import Failed
 from tests.conformance.record import Json
+from tests.conformance.secured.access import Access
 from tests.conformance.toolchain import Toolchain
 
 REST_S = 60.0
 """For a worker to start, or for a rebalance to end, while it refuses requests."""
 HEAP = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+CLIENTS = ("", "producer.", "consumer.", "admin.")
+"""The prefixes of the clients that a worker has: its own, and those of its tasks."""
 CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 PROPERTIES = """\
 bootstrap.servers={bootstrap}
@@ -48,11 +51,12 @@ plugin.discovery=service_load
 class Worker(JavaProcess):
     """It serves once its REST interface answers."""
 
-    def __init__(self, name: str, toolchain: Toolchain, bootstrap: str, directory: Path, port: int) -> None:
+    def __init__(self, name: str, toolchain: Toolchain, access: Access, directory: Path, port: int) -> None:
         self.address = f"127.0.0.1:{port}"
         """Its id in the states of connectors and tasks."""
         properties = directory / f"{name}.properties"
-        properties.write_text(PROPERTIES.format(bootstrap=bootstrap, port=port, converter=CONVERTER))
+        text = PROPERTIES.format(bootstrap=access.bootstrap, port=port, converter=CONVERTER)
+        properties.write_text(text + access.lines_for(*CLIENTS))
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
         super().__init__(name, [*toolchain.java_command(*HEAP), main, str(properties)], directory)
 

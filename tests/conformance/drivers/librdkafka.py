@@ -1,6 +1,8 @@
-"""What confluent-kafka and kcat share: librdkafka's names for strategies and errors."""
+"""What confluent-kafka and kcat share: librdkafka's names for strategies, errors and ways to log in."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 STRATEGIES = {"range": "range", "roundrobin": "roundrobin", "cooperative": "cooperative-sticky"}
 
@@ -18,3 +20,15 @@ _KAFKA_NAMES = {
 
 def error_name(name: str) -> str:
     return _KAFKA_NAMES.get(name, name)
+
+
+def security_settings(security: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a client that logs in so, but for tokens of OAUTHBEARER, which each client makes its own way."""
+    settings = {"security.protocol": security["protocol"], "ssl.ca.location": security["ca"]}
+    if "mechanism" in security:
+        settings["sasl.mechanism"] = security["mechanism"]
+        if security["mechanism"] != "OAUTHBEARER":
+            settings |= {"sasl.username": security["user"], "sasl.password": security["password"]}
+    if "certificate" in security:
+        settings |= {"ssl.certificate.location": security["certificate"], "ssl.key.location": security["certificate"]}
+    return settings

@@ -15,6 +15,7 @@ import time
 from typing import Any, Final
 
 from security.sasl.oauthbearer.token import unsecured_token
+from tests.conformance.drivers.librdkafka import security_settings
 
 PATIENCE_S: Final = 20.0
 TOPIC: Final = "logins"
@@ -32,18 +33,11 @@ def confluent(bootstrap: str, security: dict[str, Any]) -> str:
     seen: list[KafkaError] = []
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
-        "security.protocol": security["protocol"],
-        "ssl.ca.location": security["ca"],
+        **security_settings(security),
         "error_cb": seen.append,
     }
-    if "mechanism" in security:
-        config["sasl.mechanism"] = security["mechanism"]
-        if security["mechanism"] == "OAUTHBEARER":
-            config["oauth_cb"] = lambda _: (bearer_token(), time.time() + 500)
-        else:
-            config |= {"sasl.username": security["user"], "sasl.password": security["password"]}
-    if "certificate" in security:
-        config |= {"ssl.certificate.location": security["certificate"], "ssl.key.location": security["certificate"]}
+    if security.get("mechanism") == "OAUTHBEARER":
+        config["oauth_cb"] = lambda _: (bearer_token(), time.time() + 500)
     producer = Producer(config)
     producer.produce(TOPIC, b"record", partition=0)
     ends = time.monotonic() + PATIENCE_S

@@ -1,3 +1,7 @@
+import java.io.IOException;
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
@@ -14,7 +18,8 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
  * A Kafka Streams application. The arguments are the bootstrap address, the state directory, the processing guarantee,
- * the size of a window, and the greatest distance of a click and a purchase, both in milliseconds.
+ * the size of a window, the greatest distance of a click and a purchase, both in milliseconds, and, where it has to
+ * log in, a file of properties that say how.
  *
  * <p>Nothing is late (the grace is a day), so that what each output holds for a key follows from the inputs alone:
  * `tests/conformance/streams/truth.py` computes the same.
@@ -86,10 +91,15 @@ public final class ShopApplication {
         return config;
     }
 
-    public static void main(String[] arguments) throws InterruptedException {
+    public static void main(String[] arguments) throws InterruptedException, IOException {
         Duration window = Duration.ofMillis(Long.parseLong(arguments[3]));
         Duration distance = Duration.ofMillis(Long.parseLong(arguments[4]));
         Properties config = config(arguments[0], arguments[1], arguments[2]);
+        if (arguments.length > 5) {
+            try (Reader security = Files.newBufferedReader(Path.of(arguments[5]))) {
+                config.load(security);
+            }
+        }
         KafkaStreams streams = new KafkaStreams(topology(window, distance).build(), config);
         CountDownLatch stopped = new CountDownLatch(1);
         streams.setStateListener((to, from) -> {

@@ -28,13 +28,13 @@ def application(run: Callable[[Workshop, str], None], side: str) -> Callable[[Wo
 
 
 def streams(work: Workshop, side: str) -> None:
-    shop = streams_campaign.Shop(side, work.toolchain, work.ports, work.directory)
+    shop = streams_campaign.Shop.plain(side, work.toolchain, work.ports, work.directory)
     figures = streams_campaign.campaign(shop, STREAMS_KILLS[side], SEED, lambda line: None)
     work.facts["outputs that equal the truth"] = sorted(figures.records)
 
 
 def connect(work: Workshop, side: str) -> None:
-    copying = connect_campaign.Copying(side, work.toolchain, work.ports, work.directory)
+    copying = connect_campaign.Copying.plain(side, work.toolchain, work.ports, work.directory)
     work.facts["lines, each once and in order"] = connect_campaign.campaign(copying, CONNECT_KILLS, lambda line: None)
 
 

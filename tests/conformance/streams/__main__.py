@@ -42,7 +42,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="moldau-streams-"))
     say(f"seed {options.seed}, {options.broker}, {directory}")
     try:
-        shop = Shop(options.broker, Toolchain(fetch=True), Ports(), directory, options.guarantee)
+        shop = Shop.plain(options.broker, Toolchain(fetch=True), Ports(), directory, options.guarantee)
         shop.brokers.transaction_version = options.transaction_version
         figures = campaign(shop, options.kills, options.seed, say)
     except Failed as failed:

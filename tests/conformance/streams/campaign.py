@@ -18,6 +18,7 @@ from tests.conformance.committed import (
     create_topics,
 )
 from tests.conformance.outcome import Failed
+from tests.conformance.secured.access import Access
 from tests.conformance.streams.feed import Deed, Feed
 from tests.conformance.streams.inputs import EVENTS_PER_ROUND, PARTITIONS, SPAN_MS, Round, rounds
 from tests.conformance.streams.instance import Instance
@@ -39,14 +40,25 @@ class Shop:
     """Brokers, two instances of the application, their input, and a reader of every topic."""
 
     def __init__(
-        self, name: str, toolchain: Toolchain, ports: Ports, directory: Path, guarantee: str = EXACTLY_ONCE
+        self,
+        brokers: Trio,
+        toolchain: Toolchain,
+        directory: Path,
+        guarantee: str = EXACTLY_ONCE,
+        access: Access | None = None,
     ) -> None:
+        """`access` is that of the instances; the input and the reader take the brokers' own address."""
         self.truth = Truth()
-        self.brokers = Trio(name, toolchain, pairs_of(ports), directory, extra=SETTINGS)
+        self.brokers = brokers
         toolchain.compiled_java()
-        self.instances = [
-            Instance(f"instance-{each}", toolchain, self.brokers.bootstrap, guarantee, directory) for each in (1, 2)
-        ]
+        at = access or Access(brokers.bootstrap)
+        self.instances = [Instance(f"instance-{each}", toolchain, at, guarantee, directory) for each in (1, 2)]
+
+    @classmethod
+    def plain(
+        cls, name: str, toolchain: Toolchain, ports: Ports, directory: Path, guarantee: str = EXACTLY_ONCE
+    ) -> Shop:
+        return cls(Trio(name, toolchain, pairs_of(ports), directory, extra=SETTINGS), toolchain, directory, guarantee)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -56,6 +68,7 @@ class Shop:
             self.brokers.start()
             create_topics(self.brokers.bootstrap, STORED, retention_ms="-1")
             await_in_sync(self.brokers.bootstrap, NODES)
+            self.prepare()
             self.feed = Feed(self.brokers.bootstrap)
             self.reader = TopicReader(self.brokers.bootstrap, STORED)
             yield
@@ -64,6 +77,9 @@ class Shop:
             for instance in self.instances:
                 instance.close()
             self.brokers.close()
+
+    def prepare(self) -> None:
+        """What the instances need besides the topics."""
 
     def round(self, given: Round, *deeds: Deed) -> float:
         """Writes a round; the seconds until the outputs are complete after its last record. Raises `Failed`."""

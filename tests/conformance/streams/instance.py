@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from tests.conformance.java_process import JavaProcess
+from tests.conformance.secured.access import Access
 from tests.conformance.streams.truth import DISTANCE_MS, WINDOW_MS
 from tests.conformance.toolchain import Toolchain
 
@@ -17,9 +18,11 @@ REPLACED = "REPLACED "
 class Instance(JavaProcess):
     """A kill leaves its transaction open until its successor, or the coordinator, ends it; a stop leaves the group."""
 
-    def __init__(self, name: str, toolchain: Toolchain, bootstrap: str, guarantee: str, directory: Path) -> None:
+    def __init__(self, name: str, toolchain: Toolchain, access: Access, guarantee: str, directory: Path) -> None:
         self._state = directory / name
-        arguments = (bootstrap, str(self._state), guarantee, str(WINDOW_MS), str(DISTANCE_MS))
+        arguments = [access.bootstrap, str(self._state), guarantee, str(WINDOW_MS), str(DISTANCE_MS)]
+        if access.settings:
+            arguments.append(str(access.written(directory / f"{name}.properties")))
         super().__init__(name, [*toolchain.java_command(*HEAP), "ShopApplication", *arguments], directory)
 
     def forget(self) -> None:

@@ -70,6 +70,11 @@ FAMILIES: Final = (
         (("flushes", False), ("small_snapshots", True)),
     ),
     Family(
+        "controllers",
+        (Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER, Fault.POWER_CUT, Fault.KILL),
+        (("small_snapshots", True), ("has_eligible_replicas", True), ("churns_topics", True)),
+    ),
+    Family(
         "moves",
         (Fault.REASSIGN, Fault.MOVE_LEADERS, Fault.KILL),
         (("nodes", 4), ("flushes", False), SMALL_FETCHES),
@@ -100,6 +105,33 @@ FAMILIES: Final = (
         ),
     ),
     Family(
+        "permissions",
+        (
+            Fault.KILL_CONTROLLER,
+            Fault.ISOLATE_CONTROLLER,
+            Fault.PAUSE,
+            Fault.SLOW_LINK,
+            Fault.ISOLATE,
+            Fault.KILL_LEADER,
+        ),
+        (
+            ("changes_security", True),
+            ("security_pause_s", 0.1),
+            ("skew_ms_max", 0),
+            ("partitions", 1),
+            ("producers", 1),
+            ("members", 0),
+            ("mixed", 0),
+            ("careless", 0),
+            ("churns_topics", False),
+            ("transactional", 0),
+            ("table_keys", 0),
+            ("is_tiered", False),
+            ("retains", ""),
+            ("look_every_s", 0.03),
+        ),
+    ),
+    Family(
         "darkness",
         (Fault.POWER_CUT_ALL, Fault.KILL_LEADER, Fault.CUT_AT_STEP),
         (("flushes", True),),
@@ -108,11 +140,6 @@ FAMILIES: Final = (
         "pauses",
         (Fault.PAUSE, Fault.CUT_ONE_WAY, Fault.ISOLATE),
         (("flushes", False), ("timeout_ms", 200), ("mixed", 2), ("loop_records_max", 2)),
-    ),
-    Family(
-        "controllers",
-        (Fault.KILL_CONTROLLER, Fault.ISOLATE_CONTROLLER, Fault.POWER_CUT, Fault.KILL),
-        (("small_snapshots", True), ("has_eligible_replicas", True), ("churns_topics", True)),
     ),
     Family(
         "all-at-once",
@@ -189,6 +216,21 @@ FAMILIES: Final = (
         ),
     ),
     Family(
+        "generations",
+        (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.MOVE_LEADERS, Fault.KILL, *STORAGE_FAULTS),
+        (
+            *TIERED,
+            ("table_keys", 5),
+            ("table_policy", "compact,delete"),
+            ("tombstones_ms", 300),
+            ("transactional", 0),
+            ("transforms", False),
+            ("retains", ""),
+            ("trims", False),
+            ("strike_every_s", 1.0),
+        ),
+    ),
+    Family(
         "links",
         (Fault.RESET, Fault.STALL_LINK, Fault.SLOW_LINK, Fault.WALL_JUMP),
         (("timeout_ms", 200), ("members", 2), ("skew_ms_max", 1_000_000)),
@@ -211,6 +253,7 @@ def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Pl
         in_flight=5,
         partitions=min(drawn.partitions, 2),
         churn_pause_s=0.2,
+        is_tiered=False,  # It takes three times as long; a family of its own has it.
     )
     plan = replace(plan, **dict(shape))  # type: ignore[arg-type]
     if Fault.POWER_CUT_ALL in plan.faults and not plan.flushes:

@@ -7,6 +7,7 @@ from enum import Enum
 from random import Random
 
 from kraft.features import ELIGIBLE_LEADER_REPLICAS
+from tests.support.security.token_holder import TOKEN_PROPERTIES
 
 
 class Fault(Enum):
@@ -80,6 +81,13 @@ TIERED_SHARE = 0.3
 """Of the seeds."""
 SECURITY_SHARE = 0.4
 """Of the seeds."""
+TIERED_TABLE_SHARE = 0.7
+"""Of the seeds with a compacted topic and tiered ones: the compacted topic is tiered as well."""
+TABLE_RETENTION = {
+    "": {"retention.ms": "-1"},
+    "bytes": {"retention.bytes": "4000", "retention.ms": "-1"},
+    "time": {"retention.ms": "4000", "message.timestamp.type": "LogAppendTime"},
+}
 VOTERS = 3
 """At first."""
 DIRECTORIES = ("/data", "/more")
@@ -95,6 +103,12 @@ TIERED_PROPERTIES = {
     "log.retention.check.interval.ms": "300",
     "log.segment.delete.delay.ms": "200",
 }
+SECURITY_PROPERTIES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    **TOKEN_PROPERTIES,
+}
+"""The nodes and most clients are anonymous, and super users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +175,17 @@ class Plan:
     """Topics have remote storage, small segments, and keep little on their disks."""
     tiered_segment_bytes: int = 1000
     local_retention_bytes: int = 1000
+    table_policy: str = ""
+    """`cleanup.policy` of the compacted topic where it is tiered as well; "": it is not."""
+    table_retains: str = ""
+    """By what the tiered compacted topic is retained where "delete" is in its policy: "bytes", "time", or not at all.
+    """
+    pass_bytes: int = 1 << 30
+    """At most so many bytes of remote segments are cleaned in one pass."""
     changes_security: bool = False
-    """An administrator changes the credentials of users, and quotas."""
+    """There is an authorizer, and administrators change ACLs, users, quotas and delegation tokens."""
+    security_pause_s: float = 0.4
+    """Between two requests of each client with few permissions, at the most."""
 
     @classmethod
     def drawn(cls, random: Random) -> Plan:
@@ -236,7 +259,19 @@ class Plan:
             )
         if Random(f"{random.random()}/security").random() < SECURITY_SHARE:
             plan = replace(plan, changes_security=True)
-        return plan
+        return plan.with_tiered_table(Random(f"{random.random()}/tiered table"))
+
+    def with_tiered_table(self, random: Random) -> Plan:
+        if not (self.is_tiered and self.table_keys and random.random() < TIERED_TABLE_SHARE):
+            return self
+        policy = random.choice(("compact", "compact,delete"))
+        is_deleted = policy != "compact" and not self.transactional
+        return replace(
+            self,
+            table_policy=policy,
+            table_retains=random.choice(("", "bytes", "time")) if is_deleted else "",
+            pass_bytes=random.choice((1000, 1 << 30)),
+        )
 
     def broker_properties(self) -> dict[str, str]:
         """For every node."""
@@ -267,8 +302,13 @@ class Plan:
             given["log.cleaner.delete.retention.ms"] = str(self.tombstones_ms)
             given["log.segment.delete.delay.ms"] = "200"
             given["log.roll.ms"] = "500"
+        if self.table_policy:
+            given["moldau.tiered.superseded.retention.ms"] = "2000"
+            given["moldau.tiered.compaction.bytes.per.pass"] = str(self.pass_bytes)
         if self.flushes:
             given["log.flush.interval.messages"] = "1"
+        if self.changes_security:
+            given |= SECURITY_PROPERTIES
         return given | (TIERED_PROPERTIES if self.is_tiered else {}) | dict(self.properties)
 
     def features(self) -> dict[str, int]:
@@ -296,7 +336,10 @@ class Plan:
         """Of the compacted topic. With transactions, a follower that lags must not miss the marker of a transaction of
         which it has records: as in Apache Kafka, it may be away for no longer than delete.retention.ms."""
         given = {"internal.segment.bytes": "1000", "cleanup.policy": "compact"}
-        return given | ({"delete.retention.ms": "300000"} if self.transactional else {})
+        given |= {"delete.retention.ms": "300000"} if self.transactional else {}
+        if self.table_policy:
+            given |= self.tiered_configs() | {"cleanup.policy": self.table_policy} | TABLE_RETENTION[self.table_retains]
+        return given
 
     def topic_configs(self) -> dict[str, str]:
         given = {"retention.ms": "-1"} | ({"internal.segment.bytes": "2000"} if self.small_segments else {})

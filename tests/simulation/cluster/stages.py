@@ -26,7 +26,7 @@ from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
-from tests.simulation.tiering import compacted, disabled, moved, scripts
+from tests.simulation.tiering import compacted, disabled, moved, rotten, scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 
 Lines = list[str] | None
@@ -191,6 +191,8 @@ LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
+PERMISSIONS: Final = "permissions"
+"""A family of clusters: an authorizer, and clients that log in."""
 SCRIPTS: Final = (
     *scenarios.ALL,
     *stories.ALL,
@@ -198,6 +200,7 @@ SCRIPTS: Final = (
     *names.ALL,
     *scripts.ALL,
     *moved.ALL,
+    *rotten.ALL,
     *compacted.ALL,
     *disabled.ALL,
 )
@@ -244,29 +247,30 @@ KINDS: Final[dict[str, Runner]] = {
 }
 
 EAGER: Final = tuple(family.name for family in FAMILIES)
-EAGEREST: Final = 5
+EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
     Stage((METADATA,), 4, at_once=4),
-    Stage((LOG_CLEANER,), 40, at_once=20),
-    Stage((QUORUM,), 16, at_once=8),
-    Stage((CONTROLLER,), 16, at_once=8),
+    Stage((LOG_CLEANER,), 24, at_once=12),
+    Stage((QUORUM,), 60, at_once=20),
+    Stage((CONTROLLER,), 8, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
-    Stage((TRANSACTIONS,), 100, at_once=50),
-    Stage((REPLICAS,), 40, at_once=20),
-    Stage((ONE_NODE,), 16, at_once=8),
-    Stage((LOG_CLEANER,), 80, at_once=20),
-    Stage((COPIES,), 2),
-    Stage((METADATA,), 6, at_once=3),
+    Stage((TRANSACTIONS,), 50, at_once=50),
+    Stage((REPLICAS,), 20, at_once=10),
+    Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[:EAGEREST]),
-    Stage((QUORUM,), 44, at_once=22),
-    Stage((REPLICAS,), 28, at_once=14),
+    Stage((METADATA,), 6, at_once=3),
+    Stage((LOG_CLEANER,), 36, at_once=12),
+    Stage((PERMISSIONS, COPIES), 2),
+    Stage((REPLICAS,), 48, at_once=12),
+    Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[EAGEREST:]),
-    Stage((CONTROLLER,), 24, at_once=8),
+    Stage((LOG_CLEANER,), 60, at_once=20),
+    Stage((CONTROLLER,), 28, at_once=7),
     Stage((GROUPS,), 60, at_once=30),
-    Stage((TRANSACTIONS,), 200, at_once=100),
+    Stage((TRANSACTIONS,), 250, at_once=125),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),

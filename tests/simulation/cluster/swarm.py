@@ -22,6 +22,7 @@ from protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
+from tests.simulation.cluster.secured import Secured, credentials
 from tests.simulation.cluster.tiered import Tiered
 from tests.simulation.cluster.transactional import Transactional
 from tests.simulation.cluster.transactional_table import TransactionalTable
@@ -42,7 +43,6 @@ from tests.support.keyed_table import KeyedTable, name_of
 from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.mixed_producer import MixedProducer
 from tests.support.node import Client
-from tests.support.security_administrator import SecurityAdministrator
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
@@ -64,6 +64,8 @@ SMALL_FETCHES_PAUSE_S: Final = 0.3
 DRAIN_S: Final = 60.0
 COMMIT_S: Final = 30.0
 """How long an application may take until it commits a transaction in a healed cluster: a process may have just died."""
+RESTS_LOOKS: Final = 8
+"""Seconds without a change, longer than it takes until a record is too old."""
 REPLICAS: Final = 3
 MIXED_RECORDS_MAX: Final = 4
 GIVES_UP: Final = 0.01
@@ -124,6 +126,8 @@ class Swarm:
             controllers=plan.controllers,
             voters=VOTERS if plan.names_voters else 0,
             features=plan.features(),
+            credentials=credentials() if plan.changes_security else (),
+            has_logins=plan.changes_security,
             keep_trace=keep_trace,
             **properties,
         )
@@ -136,17 +140,20 @@ class Swarm:
         self.producers: list[Producer] = []
         self._late = LateCopies(self.cluster, Random(f"{seed}/late"))
         self._brings_late_copies = Random(f"{seed}/late copies").random() < LATE_COPIES_SHARE
+        self._trimmed = {TOPIC} if plan.trims else set()
+        """Topics whose log start moves by other means than retention."""
         self._administrators = [self._administrator(f"churn{number or ''}") for number in range(plan.administrators)]
-        self._security = SecurityAdministrator(self.bootstrap("security"), self.run.complaints)
+        self._secured = Secured(self.cluster, plan, self.bootstrap, self.run.complaints)
         self._answers = LeaderAnswers(self.cluster, self._fail, flushes=plan.flushes)
         self._careless: list[LeaderProducer] = []
         self._mixed: list[MixedProducer] = []
         self._readers: list[Reader] = []
         self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
+        self._table_starts: dict[Key, int] = {}
+        """Where the log of a partition of the compacted topic begins at the end, where retention has moved it."""
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
-        trimmed = frozenset({TOPIC} if plan.trims else ())
-        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, trimmed)
+        self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, self._trimmed)
         if plan.is_tiered:
             self.invariants.append(self._tiered.rules)
         partitions = [(TABLE, index) for index in range(TABLE_PARTITIONS if plan.table_keys else 0)]
@@ -169,7 +176,13 @@ class Swarm:
         complaints = self.run.complaints
         writer = TopicWriter(self.bootstrap(f"{name}-writer"), complaints, self._topics)
         return Administrator(
-            self.bootstrap(name), complaints, name, write=writer.write, pause_s=self.plan.churn_pause_s
+            self.bootstrap(name),
+            complaints,
+            name,
+            write=writer.write,
+            pause_s=self.plan.churn_pause_s,
+            tiered=self.plan.tiered_configs() if self.plan.is_tiered else {},
+            disabled=self._trimmed,
         )
 
     def bootstrap(self, name: str) -> Bootstrap:
@@ -226,6 +239,7 @@ class Swarm:
         await self._transactional.begin(self._topic_configs())
         self._transactional_table.begin()
         working = self._begin()
+        working += await self._secured.begin(lambda: self._is_ended)
         if story is None:
             striking = loop.create_task(self.nemesis.work())
             await asyncio.sleep(self.plan.fault_s)
@@ -248,9 +262,7 @@ class Swarm:
         await self.full_service()
         await self._end(working)
         await self.converged()
-        for node in self.cluster.nodes.values():
-            if node.is_up and node.broker is not None:
-                self._security.verify(node.id, node.broker.quorum.image)
+        await self._secured.verify()
         if self.plan.is_tiered:
             await self._tiered.settled()
         watch.cancel()
@@ -316,8 +328,6 @@ class Swarm:
             working += self._tiered.readers(self.keys, lambda: self._is_ended)
         for administrator in self._administrators if plan.churns_topics else []:
             working.append(loop.create_task(administrator.work(lambda: self._is_ended)))
-        if plan.changes_security:
-            working.append(loop.create_task(self._security.work(lambda: self._is_ended)))
         return working
 
     def _table_producers(self, shape: dict[str, Any]) -> Iterator[Producer]:
@@ -334,8 +344,26 @@ class Swarm:
             reading = self.run.table_history.reading("final", (TABLE, index), is_complete=True)
             bootstrap, may_rot = self.bootstrap(f"table-{index}"), Fault.BIT_ROT in self.plan.faults
             final = Reader(bootstrap, reading, self.run.complaints, may_rot=may_rot, name_of=name_of)
+            if self.plan.table_retains:
+                await self._log_start_rests(index)
+                await asyncio.wait_for(final.start_after(()), DRAIN_S)
+                self._table_starts[TABLE, index] = final.offset
             await asyncio.wait_for(final.work(lambda: True), DRAIN_S)
-        self.run.complaints += self._table.problems(self.run.table_history)
+        self.run.complaints += self._table.problems(self.run.table_history, self._table_starts)
+
+    async def _log_start_rests(self, index: int) -> None:
+        """Wait until retention has done its work: a reader would meet it in the midst."""
+        starts: list[int] = []
+        while len(starts) < RESTS_LOOKS or len(set(starts[-RESTS_LOOKS:])) > 1:
+            await asyncio.sleep(1)
+            starts.append(
+                max(
+                    each.log.log_start_offset
+                    for node in self.cluster.nodes.values()
+                    for each in (node.broker.replicas if node.broker is not None else ())
+                    if (each.topic, each.index) == (TABLE, index)
+                )
+            )
 
     def _careless_producers(self) -> Iterator[LeaderProducer]:
         plan = self.plan

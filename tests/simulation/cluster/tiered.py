@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
@@ -36,7 +36,7 @@ class Tiered:
     """`bootstrap_of` gives each client its own way to the cluster, by its name."""
 
     def __init__(
-        self, cluster: Cluster, plan: Plan, run: Run, bootstrap_of: Callable[[str], Bootstrap], trimmed: frozenset[str]
+        self, cluster: Cluster, plan: Plan, run: Run, bootstrap_of: Callable[[str], Bootstrap], trimmed: Set[str]
     ) -> None:
         self.bucket = cluster.world.buckets.setdefault(URL, SimulatedBucket())
         self.rules = TieringRules(self.bucket, trimmed)
@@ -72,19 +72,22 @@ class Tiered:
 
     def _behind(self) -> Iterator[str]:
         named: set[bytes] = set()
+        topic_ids: set[bytes] = set()
         for broker in self._brokers():
             for partition in broker.replicas:
                 if is_tiered(partition) and partition.is_leader:
+                    topic_ids.add(partition.topic_id)
                     followed = _followed(broker, partition)
                     if followed is None:
                         yield f"{partition.topic}-{partition.index} is not followed"
                         continue
                     yield from _uncopied(partition, followed)
                     named.update(each.segment_id for each in followed.remote_log.segments())
-        yield from self._orphans(named, {topic.id for topic in self._newest_topics()})
+        yield from self._orphans(named, topic_ids & {topic.id for topic in self._newest_topics()})
 
     def _orphans(self, named: set[bytes], topic_ids: set[bytes]) -> Iterator[str]:
-        """Objects of a deleted topic may be left to the sweep: its last leader may have ended before they were gone."""
+        """Objects of a topic that is deleted, or not tiered any more, may be left to the sweep: its last leader may
+        have ended before they were gone."""
         for key in self.bucket.objects:
             found = parse_key(key)
             if found is not None and found.segment_id not in named and found.partition.topic_id in topic_ids:
@@ -105,8 +108,8 @@ def _followed(broker: Broker, partition: Partition) -> FollowedRemoteLog | None:
 
 def _uncopied(partition: Partition, followed: FollowedRemoteLog) -> Iterator[str]:
     log, told = partition.log, f"{partition.topic}-{partition.index}"
-    if log.config.remote_log_copy_disable:
-        return
+    if log.config.remote_log_copy_disable or followed.is_being_removed:
+        return  # the removal of a broker that is busy otherwise is taken over after ten minutes
     ends = [each.base_offset for each in log.segments[1:] if each.base_offset <= partition.last_stable_offset]
     copied_end = followed.end_offset(log.epochs, log.end_offset)
     if ends and copied_end < ends[-1]:

@@ -13,6 +13,7 @@ from tests.simulation.invariants.compacted_tables import CompactedTables
 from tests.simulation.invariants.confirmed_set import ConfirmedSet
 from tests.simulation.invariants.controller_state import ControllerState
 from tests.simulation.invariants.dead_are_fenced import DeadAreFenced
+from tests.simulation.invariants.decided_by_acls import DecidedByAcls
 from tests.simulation.invariants.decided_first import DecidedFirst
 from tests.simulation.invariants.epochs_of_log import EpochsOfLog
 from tests.simulation.invariants.epochs_rise import EpochsRise
@@ -56,6 +57,7 @@ ALL: Final[tuple[Callable[[], Invariant], ...]] = (
     ControllerState,
     EpochsOfLog,
     DeadAreFenced,
+    DecidedByAcls,
     DecidedFirst,
     EpochsRise,
     EqualImages,

@@ -1,6 +1,6 @@
 """P10: compaction keeps the latest committed record of every key, and changes none that it keeps.
 
-For a moment of a replica's log, up to its high watermark:
+For a moment of a replica's log, up to its high watermark (of a tiered one from the start of its local part on):
 
     a record that is there is the one that was committed at its offset
     the latest committed record of a key is there, or it is a tombstone that was there before
@@ -94,6 +94,7 @@ class CompactedTables:
         self._compared: dict[tuple[int, int, PartitionKey], object] = {}
         self._had: dict[tuple[int, PartitionKey], dict[int, None]] = {}
         """By replica: the tombstones that it has had."""
+        self._missed: set[tuple[PartitionKey, bytes]] = set()
 
     def check(self, seen: Observation) -> None:
         compacted = [
@@ -119,7 +120,8 @@ class CompactedTables:
                 self._compare(key, table, replica)
 
     def _compare(self, key: PartitionKey, table: Table, replica: Replica) -> None:
-        start_offset = replica.partition.log.log_start_offset
+        log = replica.partition.log
+        start_offset = max(log.log_start_offset, log.local_start_offset)
         end_offset = min(replica.partition.high_watermark, table.end_offset)
         batches = [each for each in replica.content.batches if start_offset <= each.base_offset < end_offset]
         markers = {each.last_offset for each in batches if each.is_marker}
@@ -140,11 +142,25 @@ class CompactedTables:
             del had[offset]  # a crash took it, and the leader may have dropped it since
         for offsets in table.offsets.values():
             if start_offset <= offsets[-1] < end_offset:
-                self._compare_key(replica, table, offsets, held, had)
+                self._compare_key(key, replica, table, offsets, held, had)
 
-    @staticmethod
+    def table(self, key: PartitionKey) -> Table | None:
+        """What was ever committed of a partition; None where nothing is known yet."""
+        return self._tables.get(key)
+
+    def is_missed(self, key: PartitionKey, record_key: bytes) -> bool:
+        """Whether a replica was out of sync while a tombstone of this record key came and went: as in Apache Kafka, it
+        may keep an older record (decision 15), and show it once it leads."""
+        return (key, record_key) in self._missed
+
     def _compare_key(
-        replica: Replica, table: Table, offsets: list[int], held: dict[int, Keyed], had: dict[int, None]
+        self,
+        key: PartitionKey,
+        replica: Replica,
+        table: Table,
+        offsets: list[int],
+        held: dict[int, Keyed],
+        had: dict[int, None],
     ) -> None:
         """`offsets`: of all committed records of one key. A replica that has not got the latest may lack any other: its
         leader has dropped it already."""
@@ -157,6 +173,8 @@ class CompactedTables:
         if record.value is not None and not table.has_gaps:
             raise Violation(f"{replica} lacks {record} at {latest}, the latest of its key")
         back = [each for each in offsets if each in held]
+        if latest not in had and back:
+            self._missed.add((key, table.records[latest].key))
         if latest in had and back:
             raise Violation(
                 f"{replica} has dropped the tombstone at {latest}, and holds {held[back[-1]]} at {back[-1]}"

@@ -7,16 +7,18 @@ and the power of all may go at any time, for metadata is synced before every ans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from security.principal import USER, Principal
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.controller_state import ControllerState
+from tests.simulation.invariants.decided_by_acls import DecidedByAcls
 from tests.simulation.invariants.equal_images import EqualImages
 from tests.simulation.invariants.metadata_epochs import MetadataEpochs
 from tests.simulation.invariants.metadata_logs import MetadataLogs
@@ -28,13 +30,19 @@ from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.simulation.metadata.phantom import Blocks, Phantom
 from tests.support.cluster import Cluster
 from tests.support.cluster_admin import Administrator
-from tests.support.cluster_clients import Bootstrap
+from tests.support.cluster_clients import Bootstrap, Brokers
 from tests.support.failed_handlers import failed_handlers
 from tests.support.node import Client
+from tests.support.security.acl_administrator import USERS, AclAdministrator
+from tests.support.security.enveloped import EnvelopedConnection, EnvelopedUser
+from tests.support.security.restricted_client import OF_CONTROLLERS, RestrictedClient
+from tests.support.security.token_holder import TokenHolder
+from tests.support.security_administrator import SecurityAdministrator
 from tests.support.simulation.loop import SimulationFailed
 
 INVARIANTS: Final = (
     ControllerState,
+    DecidedByAcls,
     EqualImages,
     MetadataEpochs,
     MetadataLogs,
@@ -66,7 +74,23 @@ LOOK_EVERY_S: Final = 0.01
 LIVENESS_S: Final = 60.0
 PHANTOMS: Final = (101, 102, 103)
 ADMINISTRATORS: Final = 2
+PRINCIPALS: Final = tuple(Principal(USER, user) for user in USERS)
+"""Of requests in Envelopes; all others are anonymous, and super users."""
 LIMIT_S: Final = 200.0
+
+
+class EveryNode:
+    """The way to all nodes of a cluster, whether they lead or not."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(self._cluster.nodes)
+
+    async def connect(self, node_id: int) -> Client:
+        return await self._cluster.connect(node_id)
 
 
 class Swarm:
@@ -108,6 +132,11 @@ class Swarm:
             Administrator(self._bootstrap(f"churn-{number}"), self.complaints, f"churn-{number}", told=self._told)
             for number in range(ADMINISTRATORS)
         ]
+        self._users = SecurityAdministrator(self._bootstrap("users"), self.complaints, told=self._told)
+        self._acls = AclAdministrator(self._bootstrap("acls"), self.complaints, told=self._told)
+        holder = self._bootstrap("holder")
+        self._holder = TokenHolder(EnvelopedUser(holder, PRINCIPALS[0]), holder, self.complaints, told=self._told)
+        self._clients = [self._client(each) for each in PRINCIPALS]
 
     # How the clients reach the controller
 
@@ -119,6 +148,18 @@ class Swarm:
 
     async def connect(self, node_id: int) -> Client:
         return await self.cluster.connect(node_id)
+
+    def _client(self, principal: Principal) -> RestrictedClient:
+        """One of them asks the leader, the other any node: one that does not lead has no say, whatever ACLs it has."""
+        nodes: Brokers = self if principal is PRINCIPALS[0] else EveryNode(self.cluster)
+        bootstrap = Bootstrap(nodes, Random(f"{self.seed}/{principal.name}"))
+
+        async def connect(node_id: int) -> EnvelopedConnection:
+            return EnvelopedConnection(await bootstrap.connect(node_id), principal)
+
+        return RestrictedClient(
+            principal, bootstrap, self.cluster, connect, self.complaints, OF_CONTROLLERS, is_enveloped=True
+        )
 
     def _bootstrap(self, name: str) -> Bootstrap:
         return Bootstrap(self, Random(f"{self.seed}/{name}"))
@@ -181,7 +222,12 @@ class Swarm:
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
         watch, operator = loop.create_task(self._watch()), loop.create_task(self.nemesis.operate())
-        work = [each.work for each in self._phantoms] + [each.work for each in self._administrators]
+        work: list[Callable[[Callable[[], bool]], Coroutine[object, object, None]]] = [
+            *(each.work for each in self._phantoms),
+            *(each.work for each in self._administrators),
+            *(each.work for each in self._clients),
+            *(self._users.work, self._acls.work, self._holder.work),
+        ]
         working = [loop.create_task(each(lambda: self._is_ended)) for each in work]
         await self.cluster.settled()
         striking = loop.create_task(self.nemesis.work())
@@ -201,6 +247,9 @@ class Swarm:
         self.look()
         for administrator in self._administrators:
             administrator.verify(self.image)
+        for opened in self._opened():
+            self._users.verify(opened.id, opened.broker.quorum.image)
+            self._acls.verify(opened.id, opened.broker.quorum.image)
 
     async def _converged(self, when: str) -> None:
         """There is a leader, and every node holds what was committed by now."""
@@ -232,4 +281,5 @@ def plan_of(drawn: Plan, nodes: int, faults: tuple[Fault, ...], *, names_voters:
         rate_ppm_max=0,
         small_snapshots=True,
         is_tiered=False,
+        changes_security=True,
     )

@@ -1,6 +1,6 @@
 """What must be in the objects of a copied segment, by what was committed.
 
-.log                       the committed batches, one after the other, from the first offset to the last
+.log                       the committed batches, whole and one after the other, from the first offset to the last
 .index                     each entry is a batch of the .log, at its place
 .timeindex                 each entry names an offset of the segment, and a time that a record before it has
 .txnindex                  the aborted transactions whose markers are in the segment, in their order
@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.batch_iterator import iterate_batches
+from protocol.record_batch import crc_is_valid
 from storage.checkpoints.leader_epochs import decode_epochs
 from storage.producers.producer_snapshot import decode_snapshot
 from storage.segment.transaction_index import ENTRY as ABORTED
@@ -68,6 +69,8 @@ def _check_log(
     places: dict[int, tuple[int, int]] = {}
     next_offset = segment.start_offset
     for position, header in iterate_batches(data):
+        if not crc_is_valid(data, position, header):
+            raise Violation(f"{key}: the checksum of the batch at offset {header.base_offset} is wrong")
         known = committed.get(header.base_offset)
         identity = (header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
         if known is None or known.identity != identity or header.base_offset != next_offset:

@@ -7,6 +7,8 @@ is in no file and no copy. The rule looks at topics that keep everything.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from broker.node.node import Node as Broker
 from broker.tiering.metadata_reader import MetadataReader
 from broker.tiering.remote_partitions import is_tiered, remote_partition
@@ -17,7 +19,7 @@ from tests.simulation.tiering.remote_metadata import FINISHED, RemoteMetadata, c
 
 
 class LocalStarts:
-    def __init__(self, trimmed: frozenset[str] = frozenset()) -> None:
+    def __init__(self, trimmed: Set[str] = frozenset()) -> None:
         """`trimmed`: topics of which clients delete records."""
         self._trimmed = trimmed
         self._held: dict[tuple[int, int, PartitionKey], tuple[int, int, int]] = {}

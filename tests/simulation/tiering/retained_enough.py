@@ -3,13 +3,15 @@ start is at least that large."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from broker.tiering.remote_partitions import is_tiered
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, Violation
 from tests.simulation.tiering.remote_metadata import RemoteMetadata
 
 
 class RetainedEnough:
-    def __init__(self, trimmed: frozenset[str] = frozenset()) -> None:
+    def __init__(self, trimmed: Set[str] = frozenset()) -> None:
         """`trimmed`: topics of which clients delete records."""
         self._trimmed = trimmed
         self._starts: dict[tuple[int, int, int, PartitionKey], int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Protocol
 
 from tests.simulation.invariants.observation import Observation
@@ -11,6 +11,7 @@ from tests.simulation.tiering.local_starts import LocalStarts
 from tests.simulation.tiering.remote_metadata import RemoteMetadata
 from tests.simulation.tiering.retained_enough import RetainedEnough
 from tests.simulation.tiering.stable_copies import StableCopies
+from tests.simulation.tiering.tiered_tables import TieredTables
 from tests.simulation.tiering.whole_copies import WholeCopies
 from tests.support.simulated_storage import SimulatedBucket
 
@@ -20,19 +21,20 @@ class Rule(Protocol):
         """Raises `Violation`."""
 
 
-def all_rules(bucket: SimulatedBucket, trimmed: frozenset[str] = frozenset()) -> Iterator[Rule]:
+def all_rules(bucket: SimulatedBucket, trimmed: Set[str] = frozenset()) -> Iterator[Rule]:
     """`trimmed`: topics of which clients delete records."""
     yield LocalStarts(trimmed)
     yield WholeCopies(bucket)
     yield StableCopies()
     yield CountedOnce()
     yield RetainedEnough(trimmed)
+    yield TieredTables(bucket)
 
 
 class TieringRules:
     """All rules, as an invariant of a cluster."""
 
-    def __init__(self, bucket: SimulatedBucket, trimmed: frozenset[str] = frozenset()) -> None:
+    def __init__(self, bucket: SimulatedBucket, trimmed: Set[str] = frozenset()) -> None:
         self.metadata = RemoteMetadata()
         self._rules = tuple(all_rules(bucket, trimmed))
 

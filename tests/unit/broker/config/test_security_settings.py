@@ -53,6 +53,16 @@ def test_a_listener_has_its_own_settings_before_the_shared_ones() -> None:
     assert config.warnings == ()
 
 
+def test_names_of_certificates_are_mapped_and_guarded_by_the_listener_s_own_rules() -> None:
+    own, rule = "listener.name.internal", "RULE:^CN=(.*)$/$1/"
+    given = {f"{own}.ssl.principal.mapping.rules": rule, f"{own}.ssl.allow.dn.changes": "true"}
+    settings = tls_settings(load("SSL", STORE, given, {"ssl.allow.san.changes": "true"}), "INTERNAL")
+    assert settings.principal_rules == rule
+    assert settings.may_change_name and settings.may_lose_names
+    shared = tls_settings(load("SSL", STORE), "INTERNAL")
+    assert shared.principal_rules == "DEFAULT" and not shared.may_change_name
+
+
 def test_under_sasl_certificates_are_asked_for_by_the_prefixed_setting_alone() -> None:
     shared = load("SASL_SSL", STORE, LOGIN, {"ssl.client.auth": "required"})
     assert tls_settings(shared, "INTERNAL").client_auth is ClientAuth.NONE

@@ -6,8 +6,7 @@ import asyncio
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,16 +14,14 @@ import pytest
 
 from broker.config.sources import single_node_defaults
 from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
+from tests.support.asking_client import METADATA, AskingClient, is_in_force
 from tests.support.certificates import Authority
 from tests.support.node import Client, Closed
 from tests.support.scram_login import password_of, scram_log_in, without_password
 from tests.unit.broker.node.test_main import ROOT, free_port, read_until
 
 pytestmark = pytest.mark.processes
-METADATA = MetadataRequest(topics=[])
 IN_FORCE_S = 5.0
-BETWEEN_S = 0.01
 
 
 class Files:
@@ -57,33 +54,6 @@ class Files:
         return context
 
 
-class Load:
-    """A client that asks again and again, until it is told to stop or the broker closes its connection."""
-
-    def __init__(self, client: Client) -> None:
-        self.answers = 0
-        self.is_closed = False
-        self._client = client
-        self._task = asyncio.ensure_future(self._run())
-
-    async def _run(self) -> None:
-        try:
-            while True:
-                await self._client.ask(METADATA, 9)
-                self.answers += 1
-                await asyncio.sleep(BETWEEN_S)
-        except Closed:
-            self.is_closed = True
-
-    async def goes_on(self) -> bool:
-        before = self.answers
-        await asyncio.sleep(20 * BETWEEN_S)
-        return self.answers > before and not self.is_closed
-
-    def stop(self) -> None:
-        self._task.cancel()
-
-
 class Ports:
     def __init__(self) -> None:
         self.plain, self.controller, self.mutual, self.sasl = (free_port() for _ in range(4))
@@ -111,21 +81,12 @@ async def connected(port: int, context: ssl.SSLContext | None = None) -> Client:
     return Client(reader, writer, "test")
 
 
-async def is_in_force(holds: Callable[[], Coroutine[object, object, bool]]) -> bool:
-    ends = time.monotonic() + IN_FORCE_S
-    while time.monotonic() < ends:
-        if await holds():
-            return True
-        await asyncio.sleep(0.1)
-    return False
-
-
 @asynccontextmanager
-async def loads(files: Files, ports: Ports) -> AsyncIterator[dict[str, Load]]:
+async def loads(files: Files, ports: Ports) -> AsyncIterator[dict[str, AskingClient]]:
     made = {
-        "plain": Load(await connected(ports.plain)),
-        "first": Load(await connected(ports.mutual, files.context("first"))),
-        "second": Load(await connected(ports.mutual, files.context("second"))),
+        "plain": AskingClient(await connected(ports.plain)),
+        "first": AskingClient(await connected(ports.mutual, files.context("first"))),
+        "second": AskingClient(await connected(ports.mutual, files.context("second"))),
     }
     try:
         yield made
@@ -144,15 +105,15 @@ async def story(files: Files, ports: Ports) -> None:
             client.close()
             return int(shown["serialNumber"], 16) == serial
 
-        assert await is_in_force(has_new_certificate)
-        assert all([await each.goes_on() for each in clients.values()])
+        assert await is_in_force(has_new_certificate, IN_FORCE_S)
+        assert all([await each.goes_on(IN_FORCE_S) for each in clients.values()])
 
         files.replace(files.trust, files.one.certificate_pem)
 
         async def has_ended() -> bool:
             return clients["second"].is_closed
 
-        assert await is_in_force(has_ended)
+        assert await is_in_force(has_ended, IN_FORCE_S)
         with pytest.raises((Closed, OSError)):
             await (await connected(ports.mutual, files.context("second"))).ask(METADATA, 9)
 
@@ -162,8 +123,8 @@ async def story(files: Files, ports: Ports) -> None:
         await admin.ask(without_password("alice"), 0)
         refused = await scram_log_in(await connected(ports.sasl), "alice", "secret")
         assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert await clients["plain"].goes_on()
-        assert await clients["first"].goes_on()
+        assert await clients["plain"].goes_on(IN_FORCE_S)
+        assert await clients["first"].goes_on(IN_FORCE_S)
 
 
 def test_changes_are_in_force_within_five_seconds_and_disturb_no_other_client(tmp_path: Path) -> None:

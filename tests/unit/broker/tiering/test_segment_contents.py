@@ -34,7 +34,7 @@ def test_the_epochs_of_a_segment_begin_where_they_begin_in_it(tmp_path: Path) ->
     found = copyable(log, 0, log.end_offset)[1]
     base, end = found.segment.base_offset, found.end_offset
     log.epochs.entries = [EpochStart(1, 0), EpochStart(2, 1), EpochStart(5, base + 1), EpochStart(6, end)]
-    segment = described(log, found, ID, 3, 77)
+    segment = described(log, found, ID, 3, 77, 5)
     assert segment.epochs == (EpochStart(2, base), EpochStart(5, base + 1))
     assert (segment.start_offset, segment.last_offset, segment.size) == (base, end - 1, found.segment.size)
 
@@ -45,16 +45,16 @@ def test_the_first_epoch_begins_at_a_log_start_inside_of_the_segment(tmp_path: P
     log.epochs.entries = [EpochStart(2, 0)]
     log.log_start_offset = 1
     log.epochs.truncate_from_start(1)
-    segment = described(log, found, ID, 3, 77)
+    segment = described(log, found, ID, 3, 77, 5)
     assert segment.start_offset == 0
     assert segment.epochs == (EpochStart(2, 1),)
     log.log_start_offset = 0
     with pytest.raises(CannotCopy, match="leader epoch of offset 0"):
-        described(log, found, ID, 3, 77)
+        described(log, found, ID, 3, 77, 5)
 
 
 def test_a_segment_whose_epoch_is_not_known_is_not_copied(tmp_path: Path) -> None:
     log = written_log(tmp_path)
     log.epochs.entries = [EpochStart(5, 1)]
     with pytest.raises(CannotCopy, match="leader epoch of offset 0"):
-        described(log, Copyable(log.segments[0], log.segments[1].base_offset), ID, 3, 77)
+        described(log, Copyable(log.segments[0], log.segments[1].base_offset), ID, 3, 77, 5)

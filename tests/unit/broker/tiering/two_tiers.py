@@ -141,8 +141,9 @@ class TwoTiers:
         start = max(self.leader.copied_end_offset, log.log_start_offset)
         found = copyable(log, start, copy_limit(log, log.last_stable_offset(log.end_offset)))
         if found:
-            segment = described(log, found[0], self.new_id(), self.leader_index, self.now_ms)
             source = found[0].segment
+            timestamp = source.largest_timestamp()
+            segment = described(log, found[0], self.new_id(), self.leader_index, self.now_ms, timestamp)
             data = source.slice(0, source.size).read() if source.size else b""
             self.objects[segment.segment_id] = StoredObject(data, tuple(source.transaction_index.entries()))
             self.write(segment)

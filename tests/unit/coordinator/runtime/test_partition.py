@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.runtime.partition import java_hash, partition_of
+from coordinator.runtime.partition import REMEMBERED_LENGTH_MAX, java_hash, partition_of
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,12 @@ def test_characters_outside_of_the_basic_plane_count_as_two_units() -> None:
 def test_the_one_hash_without_an_absolute_value_is_partition_0() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
     assert partition_of("polygenelubricants", 50) == 0
+
+
+@pytest.mark.parametrize("length", [REMEMBERED_LENGTH_MAX, REMEMBERED_LENGTH_MAX + 1])
+def test_long_names_hash_as_short_ones_do(length: int) -> None:
+    expected = 0
+    for _ in range(length):
+        expected = (31 * expected + ord("x")) & 0xFFFFFFFF
+    expected -= (expected >> 31) << 32
+    assert [java_hash("x" * length), java_hash("x" * length)] == [expected, expected]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transaction.records import TransactionChange, change_of, record_of
+from coordinator.transaction.records import KEY_LENGTH_MAX, TransactionChange, change_of, record_of
 from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
 from coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
@@ -174,3 +174,10 @@ def value_with_status(status: int) -> bytes:
 def test_what_is_no_record_of_transactions_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(MalformedMessage):
         change_of(Record(key, value, SECOND))
+
+
+@pytest.mark.parametrize("length", [1, KEY_LENGTH_MAX, KEY_LENGTH_MAX + 1])
+def test_a_key_is_the_same_at_each_record(length: int) -> None:
+    transactional_id = "x" * length
+    keys = [record_of(TransactionChange(transactional_id, None), 2, 5).key for _ in range(2)]
+    assert keys == [type_prefix(0) + encode(TransactionLogKey(transactional_id=transactional_id), 0)] * 2

@@ -78,9 +78,9 @@ def end_transaction(log: Log, producer_id: int, epoch: int, *, commits: bool) ->
 
 
 def stored(log: Log) -> list[Stored]:
-    """All batches of a log, as a follower reads them; order and checksums are checked."""
+    """All local batches of a log, as a follower reads them; order and checksums are checked."""
     found: list[Stored] = []
-    offset = log.log_start_offset
+    offset = max(log.log_start_offset, log.local_start_offset)
     while offset < log.end_offset:
         read = log.read(offset, 1 << 20, end_offset=log.end_offset, at_least_one=True)
         assert isinstance(read, LogRead), read

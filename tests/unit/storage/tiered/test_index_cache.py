@@ -117,3 +117,57 @@ def test_files_of_the_previous_start_are_removed(tmp_path: Path) -> None:
     (tmp_path / CACHE_DIRECTORY / "0_x.index").write_bytes(b"torn")
     index_cache(tmp_path)
     assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(("suffix", "entry_size"), [(".index", 8), (".timeindex", 12)])
+def test_an_index_that_was_copied_out_of_order_is_made_from_the_batches_once(
+    tmp_path: Path, suffix: str, entry_size: int
+) -> None:
+    async def story() -> None:
+        storage, _ = simulated()
+        log = written_log(tmp_path)
+        local = log.segments[1]
+        last_time = local.time_index.last()
+        path = Path(local.path(suffix))
+        sound = path.read_bytes()
+        path.write_bytes(sound[:entry_size] + b"\x70" + sound[entry_size + 1 :])
+        _, segments = await copied(log, storage)
+        reports: list[str] = []
+        cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
+        cache.clear()
+        indexes = await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        for position, header in local.headers():
+            assert indexes.offset_index.position_at_or_before(header.base_offset) <= position
+        positions = {position for _, position in indexes.offset_index.entries.all_entries()}
+        assert len(positions) > 2 and positions <= {position for position, _ in local.headers()}
+        assert indexes.time_index.last() == last_time
+        await cache.give_back(indexes)
+        assert len(reports) == 1 and key_of(segments[1], ObjectKind(suffix)) in reports[0]
+        calls = storage.call_count
+        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
+        assert storage.call_count == calls
+        cache.close()
+
+    run(story())
+
+
+def test_an_index_that_is_made_from_damaged_batches_ends_before_the_damage(tmp_path: Path) -> None:
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        log = written_log(tmp_path)
+        local = log.segments[1]
+        path = Path(local.path(".index"))
+        path.write_bytes(b"\x70" + path.read_bytes()[1:])
+        _, segments = await copied(log, storage)
+        damaged = [position for position, _ in local.headers()][-2]
+        bucket.damage(key_of(segments[1], ObjectKind.LOG), damaged + 70)
+        reports: list[str] = []
+        cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
+        cache.clear()
+        indexes = await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        assert 0 < indexes.offset_index.last_position() < damaged
+        assert len(reports) == 2 and f"at position {damaged}" in reports[1]
+        cache.close()
+
+    run(story())

@@ -97,5 +97,5 @@ def test_a_few_steps_run_at_once_and_the_others_in_order() -> None:
     failure = OSError()
     cast("Future", loop.works[0][1]).finish(failure)
     assert len(loop.works) == STEPS_MAX + 1 and done == [(0, failure)]
-    cast("Future", loop.works[2][1]).finish(None)
-    assert done == [(0, failure), (2, None)] and len(loop.works) == STEPS_MAX + 2
+    cast("Future", loop.works[STEPS_MAX][1]).finish(None)
+    assert done == [(0, failure), (STEPS_MAX, None)] and len(loop.works) == STEPS_MAX + 2

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import weakref
 from functools import partial
+from typing import Any
 
 import pytest
 
 from broker.config.tls import ClientAuth
 from broker.network.tls.contexts import make_contexts
-from broker.network.tls.stream import ENCRYPTED_SIZE_MAX
+from broker.network.tls.handshakes import Handshakes
+from broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
+from storage.files.file_slice import FileSlice
+from storage.files.open_file import OpenFile
 from tests.support.certificates import Authority
+from tests.support.cold_file import ColdFile
 from tests.support.tls_pair import Side, Talker, connect, contexts_of, settings_of
 
 AUTHORITY = Authority("root")
@@ -161,3 +168,131 @@ def test_what_was_written_before_the_close_still_leaves() -> None:
     contexts = contexts_of(SERVER, AUTHORITY)
     assert contexts.server is not None
     asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_slices_of_files_are_sent_in_order_and_cold_ones_are_read_by_a_thread() -> None:
+    data = bytes(range(256)) * 4096
+    file = ColdFile(data)
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert server.stream is not None
+        server.stream.writelines((b"head", FileSlice(OpenFile(file), 0, len(data)), b"tail"))
+        assert not server.talker.is_writable, "the protocol does not write more while the disk is read"
+        await client.talker.until(lambda: len(client.talker.received) == len(data) + 8)
+        assert client.talker.received == b"head" + data + b"tail"
+        assert file.warmed_count == 1
+        await server.talker.until(lambda: server.talker.is_writable)
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+def test_a_slice_that_cannot_be_read_ends_the_connection() -> None:
+    file = ColdFile(b"records" * 1000, OSError(5, "Input/output error"))
+
+    async def story(server: Side, client: Side) -> None:
+        assert await client.ended == await server.ended == ""
+        assert server.stream is not None
+        server.stream.writelines((b"head", FileSlice(OpenFile(file), 0, 7000)))
+        await client.talker.lost.wait()
+
+    contexts = contexts_of(SERVER, AUTHORITY)
+    assert contexts.server is not None
+    asyncio.run(connect(contexts.server, contexts.client, story))
+
+
+class OwningSide(Side):
+    """Refers to its stream from the beginning, as a connection of a listener does."""
+
+    def __init__(self, talker: Talker, context: ssl.SSLContext, handshakes: Handshakes) -> None:
+        super().__init__(talker)
+        self.stream = TlsStream(talker, self, context, handshakes, memoryview(bytearray(1 << 17)))
+
+    def secured(self, stream: TlsStream) -> None:
+        stream.close()
+
+
+class ForgetfulTalker(Talker):
+    """Drops its transport at the end, as a connection does."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.transport = None
+
+
+@pytest.mark.parametrize("sent", [b"not tls at all", b"\x16\x03\x01\x02\x00\x01", None])
+def test_a_connection_that_ended_is_freed_without_a_garbage_collection(sent: bytes | None) -> None:
+    """Collections are rare, and they do not count the 60 KB that OpenSSL holds for a connection."""
+    contexts = contexts_of(SERVER, AUTHORITY)
+    context = contexts.server
+    assert context is not None
+    kept: list[weakref.ref[ssl.SSLObject]] = []
+
+    async def visit() -> None:
+        handshakes = Handshakes(asyncio.get_running_loop())
+
+        def accepted() -> TlsStream:
+            stream = OwningSide(ForgetfulTalker(), context, handshakes).stream
+            assert stream is not None
+            kept.append(weakref.ref(stream._ssl))
+            return stream
+
+        listening = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        secured = contexts.client if sent is None else None
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=secured)
+        if sent is not None:
+            writer.write(sent)
+            writer.write_eof()
+        while await reader.read(1 << 16):
+            pass
+        writer.close()
+        async with asyncio.timeout(10):
+            while kept[0]() is not None:
+                await asyncio.sleep(0)
+        listening.close()
+
+    gc.disable()
+    try:
+        asyncio.run(visit())
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(("protocol", "wants", "steps"), [("TLSv1.3", 0, 1), ("TLSv1.3", 1, 2), ("TLSv1.2", 0, 2)])
+def test_only_a_short_step_of_a_handshake_runs_on_the_loop(protocol: str, wants: int, steps: int) -> None:
+    """The last one of TLS 1.3, where the client presents no certificate that has to be verified."""
+    counted = 0
+
+    class Counted(Handshakes):
+        def step(self, *given: Any) -> None:
+            nonlocal counted
+            counted += 1
+            super().step(*given)
+
+    there = make_contexts(
+        settings_of(SERVER, AUTHORITY, ClientAuth.REQUIRED if wants else ClientAuth.NONE, protocols=(protocol,))
+    )
+    context = there.server
+    assert context is not None
+
+    async def visit() -> None:
+        handshakes = Counted(asyncio.get_running_loop())
+
+        def accepted() -> TlsStream:
+            stream = OwningSide(Talker(), context, handshakes).stream
+            assert stream is not None
+            return stream
+
+        listening = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        secured = contexts_of(CLIENT, AUTHORITY).client
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=secured)
+        assert await reader.read() == b"", "the server closes a secured connection"
+        writer.close()
+        listening.close()
+
+    asyncio.run(visit())
+    assert counted == steps

@@ -29,6 +29,8 @@ from tests.unit.protocol.facts.sampling import sample
 
 HOST: Final = "192.0.2.7"
 ALICE: Final = Principal("User", "alice")
+TOKEN: Final = ALICE._replace(is_token_authenticated=True)
+"""A client that logged in with a delegation token of alice: it may do what alice may."""
 ROOT: Final = Principal("User", "root")
 BROKER, CONTROLLER = ListenerRole.BROKER, ListenerRole.CONTROLLER
 
@@ -368,7 +370,7 @@ CASES: Final = [
 
 
 @pytest.mark.parametrize(("api", "role"), CASES)
-@pytest.mark.parametrize("principal", [ANONYMOUS, ALICE], ids=["anonymous", "no-acl"])
+@pytest.mark.parametrize("principal", [ANONYMOUS, ALICE, TOKEN], ids=["anonymous", "no-acl", "token"])
 def test_without_a_permission_nothing_happens(api: Api, role: ListenerRole, principal: Principal) -> None:
     row = TABLE[api.name, role]
     told: set[int] = set()
@@ -393,15 +395,17 @@ def test_without_a_permission_nothing_happens(api: Api, role: ListenerRole, prin
 
 
 @pytest.mark.parametrize(("api", "role"), CASES)
-@pytest.mark.parametrize("pattern", ["exact", "prefixed", "wildcard", "super-user"])
+@pytest.mark.parametrize("pattern", ["exact", "prefixed", "wildcard", "super-user", "token", "super-user's token"])
 def test_with_its_permissions_the_handler_gets_the_request(api: Api, role: ListenerRole, pattern: str) -> None:
     row = TABLE[api.name, role]
     for version, request in requests(api):
         stage = Stage(api, role)
         before = encode(request, version)
-        if pattern != "super-user":
+        principal = ROOT if "super-user" in pattern else ALICE
+        if principal is ALICE:
             stage.permit(row.needs(request), pattern)
-        response = stage.ask(ROOT if pattern == "super-user" else ALICE, request, version)
+        is_token = pattern.endswith("token")
+        response = stage.ask(principal._replace(is_token_authenticated=is_token), request, version)
         assert [encode(each, version) for each in stage.reached] == [before]
         assert not codes(response)
         if not row.is_listing:
@@ -409,7 +413,7 @@ def test_with_its_permissions_the_handler_gets_the_request(api: Api, role: Liste
 
 
 @pytest.mark.parametrize(("api", "role"), CASES)
-@pytest.mark.parametrize("pattern", ["exact", "prefixed", "wildcard"])
+@pytest.mark.parametrize("pattern", ["exact", "prefixed", "wildcard", "token"])
 def test_a_deny_beside_them_wins(api: Api, role: ListenerRole, pattern: str) -> None:
     row = TABLE[api.name, role]
     told: set[int] = set()
@@ -421,7 +425,7 @@ def test_a_deny_beside_them_wins(api: Api, role: ListenerRole, pattern: str) -> 
         stage.permit(needs, "prefixed")
         stage.permit(needs, "exact")
         stage.permit(needs, pattern, PermissionType.DENY)
-        response = stage.ask(ALICE, request, version)
+        response = stage.ask(TOKEN if pattern == "token" else ALICE, request, version)
         assert all(not list(row.needs(each)) for each in stage.reached)
         told |= codes(response)
     assert row.is_listing or told & AUTHORIZATION_ERRORS

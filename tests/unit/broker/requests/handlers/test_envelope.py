@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
+from broker.network.listener_role import ListenerRole
+from broker.network.route import RequestContext
+from broker.requests.api import api
+from broker.requests.table import routes
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -111,3 +117,23 @@ def test_an_address_has_four_bytes_or_sixteen() -> None:
         assert (await ask(client, create, address=bytes(15) + b"\1")).error_code == ErrorCode.NONE
 
     serve_and(story)
+
+
+def test_a_handler_that_fails_ends_its_request_and_not_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """The connection carries the heartbeats of the broker that sent the envelope, and its other clients' requests."""
+
+    def fail(services: object, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        raise ZeroDivisionError
+
+    async def story(node: Node) -> None:
+        await node.connect()
+        (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.CONTROLLER)
+        row = api(CreateTopicsRequest, controller=fail, is_forwardable=True)
+        listener.routes = {**listener.routes, **routes(ListenerRole.CONTROLLER, cast("Any", None), [row])}
+        client = await controller(node)
+        for _ in range(2):
+            reply = await ask(client, CREATE_HEADER + encode(CREATE, 7))
+            assert (reply.error_code, reply.response_data) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+    serve_and(story)
+    assert "a handler failed" in caplog.text and "ZeroDivisionError" in caplog.text

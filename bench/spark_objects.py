@@ -1,0 +1,98 @@
+"""Spark reads the tiered segments of a topic from an object store, beside what obstore alone downloads of them.
+
+A broker copies the segments to an S3 server on this machine (versitygw). Then Spark and obstore take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import obstore
+
+from bench.cold_read import BUCKET
+from bench.figures import OURS, Figure
+from bench.object_server import REGION
+from storage.tiered.layout import ObjectKind
+from storage.tiered.object_options import ObjectStoreOptions
+from storage.tiered.object_storage import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC: Final = "read-objects"
+URL: Final = f"s3://{BUCKET}/bench"
+TASKS: Final = 8
+SEGMENT_SIZE: Final = 64 << 20
+SEGMENT_SIZE_QUICK: Final = 16 << 20
+COPIED_S_MAX: Final = 300.0
+TOPIC_CONFIG: Final = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "-1"}
+
+
+def topic_config(*, is_quick: bool) -> dict[str, str]:
+    return {**TOPIC_CONFIG, "segment.bytes": str(SEGMENT_SIZE_QUICK if is_quick else SEGMENT_SIZE)}
+
+
+def await_copies(endpoint: str, size: int) -> None:
+    """Until so many bytes of segments are in the store."""
+    deadline = time.monotonic() + COPIED_S_MAX
+    while (found := sum(each for _, each in objects(endpoint))) < size:
+        assert time.monotonic() < deadline, f"{found} of {size} bytes were copied"
+        time.sleep(0.2)
+
+
+def figures(session: SparkSession, endpoint: str, rounds: int) -> list[Figure]:
+    """All columns to noop, by eight tasks; the figure is the share of the rate of obstore alone."""
+    source = session.read.format("moldau").option("subscribe", TOPIC).option("minPartitions", str(TASKS))
+    source = source.option("moldau.tiered.storage.endpoint", endpoint)
+    source = source.option("moldau.tiered.storage.region", REGION)
+    size = sum(each for _, each in objects(endpoint))
+    shares, rates = [], []
+    for number in range(rounds + 1):
+        rows = source.load(URL)
+        began = time.perf_counter()
+        rows.write.format("noop").mode("overwrite").save()
+        mine = size / (time.perf_counter() - began) / 1e6
+        alone = asyncio.run(downloaded(endpoint))
+        print(f"  spark from an object store: {mine:.0f} MB/s, obstore alone {alone:.0f} MB/s", flush=True)
+        if number:
+            rates.append(mine)
+            shares.append(100 * mine / alone)
+    note = f"{size >> 20} MiB of segments without a codec, 1 KiB values, {TASKS} tasks; versitygw on the same machine"
+    return [
+        Figure(f"spark: from an object store, {TASKS} tasks: rate", "MB/s", {OURS: rates}, False, note),
+        Figure(
+            f"spark: from an object store, {TASKS} tasks: of what obstore alone downloads", "%", {OURS: shares}, False
+        ),
+    ]
+
+
+def objects(endpoint: str) -> list[tuple[str, int]]:
+    """The segments of the topic: keys and sizes."""
+    store = open_store(URL, ObjectStoreOptions(endpoint=endpoint, region=REGION))
+    return [
+        (each["path"], each["size"])
+        for page in obstore.list(store)
+        for each in page
+        if TOPIC in each["path"]
+        if each["path"].endswith(ObjectKind.LOG.value)
+    ]
+
+
+async def downloaded(endpoint: str) -> float:
+    """MB/s of obstore, with as many objects at once as Spark has tasks; each is taken in pieces as they come."""
+    store = open_store(URL, ObjectStoreOptions(endpoint=endpoint, region=REGION))
+    limit = asyncio.Semaphore(TASKS)
+
+    async def one(key: str) -> int:
+        async with limit:
+            answer = await obstore.get_async(store, key)
+            taken = 0
+            async for piece in answer.stream(min_chunk_size=1 << 20):
+                taken += len(piece)
+            return taken
+
+    began = time.perf_counter()
+    sizes = await asyncio.gather(*(one(key) for key, _ in objects(endpoint)))
+    return sum(sizes) / (time.perf_counter() - began) / 1e6

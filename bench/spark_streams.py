@@ -1,0 +1,155 @@
+"""Streaming queries of Spark beside the same over its Kafka connector: rate from files, latency over a broker.
+
+The latency is that of a record from its producer through a query to a consumer: the query copies it to another topic by
+the connector's sink, in both, so that only the sources differ.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bench.figures import OURS, PEER, Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from confluent_kafka import Consumer, Producer
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from bench.subjects import Running
+
+TRIGGERS: Final = 8
+"""A sustained stream reads a topic in so many triggers."""
+SOURCE: Final = "trigger"
+ECHO: Final = "trigger-echo"
+RECORDS: Final = 40
+RECORDS_QUICK: Final = 20
+WARM_UP: Final = 15
+"""The first records, which are not counted."""
+ANSWER_S_MAX: Final = 60.0
+FORMATS: Final = {OURS: "moldau", PEER: "kafka"}
+
+
+class StreamTopic(NamedTuple):
+    """What a sustained stream reads."""
+
+    name: str
+    label: str
+    records: int
+
+
+def sustained(session: SparkSession, running: Running, topic: StreamTopic, rounds: int) -> list[Figure]:
+    """Rows a second from the beginning of a topic to its end: from files, and by the connector from the broker."""
+    home = running.server.directory / "streams"
+    rates: dict[str, list[float]] = {OURS: [], PEER: []}
+    for number in range(rounds + 1):
+        for who, name in FORMATS.items():
+            source = session.readStream.format(name).option("subscribe", topic.name)
+            source = source.option("startingOffsets", "earliest")
+            source = source.option("maxOffsetsPerTrigger", str(-(-topic.records // TRIGGERS)))
+            if who == OURS:
+                rows = source.load(str(running.server.data))
+            else:
+                rows = source.option("kafka.bootstrap.servers", f"127.0.0.1:{running.server.port}").load()
+            seconds = run_through(rows, home / f"{name}-{number}", topic.records)
+            if number:
+                rates[who].append(topic.records / seconds)
+                print(f"  spark {topic.label}: stream by {name}: {topic.records / seconds:,.0f} rows/s", flush=True)
+    shutil.rmtree(home)
+    note = f"{topic.records:,} records in {TRIGGERS} triggers, to noop; this source reads files"
+    name = f"spark: {topic.label}: sustained stream from files, against the JVM connector"
+    return [Figure(name, "rows/s", rates, False, note)]
+
+
+def run_through(rows: DataFrame, checkpoint: Path, records: int) -> float:
+    """Seconds of a query that reads all that is there."""
+    began = time.perf_counter()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    seconds = time.perf_counter() - began
+    read = sum(each["numInputRows"] for each in query.recentProgress)
+    assert read == records, f"{read} rows of {records}"
+    return seconds
+
+
+def latency(session: SparkSession, running: Running, rounds: int, *, is_quick: bool) -> list[Figure]:
+    """Milliseconds from a record's producer to its consumer, through a query over a broker."""
+    address = f"127.0.0.1:{running.server.port}"
+    make_topics(address)
+    values: dict[str, list[float]] = {OURS: [], PEER: []}
+    for number in range(rounds):
+        for who, name in FORMATS.items():
+            checkpoint = running.server.directory / f"trigger-{name}-{number}"
+            with echoing(session, name, address, checkpoint), clients(address) as (producer, consumer):
+                count = RECORDS_QUICK if is_quick else RECORDS
+                times = [answer_ms(producer, consumer, f"{name}-{number}-{each}") for each in range(WARM_UP + count)]
+            shutil.rmtree(checkpoint)
+            values[who].append(median(times[WARM_UP:]))
+            print(f"  spark small trigger over a broker by {name}: {values[who][-1]:.0f} ms", flush=True)
+    note = "one record at a time, median; both write by the connector's sink"
+    name = "spark: small trigger over a broker: latency, in times the JVM connector's"
+    return [Figure(name, "ms", values, note=note)]
+
+
+def make_topics(address: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": address})
+    for made in admin.create_topics([NewTopic(SOURCE, 1, 1), NewTopic(ECHO, 1, 1)]).values():
+        made.result(30)
+
+
+@contextmanager
+def echoing(session: SparkSession, name: str, address: str, checkpoint: Path) -> Iterator[StreamingQuery]:
+    """A query that copies what is new from one topic to the other, trigger after trigger."""
+    source = session.readStream.format(name).option("kafka.bootstrap.servers", address).option("subscribe", SOURCE)
+    rows = source.option("startingOffsets", "latest").load().select("key", "value")
+    sink = rows.writeStream.format("kafka").option("kafka.bootstrap.servers", address).option("topic", ECHO)
+    query = sink.option("checkpointLocation", str(checkpoint)).trigger(processingTime="0 seconds").start()
+    try:
+        # The first trigger fixes the offsets from which the query reads.
+        await_true(lambda: bool(query.recentProgress) or (checkpoint / "offsets" / "0").exists())
+        yield query
+    finally:
+        query.stop()
+
+
+@contextmanager
+def clients(address: str) -> Iterator[tuple[Producer, Consumer]]:
+    from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "echo", "fetch.wait.max.ms": 1000})
+    consumer.assign([TopicPartition(ECHO, 0, OFFSET_END)])
+    consumer.poll(1)
+    try:
+        yield producer, consumer
+    finally:
+        consumer.close()
+
+
+def answer_ms(producer: Producer, consumer: Consumer, text: str) -> float:
+    """Milliseconds until a record has come back."""
+    began = time.perf_counter()
+    producer.produce(SOURCE, text)
+    producer.poll(0)
+    while True:
+        message = consumer.poll(ANSWER_S_MAX)
+        assert message is not None, f"{text} has not come back"
+        if message.error() is None and message.value() == text.encode():
+            return (time.perf_counter() - began) * 1e3
+
+
+def await_true(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + ANSWER_S_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,52 @@
+"""The tests of reading, streaming and jobs again, on a standalone master with two workers.
+
+A Python process has one Spark session, so these tests run in a process of their own.
+MOLDAU_TEST_SPARK_MASTER=standalone pytest tests/spark runs all of them so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import MASTER_VARIABLE
+from tests.spark.standalone import ROOT, WORKERS
+
+SUBSET: Final = (
+    "test_several_processes.py::test_tasks_run_in_several_processes",
+    "test_data_source.py",
+    "test_streams_over_files.py::test_a_restart_continues_and_new_partitions_appear",
+    "test_export_job.py",
+    "test_latest_job.py::test_the_last_value_of_each_key_is_written",
+    "test_histories.py::test_rows_of_spark[tiered]",
+)
+TIMEOUT_S: Final = 300
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(MASTER_VARIABLE in os.environ, reason="this is the run on several processes")
+def test_the_same_tests_on_a_master_with_two_workers(tmp_path: Path) -> None:
+    tests = [f"tests/spark/{each}" for each in SUBSET]
+    words = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
+    environment = {**os.environ, MASTER_VARIABLE: "standalone"}
+    done = subprocess.run(
+        [*words, *tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.mark.skipif(os.environ.get(MASTER_VARIABLE) != "standalone", reason="a local session has one process")
+def test_tasks_run_in_several_processes(spark: SparkSession) -> None:
+    def parent(_: object) -> int:
+        return os.getppid()
+
+    context = spark.sparkContext
+    assert str(context.master).startswith("spark://")
+    found = context.parallelize(range(40), 40).map(parent).distinct().collect()
+    assert len(found) == WORKERS, found
