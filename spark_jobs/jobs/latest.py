@@ -104,7 +104,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
 
     output = DeltaOutput(plan.job.output)
     if output.is_foreign:
-        raise Refused(f"{plan.job.output} has files that are no Delta table")
+        raise Refused(f"{plan.job.output} has files but is not a Delta table")
     topics = ",".join(sorted({each.key[0] for each in plan.ranges}))
     table = output.prepare(to_arrow_schema(latest.schema, timezone="UTC"), topics, plan.cluster_id)
     try:
