@@ -24,7 +24,7 @@ from broker.requests.repeated_produce import Place, RepeatedProduce, learned, pl
 from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest, TopicProduceResponse
-from security.access import ResourceKind
+from security.access import Access, ResourceKind
 from storage.log.append_result import AppendResult
 
 NONE: Final = ErrorCode.NONE
@@ -101,16 +101,31 @@ class ProduceHook(FrameHook):
 class AuthorizedProduceHook(ProduceHook):
     """The hook on a node with an authorizer: the common parts are used only as long as the client may write to the
     topic.
+
+    A decision is used again while nothing has changed that it depends on, unless the audit log has a line for each.
     """
+
+    def __init__(self, services: ProduceServices, route: Route) -> None:
+        super().__init__(services, route)
+        self._remembers = not services.config.flag("moldau.audit.log.allowed")
+        self._allowed: RepeatedProduce | None = None
+        """The common parts that the client may use: by `_access`, as long as it has `_stamp`."""
+        self._access: Access | None = None
+        self._stamp = 0
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
         repeated = self._repeated
         if repeated is None:
             return None
-        topic = repeated.partition.topic
-        if not connection.access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):
-            self._repeated = None  # the rule of the API refuses the frame, and logs that
-            return None
+        access = connection.access
+        stamp = access.stamp
+        if repeated is not self._allowed or access is not self._access or stamp != self._stamp:
+            topic = repeated.partition.topic
+            if not connection.access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):
+                self._repeated = None  # the rule of the API refuses the frame, and logs that
+                return None
+            if self._remembers:
+                self._allowed, self._access, self._stamp = repeated, access, stamp
         return super().answer(connection, frame)
 
 

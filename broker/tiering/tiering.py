@@ -206,9 +206,9 @@ class Tiering:
         topic = self._ports.metadata.cluster.image.topics.by_name(followed.key.topic)
         is_deleted = topic is None or topic.id != followed.key.topic_id
         partition = self._replicas.get(followed.key.topic, followed.key.partition)
-        is_disabled = partition is not None and not is_tiered(partition)
-        leads = followed.is_led_here or (partition is not None and partition.is_leader)
-        if leads and (is_deleted or is_disabled):
+        is_disabled = partition is not None and not is_tiered(partition) and not is_deleted
+        leads_now = is_disabled and partition is not None and partition.is_leader
+        if leads_now or (followed.is_led_here and (is_deleted or is_disabled)):
             self.removal.begin(followed)
         else:
             self.reader.unfollow(followed.key)

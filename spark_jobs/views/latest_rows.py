@@ -13,9 +13,13 @@ def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     import numpy as np
 
     coded = batch.column("key").dictionary_encode()
+    if len(coded.dictionary) == batch.num_rows:  # All keys differ, and none is null: nothing is copied.
+        return batch
     rows = np.arange(batch.num_rows)
-    has_key = np.asarray(coded.is_valid())
-    last = np.zeros(len(coded.dictionary), np.int64)
     codes = np.asarray(coded.indices.fill_null(0))
-    np.maximum.at(last, codes[has_key], rows[has_key])
+    if coded.null_count:
+        has_key = np.asarray(coded.is_valid())
+        codes, rows = codes[has_key], rows[has_key]
+    last = np.empty(len(coded.dictionary), np.int64)
+    last[codes] = rows  # Of the rows of a key the last one stays.
     return batch.take(np.sort(last))

@@ -39,6 +39,7 @@ from replication.partition import ACKS_ALL
 from storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
+    from broker.config.config import Config
     from broker.network.route import RequestContext
     from replication.partition import Partition
     from storage.producers.verification import VerificationGuard
@@ -51,6 +52,9 @@ TOPIC_ID_VERSION: Final = 13
 
 class ProduceServices(LeaderServices, Protocol):
     """What a produce uses of the broker."""
+
+    @property
+    def config(self) -> Config: ...
 
     @property
     def environment(self) -> Environment: ...

@@ -253,6 +253,7 @@ OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
     Stage((METADATA,), 4, at_once=4),
+    Stage((PERMISSIONS,)),
     Stage((LOG_CLEANER,), 24, at_once=12),
     Stage((QUORUM,), 60, at_once=20),
     Stage((CONTROLLER,), 8, at_once=8),
