@@ -8,10 +8,9 @@ output    a directory of Parquet files, or a Delta table, with key, value, parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from spark_jobs.origins.port import Task
     from spark_jobs.planning.bounds import OffsetRange
 
-FILES: Final = "name string, rows bigint, size bigint"
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
 """The options whose values a plan replaces by the offsets that it has found."""
@@ -96,6 +94,7 @@ def run_latest(session: SparkSession, plan: LatestPlan, progress: JobProgress) -
 
 def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, progress: JobProgress) -> int:
     """Write the rows as the next version of a Delta table. Returns their number. Raises `Refused` and OSError."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
     from deltalake import CommitProperties
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -104,33 +103,20 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
 
     output = DeltaOutput(plan.job.output)
     if output.is_foreign:
-        raise Refused(f"{plan.job.output} has files that belong to no Delta table")
+        raise Refused(f"{plan.job.output} has files but is not a Delta table")
     topics = ",".join(sorted({each.key[0] for each in plan.ranges}))
     table = output.prepare(to_arrow_schema(latest.schema, timezone="UTC"), topics, plan.cluster_id)
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Delta has no INT96
     try:
         with watched(session, progress):
-            rows = latest.mapInArrow(file_writer(str(output.run_directory)), FILES).collect()
+            latest.write.mode("append").parquet(str(output.run_directory))
     except BaseException:
         output.discard()
         raise
-    files = [ExportedFile(*row) for row in rows]
+    written = sorted(output.run_directory.glob("*.parquet"))
+    files = [ExportedFile(each.name, pq.read_metadata(each).num_rows, each.stat().st_size) for each in written]
     output.commit(table, files, CommitProperties(custom_metadata={"moldau.ends": ends_as_json(plan)}), overwrites=True)
     return sum(each.rows for each in files)
-
-
-def file_writer(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What writes the rows of a task to a file, and gives a row of `FILES`."""
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from spark_jobs.jobs.parquet_files import written_file
-
-        written = written_file(directory, f"part-{uuid4().hex}.parquet", batches)
-        if written is not None:
-            yield pa.RecordBatch.from_pylist([written._asdict()])
-
-    return write
 
 
 def ends_as_json(plan: LatestPlan) -> str:

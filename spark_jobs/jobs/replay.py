@@ -102,7 +102,7 @@ class PlannedReplay(NamedTuple):
     job: ReplayJob
     plan: ReplayPlan
     size: int
-    """Bytes of segments of all rounds."""
+    """Bytes of segments of the rounds that are not done."""
     done: int
     """Rounds that earlier runs have done."""
     records: int
@@ -118,7 +118,13 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
     from storage.files.local_files import LocalFiles
 
     target_cluster_id, count = describe_target(job.target)
-    planned = Planner(LocalFiles(), parse_options(job.options)).plan()
+    state = ReplayState(job.state) if job.state is not None else None
+    known, done = (state.read_plan(), state.done()) if state is not None else (None, DoneRounds(0, 0, 0))
+    options = job.options
+    if known is not None:  # What is done may have been deleted meanwhile.
+        begun = known.round_ranges(done.rounds)
+        options = pinned(job, {each: (begun[each][0], end) for each, (_, end) in known.ranges.items()})
+    planned = Planner(LocalFiles(), parse_options(options)).plan()
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in planned.ranges}
     if job.target.keeps_partitions and ranges and max(ranges) >= count:
         raise Refused(
@@ -138,16 +144,17 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
         ranges,
         max(1, min(rounds, ROUNDS_MAX, offsets_count)),
     )
-    if job.state is None:
-        return PlannedReplay(job, plan, planned.size, 0, 0, count)
-    state = ReplayState(job.state)
-    known = state.read_plan()
-    if known is None:
-        return PlannedReplay(job, plan, planned.size, 0, 0, count)
-    if different := plan.differences(known):
-        raise Refused(f"{state.directory} has the state of another replay: {', '.join(different)} differ")
-    done = state.done()
-    return PlannedReplay(job, known, planned.size, done.rounds, done.records, count)
+    if known is not None and (different := plan.differences(known)):
+        raise Refused(f"{job.state} has the state of another replay: {', '.join(different)} differ")
+    return PlannedReplay(job, known or plan, planned.size, done.rounds, done.records, count)
+
+
+def pinned(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
+    """The options that read these offsets of the topic."""
+    starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
+    ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
+    chosen = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
+    return chosen | {"startingOffsets": offsets_as_json(starts), "endingOffsets": offsets_as_json(ends)}
 
 
 def describe_target(target: ReplayTarget) -> tuple[str | None, int]:
@@ -275,12 +282,7 @@ def write_round(
     """
     plan = planned.plan
     target = planned.job.target if transactions is None else transactional_target(planned)
-    ranges = plan.round_ranges(number)
-    options = {name: value for name, value in planned.job.options.items() if name.lower() not in CHOICES} | {
-        "startingOffsets": offsets_as_json({(plan.topic, each): start for each, (start, _) in ranges.items()}),
-        "endingOffsets": offsets_as_json({(plan.topic, each): end for each, (_, end) in ranges.items()}),
-        TARGET: json.dumps(asdict(target)),
-    }
+    options = pinned(planned.job, plan.round_ranges(number)) | {TARGET: json.dumps(asdict(target))}
     count = 0
     rows = session.read.format(ReplaySource.name()).options(**options).load().collect()
     for _, records, name, producer_id, epoch in rows:

@@ -24,7 +24,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 24px; margin: 0; } h2 { font-size: 20px; margin: 48px 0 4px; padding-top: 16px;
   border-top: 1px solid var(--line); } h3 { font-size: 15px; margin: 28px 0 6px; }
 p { margin: 4px 0; } .quiet { color: var(--quiet); } a { color: var(--mark); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 10px; margin: 14px 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 10px; margin: 14px 0; }
 .tile { background: var(--card); border-radius: 6px; padding: 10px 14px; } .tile b { display: block; font-size: 20px;
   font-weight: 600; } .tile span { color: var(--quiet); font-size: 13px; }
 svg { display: block; width: 100%; height: auto; font: 11px system-ui, sans-serif; }

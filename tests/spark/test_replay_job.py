@@ -43,7 +43,8 @@ def logs(tmp_path: Path) -> Path:
 
 def create(broker: Broker, topic: str, partitions: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+    kept = {"retention.ms": "-1"}  # the records have timestamps of years ago
+    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=kept)]).values():
         future.result()
 
 

@@ -47,6 +47,7 @@ def test_figures_are_those_of_the_records(spark: SparkSession, tmp_path: Path) -
     assert [(each.key, each.records) for each in topic.keys.hot] == [(key, keys.count(key)) for key in expected]
     assert [(each.group, each.records, each.partitions) for each in topic.groups] == [("slow", 250, {0: 250, 1: 0})]
     assert report.remarks == ()
-    late = ReportJob({"path": str(tmp_path), "subscribe": "t"}, hot_keys=0, since_ms=1_700_000_000_000)
+    since = {"path": str(tmp_path), "subscribe": "t", "startingTimestamp": "1700000000000"}
+    late = ReportJob(since, hot_keys=0, since_ms=1_700_000_000_000)
     (topic,) = reported(spark, tmp_path, late).topics
-    assert topic.keys is None and topic.outside == 320
+    assert topic.keys is None and (topic.records, topic.outside) == (440, 320)
