@@ -294,10 +294,13 @@ def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[
     unreadable: list[tuple[int, str]] = []
     next_offset = position
     for place, header in iterate_batches(data):
-        if header.next_offset <= position:
-            continue
+        # First the checksum: it covers the number of offsets, by which a batch is skipped.
         if not crc_is_valid(data, place, header):
             raise MalformedMessage(f"the checksum of the batch at offset {header.base_offset} does not match")
+        if header.next_offset <= next_offset:
+            if place:
+                raise MalformedMessage(f"the batch at offset {header.base_offset} follows offset {next_offset - 1}")
+            continue  # The first batch was replayed already.
         for record in () if header.is_control else records_of(data, place, header):
             if record.offset < position or record.value is None:
                 continue

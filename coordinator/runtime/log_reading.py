@@ -71,11 +71,14 @@ class LogReader(Generic[ChangeT]):
     def read(self, data: BytesLike) -> list[Replayable[ChangeT]]:
         """The changes in the complete batches of a piece. Raises `MalformedMessage` where the log is damaged."""
         for position, header in iterate_batches(data):
-            next_offset = header.next_offset
-            if next_offset <= self.next_offset:
-                continue
+            # First the checksum: it covers the number of offsets, by which a batch is skipped.
             if not crc_is_valid(data, position, header):
                 raise MalformedMessage(f"the checksum of the batch at offset {header.base_offset} does not match")
+            next_offset = header.next_offset
+            if next_offset <= self.next_offset:
+                if position:
+                    raise MalformedMessage(f"the batch at offset {header.base_offset} follows {self.next_offset - 1}")
+                continue  # The piece begins with a batch that is read already.
             if header.is_control:
                 self._read_markers(data, position, header)
             else:

@@ -11,6 +11,9 @@ from protocol.primitives import MalformedMessage
 from protocol.record_builder import Record, build_batch
 from tests.support.one_by_one import OneByOne
 
+LAST_OFFSET_DELTA = 23
+"""The position of this field in a batch."""
+
 
 def commit(offset: int) -> Record:
     return record_of(OffsetChange("g", "t", 0, CommittedOffset(offset)), 0)
@@ -81,3 +84,17 @@ def test_a_log_with_a_flipped_bit_is_refused() -> None:
     log[-1] ^= 1
     with pytest.raises(MalformedMessage, match="checksum"):
         LogReader(0, RecordReader(change_of)).read(bytes(log))
+
+
+def test_a_batch_whose_number_of_offsets_rotted_is_refused_and_not_skipped() -> None:
+    log = bytearray(build_batch([commit(1)]) + build_batch([commit(2)], base_offset=1))
+    log[LAST_OFFSET_DELTA] ^= 0x80
+    with pytest.raises(MalformedMessage, match="checksum"):
+        LogReader(0, RecordReader(change_of)).read(bytes(log))
+
+
+def test_batches_in_the_wrong_order_are_refused() -> None:
+    """No checksum covers the base offset."""
+    log = b"".join(build_batch([commit(offset)], base_offset=offset) for offset in (3, 1))
+    with pytest.raises(MalformedMessage, match="the batch at offset 1 follows 3"):
+        LogReader(0, RecordReader(change_of)).read(log)
