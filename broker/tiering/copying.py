@@ -274,7 +274,8 @@ class SegmentCopier:
         self._check(partition, epoch)
         began_ns = self._environment.precise_ns()
         retention_ms = self._settings.config.integer("moldau.tiered.superseded.retention.ms")
-        found = expired(partition.log, followed.remote_log, self._environment.wall_ms(), retention_ms)
+        now_ms = self._environment.wall_ms()
+        found = expired(partition.log, followed.remote_log, partition.high_watermark, now_ms, retention_ms)
         followed.retention_ms = (self._environment.precise_ns() - began_ns) / 1e6
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:

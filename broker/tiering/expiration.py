@@ -23,14 +23,14 @@ class Expired(NamedTuple):
     """The log start offset after the deletion; never below its current value."""
 
 
-def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_ms: int) -> Expired:
+def expired(log: Log, remote_log: RemoteLog, high_watermark: int, now_ms: int, superseded_retention_ms: int) -> Expired:
     """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up
     (where `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more, and those that
     were superseded long enough ago that no fetch reads them (decision 14). Raises OSError."""
     entries = log.epochs.entries
     strays = remote_log.strays(log.end_offset, entries)
     stray_ids = {each.segment_id for each in strays}
-    excess_size = _size_of_both_tiers(log, remote_log, strays) - log.config.retention_bytes
+    excess_size = _size_of_both_tiers(log, remote_log, strays, high_watermark) - log.config.retention_bytes
     is_limited = log.config.is_deleted_by_retention
     has_size = is_limited and log.config.retention_bytes >= 0
     has_time = is_limited and log.config.retention_ms >= 0
@@ -61,6 +61,10 @@ def expired(log: Log, remote_log: RemoteLog, now_ms: int, superseded_retention_m
     return Expired(gone, start_offset)
 
 
-def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[RemoteSegment]) -> int:
-    only_local = (segment.size for segment in log.segments if segment.base_offset >= log.tiered_end_offset)
+def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[RemoteSegment], high_watermark: int) -> int:
+    """Without local segments past the high watermark: the next leader may not have them, and what a leader that is cut
+    off deletes for them is gone from remote storage for all."""
+    only_local = (
+        segment.size for segment in log.segments if log.tiered_end_offset <= segment.base_offset < high_watermark
+    )
     return sum(only_local) + remote_log.size() - sum(segment.size for segment in strays)

@@ -47,8 +47,8 @@ TIERING_MUTANTS: Final = (
         311,
         "remote retention counts the local part of what is remote",
         "broker/tiering/expiration.py",
-        "only_local = (segment.size for segment in log.segments if segment.base_offset >= log.tiered_end_offset)",
-        "only_local = (segment.size for segment in log.segments)",
+        "if log.tiered_end_offset <= segment.base_offset < high_watermark\n",
+        "if segment.base_offset < high_watermark\n",
         Hunt.SCENARIOS,
     ),
     Mutant(

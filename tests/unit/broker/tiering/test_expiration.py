@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from broker.tiering.expiration import expired
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -52,6 +55,24 @@ def test_retention_by_size_counts_both_tiers() -> None:
         await until(lambda: stored(node) == {each.segment_id for each in copied(node)}, "the objects are gone")
         assert (await client.fetch("t", first - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await client.fetch("t", first, max_wait_ms=100)).error_code == 0
+
+    serve_tiered(story)
+
+
+def test_retention_by_size_does_not_count_what_is_not_replicated() -> None:
+    """A leader that is cut off would delete for records that the next leader does not have."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        await fill(client)
+        log = partition_of(node).log
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        remote_log = followed_of(node).remote_log
+        log.config = replace(log.config, retention_bytes=remote_log.size())
+        assert log.active.size >= copied(node)[0].size
+        assert expired(log, remote_log, log.end_offset, 0, 0).segments == [copied(node)[0]]
+        assert not expired(log, remote_log, log.active.base_offset, 0, 0).segments
 
     serve_tiered(story)
 
