@@ -121,7 +121,7 @@ class AuthorizedProduceHook(ProduceHook):
         stamp = access.stamp
         if repeated is not self._allowed or access is not self._access or stamp != self._stamp:
             topic = repeated.partition.topic
-            if not connection.access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):
+            if not access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):
                 self._repeated = None  # the rule of the API refuses the frame, and logs that
                 return None
             if self._remembers:

@@ -30,6 +30,7 @@ from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from broker.tiering.sequential_readers import ReaderPlace, SequentialReaders
 from broker.tiering.traffic import RemoteCount, RemoteTraffic
 from broker.tiering.transfer_quota import TransferQuota
+from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction
 from protocol.record_batch import (
@@ -397,13 +398,7 @@ def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
 
 def _size_below(data: memoryview, end_offset: int) -> int:
     """The size of the batches that end at or before an offset."""
-    place = 0
-    while place + HEADER_SIZE <= len(data):
-        header = parse_header(data, place)
-        if header.next_offset > end_offset:
-            break
-        place += header.size
-    return place
+    return next((place for place, header in iterate_batches(data) if header.next_offset > end_offset), len(data))
 
 
 def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:

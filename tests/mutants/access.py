@@ -44,7 +44,7 @@ ACCESS_MUTANTS: Final = (
         344,
         "what a producer was once allowed is allowed for ever",
         "broker/requests/produce_hook.py",
-        "if not connection.access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):",
+        "if not access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):",
         "if False:",
         Hunt.STORIES,
     ),

@@ -253,7 +253,7 @@ def eager_plan(seed: int, faults: Sequence[Fault] = (), shape: Shape = ()) -> Pl
         in_flight=5,
         partitions=min(drawn.partitions, 2),
         churn_pause_s=0.2,
-        is_tiered=False,  # It takes three times as long; families of their own have it.
+        is_tiered=False,  # Such a run takes longer; families of their own have it.
         table_policy="",
         table_retains="",
     )
