@@ -30,7 +30,7 @@ READ_COMMITTED: Final = 1
 
 
 class Pair(NamedTuple):
-    """The same fetches in one round, neighbours in time."""
+    """Two runs of the same fetches, one after the other: read_committed and read_uncommitted."""
 
     committed: Run
     uncommitted: Run

@@ -123,13 +123,15 @@ class FetchPlanner:
         room: FetchRoom,
         waits: bool,
     ) -> list[PlannedRead] | Cold | Remote:
-        """Plan the answer for each wanted partition.
+        """Plan the answer for each wanted partition, or return what the caller has to wait for before it plans again:
 
-        `replica`: the follower that fetches; `agreeing`: the partitions in which its log was just found to agree with
-        the leader's. The result is Cold where a lookup needs bytes that are not in the page cache: the caller then
-        plans again; never with `waits`. It is Remote where records are being read from remote storage: the caller plans
-        again when they are there; never where the room does not wait for them. DIVERGES: Apache Kafka fails a partition
-        on a negative limit; here it counts as 0.
+            Cold     a lookup needs bytes that are not in the page cache; with `waits` the lookup reads them itself
+            Remote   records are being read from remote storage; returned only while `room.awaits_remote` is true
+
+        `replica`: the follower that fetches; None for a consumer. `agreeing`: the partitions in which the follower's
+        log was just found to agree with the leader's.
+
+        DIVERGES: Apache Kafka fails a partition on a negative limit; here it counts as 0.
         """
         left, memory = min(request.max_bytes, room.size_max), room.memory
         isolation = isolation_of(request, replica)

@@ -72,7 +72,7 @@ def text_lines(result: AuditResult) -> list[str]:
 
 
 def json_lines(result: AuditResult) -> list[str]:
-    """The same for programs."""
+    """The problems and the summary, each as one JSON object on a line."""
     import json
 
     summary = {

@@ -25,7 +25,7 @@ class ConfigError(Exception):
 
 
 class ConfigValues:
-    """Values by name: the configured one, else the default. A name outside of the catalogue is a bug."""
+    """Settings by name: the value that is configured, else the default. A name outside of the catalogue is a bug."""
 
     __slots__ = ("_defaults", "_values")
 
@@ -46,39 +46,39 @@ class ConfigValues:
         return self._defaults[name]
 
     def integer(self, name: str) -> int:
-        """The value of an int, short or long."""
+        """The value of a setting of type int, short or long."""
         value = self.value(name)
         assert isinstance(value, int) and not isinstance(value, bool), f"{name} is not a whole number: {value!r}"
         return value
 
     def integer_or_none(self, name: str) -> int | None:
-        """The value of an int, short or long, None where it is not set and has no default."""
+        """The value of a setting of type int, short or long; None where it is not set and has no default."""
         return None if self.value(name) is None else self.integer(name)
 
     def real(self, name: str) -> float:
-        """The value of a double."""
+        """The value of a setting of type double."""
         value = self.value(name)
         assert isinstance(value, float), f"{name} is not a double: {value!r}"
         return value
 
     def flag(self, name: str) -> bool:
-        """The value of a boolean."""
+        """The value of a setting of type boolean."""
         value = self.value(name)
         assert isinstance(value, bool), f"{name} is not a boolean: {value!r}"
         return value
 
     def text(self, name: str) -> str:
-        """The value of a string or class."""
+        """The value of a setting of type string or class."""
         value = self.value(name)
         assert isinstance(value, str), f"{name} is not a text: {value!r}"
         return value
 
     def text_or_none(self, name: str) -> str | None:
-        """The value of a string or class, None where it is not set and has no default."""
+        """The value of a setting of type string or class; None where it is not set and has no default."""
         return None if self.value(name) is None else self.text(name)
 
     def password(self, name: str) -> Password | None:
-        """The value of a password, None where it is not set."""
+        """The value of a setting of type password; None where it is not set."""
         value = self.value(name)
         assert value is None or isinstance(value, Password), f"{name} is not a password"
         return value
@@ -91,13 +91,13 @@ class ConfigValues:
         return own if self.is_set(own) else name
 
     def entries(self, name: str) -> tuple[str, ...]:
-        """The value of a list; empty where there is none."""
+        """The value of a setting of type list; empty where the setting has none."""
         value = self.value(name)
         assert value is None or isinstance(value, tuple), f"{name} is not a list: {value!r}"
         return value or ()
 
     def duration_ms(self, name: str) -> int:
-        """The value of a name in ms, taken from its synonyms in minutes and hours where it is not set itself."""
+        """The value of a setting in ms, taken from its synonyms in minutes and hours where it is not set itself."""
         for synonym in unit_synonyms(name):
             value = self.integer_or_none(synonym)
             if value is not None:
@@ -166,27 +166,27 @@ class Config:
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 
     def integer(self, name: str) -> int:
-        """The value of an int, short or long."""
+        """The value of a setting of type int, short or long."""
         return self.settings.integer(name)
 
     def real(self, name: str) -> float:
-        """The value of a double."""
+        """The value of a setting of type double."""
         return self.settings.real(name)
 
     def flag(self, name: str) -> bool:
-        """The value of a boolean."""
+        """The value of a setting of type boolean."""
         return self.settings.flag(name)
 
     def text(self, name: str) -> str:
-        """The value of a string."""
+        """The value of a setting of type string or class."""
         return self.settings.text(name)
 
     def text_or_none(self, name: str) -> str | None:
-        """The value of a string, None where it has none."""
+        """The value of a setting of type string or class; None where it is not set and has no default."""
         return self.settings.text_or_none(name)
 
     def entries(self, name: str) -> tuple[str, ...]:
-        """The value of a list."""
+        """The value of a setting of type list; empty where the setting has none."""
         return self.settings.entries(name)
 
 

@@ -37,7 +37,7 @@ def default_value(setting: Setting) -> Value:
 
 
 def parse_type(name: str, kind: ValueType, text: str) -> Value:
-    """The value of a text by its type alone. Raises `InvalidValue`."""
+    """Parse a text by the type of its setting, without the limits of the setting. Raises `InvalidValue`."""
     trimmed = text.strip()
     if kind in _INTEGER_BITS:
         return _parse_integer(name, kind, text, trimmed)

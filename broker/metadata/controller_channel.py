@@ -46,7 +46,8 @@ class ControllerLocation(Protocol):
     ) -> bool:
         """Pass the request to the controller of this node.
 
-        False where this node does not lead. `given_up` is called instead of `reply` where the term ends.
+        False where this node does not lead the quorum. `given_up` is called instead of `reply` where the term of this
+        controller ends before the response.
         """
 
     @property
@@ -54,7 +55,7 @@ class ControllerLocation(Protocol):
         """Whether this node leads and its controller decides."""
 
     def leader_answered(self) -> None:
-        """The leader on another node has responded."""
+        """Note that the active controller, on another node, has responded to a request."""
 
     @property
     def leader_address(self) -> tuple[str, int] | None:
@@ -94,7 +95,7 @@ class ControllerChannel:
         self._loop = loop
         self._is_closed = False
         self.clients: ClientService | None = None
-        """Where an authorizer decides on requests of clients; None where they need no permission."""
+        """Serves clients' requests while this node leads; None without an authorizer, or without a controller here."""
 
     def submit(
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None

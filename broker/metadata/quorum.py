@@ -224,7 +224,7 @@ class Quorum:
             self._opened.terms.disconnected(broker_id)
 
     def leader_answered(self) -> None:
-        """The leader, which is another node, has responded to a request."""
+        """Note that the active controller, on another node, has responded to a request."""
         self.opened.former_leader.answered()
 
     # Life

@@ -2,8 +2,8 @@
 
     idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ login ──▶ open ──broken, silent for too long──▶ idle
 
-TLS and the login are used where the listener of the peer requires them (`PeerSecurity`). Before the session of a login
-ends the channel logs in again; requests that are asked meanwhile wait for it.
+TLS and the login are used where the listener of the peer requires them (`PeerSecurity`). Before the lifetime
+of a login's session is over, the channel re-authenticates (KIP-368); requests that are asked meanwhile wait for it.
 
 Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
 names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
@@ -43,7 +43,7 @@ RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
 GREETING_VERSION: Final = 3
 RENEWED_AFTER: Final = 0.85
-"""The fraction of a login's session after which the channel logs in again."""
+"""The fraction of the lifetime of a login's session after which the channel re-authenticates."""
 REPLY_SIZE_MAX: Final = 1 << 28
 PARTIAL_SIZE_FIRST: Final = 1 << 12
 _SIZES: Final = struct.Struct(">ii").unpack_from
@@ -248,7 +248,9 @@ class PeerChannel:
         self._link.send(PendingRequest(request, reply, timeout, version), codec)
 
     def logged_in(self, versions: Mapping[int, tuple[int, int]], session_ms: int) -> None:
-        """The login succeeded; after a part of the session it is repeated."""
+        """Send the queued requests: the login succeeded. The channel re-authenticates after `RENEWED_AFTER` of the
+        session's lifetime; a `session_ms` of 0 stands for a session without a limit.
+        """
         self._versions = versions
         login = self._login
         if session_ms and login is not None:

@@ -191,7 +191,7 @@ class NodeSecurity:
         return to_brokers, to_brokers if brokers is controllers is None else channels(controllers)
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
-        """The access of a principal at an address; it allows everything where no authorizer is configured."""
+        """An `Access` for a principal at an address. It allows everything where no authorizer is configured."""
         if self.authorizer is not None:
             return self.authorizer.access(principal, client_host)
         return self._everything if principal == ANONYMOUS else Unrestricted(principal)

@@ -126,7 +126,7 @@ class RunningFetcher:
         self._leader: tuple[PeerChannel, int] | None = None
         """The address and the broker epoch of the leader's broker, until either may have changed."""
         self._asked: tuple[PeerChannel, int] | None = None
-        """The same, of the last request."""
+        """The address and the broker epoch of the leader's broker to which the last request was sent."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, partition: Partition) -> None:

@@ -78,7 +78,7 @@ def api(
     hook: MakeHook | None = None,
     refuse_version: RefuseVersion | None = None,
 ) -> Api:
-    """Make a row. mypy reports a handler that takes another request than that of the row."""
+    """Make the row of an API. mypy reports a handler that takes another request than that of the row."""
     assert broker is not None or controller is not None, f"{request.__name__} has no handler"
     return Api(
         request,
@@ -92,8 +92,8 @@ def api(
 
 
 def route(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool = False) -> Route:
-    """The route of a row at a listener of this role. `is_guarded`: the node has an authorizer, so the rule of the API
-    runs before its handler.
+    """The route by which listeners of this role serve the API of a row. `is_guarded`: the node has an authorizer, so
+    the authorization rule of the API runs before its handler.
     """
     return Route(
         row.key,

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 PLACES_MAX: Final = 10_000
-"""The most places that are remembered; the oldest are dropped first."""
+"""The most ends of fetches that are remembered; the oldest are dropped first."""
 
 
 class ReaderPlace(NamedTuple):
-    """A place at which a reader may continue."""
+    """An offset of a partition at which a fetch begins or has ended."""
 
     topic_id: bytes
     partition: int
@@ -18,27 +18,28 @@ class ReaderPlace(NamedTuple):
 
 
 class Served(NamedTuple):
-    """The reads that ended at a place."""
+    """The consecutive fetches of which the last one ended at an offset."""
 
     streak: int
-    """The number of consecutive reads that led here."""
+    """The number of consecutive fetches: each begins where the one before it ended."""
     segment_id: bytes
-    """The segment of the last read."""
+    """The segment that the last fetch read."""
     position: int
-    """The position of the end of the last read in that segment."""
+    """The position in the .log object of that segment at which the last fetch ended."""
 
 
 class SequentialReaders:
-    """The remembered places.
+    """The offsets at which fetches have ended.
 
-    Readers are not distinguished: any fetch from a place continues the reads that ended there.
+    Clients are not distinguished: any fetch that begins at such an offset continues the fetches that ended there.
     """
 
     def __init__(self) -> None:
         self._places: OrderedDict[ReaderPlace, Served] = OrderedDict()
 
     def served(self, at: ReaderPlace, next_offset: int, segment_id: bytes, end_position: int) -> int:
-        """Note that a fetch at a place was answered up to an offset.
+        """Note that the fetch from `at` was answered with the records before `next_offset`, which end at a position in
+        a segment's .log object.
 
         Returns the number of consecutive fetches, including this one.
         """
@@ -52,5 +53,5 @@ class SequentialReaders:
         return streak
 
     def at(self, place: ReaderPlace) -> Served | None:
-        """The reads that ended here; None for a reader that begins here."""
+        """The fetches that ended at this offset; None where none of the remembered ones did."""
         return self._places.get(place)

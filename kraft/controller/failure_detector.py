@@ -1,10 +1,14 @@
 """Detection of failed brokers before their sessions end: by missing heartbeats and by broken connections.
 
-    sends heartbeats, or led the quorum before ── no heartbeat for `patience_ms`, or five intervals ──▶ suspected
-          │ ▲
-     its connection broke, or its address refuses connections
-          ▼ │ a heartbeat
-        disconnected ── no heartbeat for `grace_ms` more, or two of its intervals ──▶ suspected
+    connected ── no heartbeat for the longer of `patience_ms` and five heartbeat intervals ──▶ suspected
+       │ ▲
+    the broker's connection broke, or its address refuses connections
+       ▼ │ a heartbeat
+    disconnected ── no heartbeat for the longer of `grace_ms` and two heartbeat intervals ──▶ suspected
+
+The second wait begins with the disconnection, and the first one continues beside it. The first wait needs two
+heartbeats, from which the interval is computed. The broker on the node that led the quorum before has not sent this
+controller a heartbeat yet: its first wait is `patience_ms`, from that node's last response on.
 
 The controller fences a suspected broker. That is always safe: a broker that lives is unfenced by its next heartbeat. A
 broker with a long heartbeat interval, such as Apache Kafka's default of two seconds, is suspected late; its session
@@ -26,8 +30,9 @@ class Contact(NamedTuple):
     """What the controller knows of one broker's connection and heartbeats. Times are in ms on the clock of `now_ms`."""
 
     heard_ms: int
+    """The time of its last heartbeat; before the first one, of its disconnection or of the last response as leader."""
     interval_ms: int | None = None
-    """The time between its last two heartbeats; None before the second one."""
+    """The heartbeat interval (`FailureDetector.heartbeat`); None before the second heartbeat, 0 for a former leader."""
     disconnected_ms: int | None = None
     """The time at which the broker's connection broke; None where a heartbeat arrived later."""
 
@@ -62,7 +67,10 @@ class FailureDetector:
             self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """Note that the broker sent another message than a heartbeat at `heard_ms`; it may never send a heartbeat."""
+        """Note that the broker's node led the quorum before, and last responded to this node at `heard_ms`.
+
+        The wait of `patience_ms` begins then, because the broker may never send a heartbeat to this controller.
+        """
         if broker_id not in self._by_broker:
             self._by_broker[broker_id] = Contact(heard_ms, interval_ms=0)
 

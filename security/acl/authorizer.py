@@ -1,4 +1,4 @@
-"""The decisions of Kafka's StandardAuthorizer, and the access of one client that remembers them.
+"""The decisions of Kafka's StandardAuthorizer, and the `Access` that remembers them for one client.
 
 The first row that applies decides:
 
@@ -26,7 +26,7 @@ from security.acl.index import AclIndex
 from security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 4_096
-"""The most decisions that an access remembers; at the limit it forgets all of them."""
+"""The most decisions that an `AclAccess` remembers; at the limit it forgets all of them."""
 REMEMBERED_LENGTH_MAX: Final = 256
 """The longest name (characters) of a remembered decision: a client may ask for any text of 32 KiB. Names of topics have
 at most 249."""
@@ -103,7 +103,7 @@ class Authorizer:
         return self.is_loaded and allows_some(self.index.bindings_about(kind, principal, host), operation)
 
     def access(self, principal: Principal, host: str) -> AclAccess:
-        """The access of a client at an address."""
+        """An `Access` by which this authorizer decides on the requests of a principal from an address."""
         return AclAccess(self, principal, java_address(host))
 
 

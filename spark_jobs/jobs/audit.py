@@ -98,8 +98,8 @@ class AuditResult:
 
 
 def plan_audit(options: dict[str, str]) -> AuditPlan:
-    """List every place by itself. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError` and
-    OSError."""
+    """List the segments of each place on its own, so that every replica of a partition is audited. Raises `Refused`,
+    `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError` and OSError."""
     wanted = names_in(options["subscribe"]) if "subscribe" in options else None
     offers: list[PartitionOrigin] = []
     cleaned: dict[TopicPartition, int] = {}
@@ -128,7 +128,7 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
 
 
 def places_of(parsed: ReadOptions) -> list[ReadOptions]:
-    """Each place alone: replicas of one partition are then all listed."""
+    """The same options for one place at a time: a log directory or a tiered storage."""
     directories = [replace(parsed, directories=(each,), stores=()) for each in parsed.directories]
     return [*directories, *(replace(parsed, directories=(), stores=(each,)) for each in parsed.stores)]
 

@@ -3,9 +3,10 @@
     <output>/_delta_log/        the log of the table
     <output>/run-<id>/*.parquet the files of one run; those of a run that died are in no commit, and VACUUM removes them
 
-The ledger of an export is in the same commits: each has, for every partition, the application transaction
-`moldau-export:<topic>:<partition>` with the offset at which the next run begins. These survive checkpoints and the
-cleaning of the log, and a commit fails where another run has committed the same partition meanwhile.
+The ledger of an export is in the same commits: each has, for every partition of the topic, an application transaction
+(Delta's `txn` action). Its application id is `moldau-export:<topic>:<partition>`, its version the offset at which the
+next run begins. Application transactions survive checkpoints and the cleaning of Delta's log, and a commit fails where
+another run has committed the same partition meanwhile.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class DeltaOutput:
             raise Refused(f"{self.output}: {problem}") from None
 
     def prepare(self, schema: pa.Schema, name: str, cluster_id: str | None) -> DeltaTable:
-        """The table, created if need be, and the directory for this run. Raises `Refused` where the table has other
-        columns, and OSError.
+        """Make the directory for this run, and the table where there is none. Returns the table. Raises `Refused` where
+        the table has other columns, and OSError.
         """
         import pyarrow as pa
         from deltalake import DeltaTable
@@ -123,7 +124,7 @@ class DeltaOutput:
 
 
 class DeltaLedger:
-    """The ledger of an export into a Delta table: the offsets of its application transactions."""
+    """The ledger of an export into a Delta table: an offset for each partition, in Delta's application transactions."""
 
     def __init__(self, output: str, schema: pa.Schema) -> None:
         """Raises `Refused` where deltalake is not installed."""
@@ -178,8 +179,8 @@ class DeltaLedger:
         self._delta.commit(table, run.files, properties)
 
     def _check_starts(self, run: ExportRun, table: DeltaTable) -> None:
-        """Compare the ledger with the beginning of a run: another run may have ended since this one was planned. One
-        that ends after this look is a conflict of the commit.
+        """Raise `Refused` where another run has committed offsets of this run since this one was planned. A run that
+        commits after this check makes the commit of this one fail.
         """
         for partition, (start, _) in run.ranges.items():
             end = table.transaction_version(application_of(run.topic, partition))
@@ -189,5 +190,5 @@ class DeltaLedger:
 
 
 def application_of(topic: str, partition: int) -> str:
-    """The application id of the transactions of a partition."""
+    """The application id under which Delta's log has the exported end offset of a topic's partition."""
     return f"moldau-export:{topic}:{partition}"

@@ -81,8 +81,9 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
 
 
 def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:
-    """The offsets of each segment, by offset. Where segments overlap (two leaders copied one range), the one with
-    the higher leader epoch at an offset is read there.
+    """The offsets to read from each segment, in the order of offsets. `segments` are those of one partition, by start
+    offset. Where segments overlap (two leaders copied one range), each offset is read from the segment with the higher
+    leader epoch at that offset.
     """
     found: list[Stretch] = []
     group: list[TieredSegment] = []
@@ -97,7 +98,7 @@ def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:
 
 
 def _chosen(group: Sequence[TieredSegment]) -> list[Stretch]:
-    """The stretches of segments that overlap one another."""
+    """The offsets to read from each segment of a group whose segments overlap."""
     if len(group) == 1:
         return [Stretch(group[0].start_offset, group[0].last_offset + 1, group[0])]
     bounds: set[int] = set()

@@ -103,7 +103,7 @@ class Planner:
         return self._settled(self._plan)
 
     def plan_of(self, choose: Callable[[list[PartitionView]], list[OffsetRange]]) -> Plan:
-        """The tasks of other ranges than those of the options. Raises as `plan`, and as `choose`."""
+        """Plan the ranges that `choose` returns, instead of those of the options. Raises as `plan`, and as `choose`."""
 
         def made(views: list[PartitionView]) -> Plan:
             ranges = choose(views)
@@ -236,8 +236,8 @@ def tasks_of(
 
 
 def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterator[list[OffsetRange]]:
-    """Split ranges for maxRecordsPerPartition: a task never has slices of two groups. Without that option there is one
-    group.
+    """Split the ranges into groups; the slices of one group are packed into tasks without those of another. With
+    maxRecordsPerPartition each group is one range of at most that many offsets; without it all ranges are one group.
     """
     if records_max is None:
         yield list(ranges)

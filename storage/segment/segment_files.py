@@ -78,7 +78,7 @@ class SegmentFiles:
         return self._open_file
 
     def file(self) -> File:
-        """The same as `open_file`, for use before the next call on this object."""
+        """The open .log file. The caller uses it before its next call on this object. Raises OSError."""
         return (self._open_file or self.open_file()).file
 
     def is_as_noted(self) -> bool:

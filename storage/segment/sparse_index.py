@@ -184,9 +184,8 @@ class SparseIndex:
             del self._recent[:-PENDING_COUNT_MAX]
 
     def write_pending_if_possible(self) -> bool:
-        """The same as `write_pending`, but returns False on a full disk or for a lack of file descriptors.
-
-        The entries then stay in memory.
+        """Write the pending entries. Returns False on a full disk or for a lack of file descriptors, and then keeps
+        them in memory. Raises OSError for any other failure.
         """
         try:
             self.write_pending()

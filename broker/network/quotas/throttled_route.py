@@ -38,8 +38,9 @@ class ThrottledRequests:
     def __init__(
         self, quotas: ClientQuotas, clock_ns: Callable[[], int], now_ms: Callable[[], int], *, counts: bool
     ) -> None:
-        """`counts`: whether requests are counted here; a controller's listener only mutes the clients that the
-        controller throttles. DIVERGES: Apache Kafka's controllers also count the time of requests.
+        """`counts`: whether this listener records the bytes and the time of requests. A broker's listener does. At a
+        controller's listener only the throttle_time_ms that the controller has set (KIP-599) mutes a connection.
+        DIVERGES: Apache Kafka's controllers also record the time of requests.
         """
         self._quotas = quotas
         self._clock_ns = clock_ns

@@ -85,7 +85,7 @@ class EpochSegments:
         self.unreferenced.discard(row)
 
     def forget_highest(self) -> None:
-        """Take nothing for copied, where no row is left."""
+        """Forget the highest copied offset where the epoch has no row any more."""
         if self.is_empty:
             self.highest_offset = NO_OFFSET
 

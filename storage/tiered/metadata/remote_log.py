@@ -66,12 +66,12 @@ class RemoteLog:
         self._segments = SegmentTable()
         self._epochs: dict[int, EpochSegments] = {}
         self._references = array("H")
-        """The number of epochs in which a row is read, by row."""
+        """The number of leader epochs in which a segment is read, by its row in `_segments`."""
         self._size = 0
         self._cleaned_ends = CleanedEnds()
-        """Of the rows that are read."""
+        """The cleaned end offsets of the segments that are read."""
         self._spanning: set[int] = set()
-        """The rows that are read and have several epochs."""
+        """The rows of the segments that are read and have several leader epochs."""
         self.delete_state: PartitionDeleteState | None = None
         """The state of the last removal of the partition; None where there was none."""
         self._superseded_ms: dict[int, int] = {}
@@ -286,7 +286,7 @@ class RemoteLog:
         return map(self._segments.get, self._segments.rows())
 
     def read_segments(self) -> list[RemoteSegment]:
-        """The segments from which something is read in some leader epoch, each once, by start offset."""
+        """The segments that are read in at least one leader epoch (see `EpochSegments`), each once, by start offset."""
         rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
