@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
@@ -53,13 +53,20 @@ class Errand:
     __slots__ = ("command", "marker", "partitions", "reports")
 
     def __init__(
-        self, command: SendMarkers, partitions: list[TopicPartition], reports: Reports[TransactionEvent]
+        self,
+        command: SendMarkers,
+        marker: Marker,
+        partitions: Sequence[TopicPartition],
+        reports: Reports[TransactionEvent],
     ) -> None:
         self.command = command
+        self.marker = marker
         self.partitions = partitions
         self.reports = reports
-        end = TransactionEnd(command.is_commit, command.coordinator_epoch, command.transaction_version)
-        self.marker = Marker(command.producer_id, command.producer_epoch, end)
+
+    def part(self, partitions: Sequence[TopicPartition]) -> Errand:
+        """The same errand for some of its partitions."""
+        return Errand(self.command, self.marker, partitions, self.reports)
 
 
 class MarkerQueue:
@@ -81,11 +88,12 @@ class MarkerQueue:
             if not room or producer_id in taken:
                 left.append(errand)
                 continue
-            now, later = errand.partitions[:room], errand.partitions[room:]
-            taken[producer_id] = Errand(errand.command, now, errand.reports)
-            room -= len(now)
+            now, later = errand, errand.partitions[room:]
             if later:
-                left.append(Errand(errand.command, later, errand.reports))
+                now = errand.part(errand.partitions[:room])
+                left.append(errand.part(later))
+            taken[producer_id] = now
+            room -= len(now.partitions)
         self.waiting = left
         return list(taken.values())
 
@@ -118,7 +126,9 @@ class MarkerSender:
     def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
         """Carry out a command of the machine: send the markers of a transaction until every partition has one."""
         assert isinstance(command, SendMarkers)
-        self._dispatch(Errand(command, list(command.partitions), reports))
+        end = TransactionEnd(command.is_commit, command.coordinator_epoch, command.transaction_version)
+        marker = Marker(command.producer_id, command.producer_epoch, end)
+        self._dispatch(Errand(command, marker, command.partitions, reports))
 
     def _dispatch(self, errand: Errand) -> None:
         """Queue the partitions by their current leaders."""
@@ -138,12 +148,12 @@ class MarkerSender:
                 by_leader[partition.leader].append((name, index))
         for leader_id, partitions in by_leader.items():
             destination = self._destinations[leader_id]
-            destination.waiting.append(Errand(errand.command, partitions, errand.reports))
+            destination.waiting.append(errand.part(partitions))
             if not destination.is_busy:
                 destination.is_busy = True
                 self._loop.call_soon(self._send, leader_id)
         if leaderless:
-            self._retry(Errand(errand.command, leaderless, errand.reports))
+            self._retry(errand.part(leaderless))
         if gone:
             report(errand, gone)
 
@@ -160,7 +170,10 @@ class MarkerSender:
         elif is_local:
             self._write(errands)
             # The markers of all partitions wait for their commits at the same time.
-            self._loop.call_soon(self._send, leader_id)
+            if destination.waiting:
+                self._loop.call_soon(self._send, leader_id)
+            else:
+                destination.is_busy = False
         else:
             self._ask(leader_id, errands)
 
@@ -221,7 +234,7 @@ class MarkerSender:
                 else:
                     refused.append((name, index))
             if refused:
-                self._retry(Errand(errand.command, refused, errand.reports))
+                self._retry(errand.part(refused))
             if written:
                 report(errand, written)
 

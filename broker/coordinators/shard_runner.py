@@ -96,6 +96,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._loop = loop
         self._events: deque[RequestT | RuntimeEvent] = deque()
         self._is_stepping = False
+        self._is_appending = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._moved = asyncio.Event()
@@ -227,9 +228,14 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._act(effects)
 
     def _append(self, effects: Effects, wall_ms: int) -> Appended | AppendRefused:
-        error = self._log.append(self._batch_of(effects, wall_ms), wall_ms, effects.transaction)
+        batch = self._batch_of(effects, wall_ms)
+        self._is_appending = True
+        try:
+            error = self._log.append(batch, wall_ms, effects.transaction)
+        finally:
+            self._is_appending = False
         if error is ErrorCode.NONE:
-            return Appended(self._log.end_offset)
+            return Appended(self._log.end_offset, self._log.high_watermark)
         self._notes.warning("%s refuses %d records: %s", self._name, len(effects.records), error.name)
         return AppendRefused(error)
 
@@ -264,7 +270,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._row.perform(command, self)
 
     def _high_watermark_moved(self) -> None:
-        if self.state is RunnerState.ACTIVE:
+        """Report the high watermark. During an append `Appended` reports it, in a step that there is anyway."""
+        if self.state is RunnerState.ACTIVE and not self._is_appending:
             self.submit(Committed(self._log.high_watermark))
 
     def _arm(self) -> None:

@@ -89,7 +89,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
-        return runner if runner.refusal is ErrorCode.NONE else runner.refusal
+        return runner if runner.is_open else runner.refusal
 
     @property
     def runners(self) -> list[ShardRunner[ShardT, RequestT, LoadedT]]:

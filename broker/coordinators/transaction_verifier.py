@@ -111,12 +111,12 @@ class TransactionVerifier:
 
     def ask_once(self, question: TransactionQuestion) -> None:
         shards = self._transactions.shards
-        topic, index = shards.topic.name, shards.partition_of(question.transactional_id)
-        partition = self._cluster.image.topics.partition(topic, index)
+        index = shards.partition_of(question.transactional_id)
+        partition = self._cluster.image.topics.partition(shards.topic.name, index)
         if partition is None or partition.leader < 0:
             question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif partition.leader == self._node_id:
-            self._ask_here(question)
+            self._ask_here(question, index)
         else:
             self._waiting[partition.leader].append(question)
             self._ask_broker(partition.leader)
@@ -134,8 +134,8 @@ class TransactionVerifier:
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def _ask_here(self, question: TransactionQuestion) -> None:
-        runner = self._transactions.runner_of(question.transactional_id)
+    def _ask_here(self, question: TransactionQuestion, index: int) -> None:
+        runner = self._transactions.shards.runner_at(index)
         if isinstance(runner, ErrorCode):
             question.answered(question.all(runner))
             return

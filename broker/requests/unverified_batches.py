@@ -73,44 +73,75 @@ def unverified_batch(
     return None if guard is None else UnverifiedBatch(partition, records, guard, NONE)
 
 
-async def verified(
-    asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
-) -> list[UnverifiedBatch]:
-    """The batches that may be appended now that the coordinator has answered; the others are refused."""
-    open_batches = [each for each in batches if each.guard is not None]
-    if not open_batches:
-        return []
-    first = open_batches[0]
-    mixed = [each for each in open_batches if each.producer_id != first.producer_id]
-    for each in mixed:
+class Verification:
+    """The question of a request to the transaction coordinator, and its answer.
+
+    The coordinator answers within the constructor where it is on this broker and its record is committed at once.
+    """
+
+    __slots__ = ("_answer", "_answered", "_asked", "_version")
+
+    def __init__(
+        self, asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
+    ) -> None:
+        self._version = version
+        self._answer: Answer | None = None
+        self._answered: asyncio.Future[None] | None = None
+        """Set by the answer; None where no task waits for it."""
+        self._asked = asked_together(batches)
+        if not self._asked:
+            self._answer = {}
+            return
+        first = self._asked[0]
+        partitions = tuple(dict.fromkeys((each.partition.topic, each.partition.index) for each in self._asked))
+        asker.ask(
+            TransactionQuestion(
+                request.transactional_id or "",
+                first.producer_id,
+                first.producer_epoch,
+                partitions,
+                version >= NEW_PROTOCOL_VERSION,
+                self._give,
+            )
+        )
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answer is not None
+
+    async def until_answered(self) -> None:
+        if self._answer is None:
+            self._answered = asyncio.get_running_loop().create_future()
+            await self._answered
+
+    def accepted(self) -> list[UnverifiedBatch]:
+        """The batches that may be appended now that the coordinator has answered; the others are refused."""
+        answer = self._answer
+        assert answer is not None, "the coordinator has answered"
+        accepted = []
+        for each in self._asked:
+            error = answer[each.partition.topic, each.partition.index]
+            if error is NONE:
+                accepted.append(each)
+            else:
+                refuse(each.answer, self._version, error)
+        return accepted
+
+    def _give(self, answer: Answer) -> None:
+        self._answer = answer
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+
+
+def asked_together(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
+    """The batches about which the coordinator is asked: those of one producer. The batches of others are refused."""
+    asked = [each for each in batches if each.guard is not None]
+    others = [each for each in asked if each.producer_id != asked[0].producer_id]
+    if not others:
+        return asked
+    for each in others:
         each.answer.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    asked = [each for each in open_batches if each.producer_id == first.producer_id]
-    answer = await answer_of(asker, request, version, asked)
-    accepted = []
-    for each in asked:
-        error = answer[each.partition.topic, each.partition.index]
-        if error is NONE:
-            accepted.append(each)
-        else:
-            refuse(each.answer, version, error)
-    return accepted
-
-
-async def answer_of(
-    asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
-) -> Answer:
-    first = batches[0]
-    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    def give(answer: Answer) -> None:
-        if not answered.done():
-            answered.set_result(answer)
-
-    partitions = tuple(dict.fromkeys((each.partition.topic, each.partition.index) for each in batches))
-    transactional_id = request.transactional_id or ""
-    adds = version >= NEW_PROTOCOL_VERSION
-    asker.ask(TransactionQuestion(transactional_id, first.producer_id, first.producer_epoch, partitions, adds, give))
-    return await answered
+    return [each for each in asked if each.producer_id == asked[0].producer_id]
 
 
 def refuse(answer: PartitionProduceResponse, version: int, error: ErrorCode) -> None:

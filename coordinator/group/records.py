@@ -5,7 +5,8 @@ A key is an int16 type and a struct, a value an int16 version and a struct; a mi
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
 
 from protocol.compiler import decode, encode
 from protocol.primitives import MalformedMessage
@@ -33,6 +34,12 @@ NO_TIMESTAMP = -1
 
 
 TEXT_SIZE_MAX = 0x7FFF
+
+KEYS_MAX: Final = 4_096
+"""The most keys of offsets that are remembered: a consumer commits the offsets of the same partitions again and again.
+"""
+KEY_LENGTH_MAX: Final = 256
+"""The longest group id and topic (characters) whose key is remembered."""
 
 
 class CommittedOffset(NamedTuple):
@@ -107,8 +114,16 @@ def record_of(change: Change, wall_ms: int) -> Record:
     if isinstance(change, GroupChange):
         value = None if change.value is None else type_prefix(GROUP_VERSION) + encode(change.value, GROUP_VERSION)
         return Record(type_prefix(GROUP_KEY) + encode(GroupMetadataKey(group=change.group_id), 0), value, wall_ms)
-    key = encode(OffsetCommitKey(group=change.group_id, topic=change.topic, partition=change.partition), 0)
-    return Record(type_prefix(OFFSET_KEY) + key, None if change.value is None else offset_value(change.value), wall_ms)
+    is_short = len(change.group_id) <= KEY_LENGTH_MAX and len(change.topic) <= KEY_LENGTH_MAX
+    key = (_remembered_key if is_short else offset_key)(change.group_id, change.topic, change.partition)
+    return Record(key, None if change.value is None else offset_value(change.value), wall_ms)
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return type_prefix(OFFSET_KEY) + encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
+
+
+_remembered_key: Final = lru_cache(KEYS_MAX)(offset_key)
 
 
 def offset_value(committed: CommittedOffset) -> bytes:

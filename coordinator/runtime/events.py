@@ -26,6 +26,8 @@ class Appended(NamedTuple):
     """The records of the preceding step are in the log, which now ends at this offset."""
 
     end_offset: int
+    committed_end_offset: int = 0
+    """The high watermark after the append. Without other replicas in sync the records are committed already."""
 
 
 class AppendRefused(NamedTuple):

@@ -107,7 +107,8 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             "an append is reported before anything else happens"
         )
         match event:
-            case Appended(end_offset):
+            case Appended(end_offset, committed_end_offset):
+                self.committed_end_offset = max(self.committed_end_offset, committed_end_offset)
                 self._appended(step, end_offset)
             case Committed(end_offset):
                 self.committed_end_offset = max(self.committed_end_offset, end_offset)

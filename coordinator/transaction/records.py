@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -22,6 +21,10 @@ KEYS_MAX: Final = 4_096
 """The most keys of records that are remembered: a transaction has three or four records."""
 KEY_LENGTH_MAX: Final = 256
 """The longest transactional id (characters) whose key is remembered."""
+LISTS_MAX: Final = 1_024
+"""The most sets of partitions whose list is remembered: most producers write to the same partitions again and again."""
+LIST_LENGTH_MAX: Final = 16
+"""The most partitions of a list that is remembered."""
 STATES: Final = {state.value: state for state in TransactionState if state not in (DEAD, PREPARE_EPOCH_FENCE)}
 """The states by their status code in a record."""
 
@@ -54,6 +57,8 @@ def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
     # DIVERGES: at transaction.version 0, Apache answers a request of protocol 2 with UNSUPPORTED_VERSION, and each
     # later one for the transactional id with CONCURRENT_TRANSACTIONS: version 0 has no place for the protocol.
     has_tags = version >= FLEXIBLE_VALUE_VERSION
+    partitions = transaction.partitions
+    listed = _remembered_list if len(partitions) <= LIST_LENGTH_MAX else by_topic
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id if has_tags else -1,
@@ -61,19 +66,22 @@ def value_of(transaction: Transaction, version: int) -> TransactionLogValue:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state.value,
-        transaction_partitions=None if transaction.state is EMPTY else by_topic(transaction.partitions),
+        transaction_partitions=None if transaction.state is EMPTY else listed(partitions),
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version if has_tags else 0,
     )
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> list[TransactionPartitions]:
+def by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionPartitions]:
     """The partitions grouped by topic, sorted, so that equal transactions have equal records."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
     return [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+
+
+_remembered_list: Final = lru_cache(LISTS_MAX)(by_topic)
 
 
 def change_of(record: Record) -> TransactionChange | None:

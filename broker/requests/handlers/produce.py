@@ -20,7 +20,7 @@ from broker.purgatory.purgatory import DelayedOperation, Purgatory
 from broker.replicas.replicas import Replicas
 from broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
 from broker.requests.large_batches import LargeBatch, LargeBatches
-from broker.requests.unverified_batches import UnverifiedBatch, is_transactional, unverified_batch, verified
+from broker.requests.unverified_batches import UnverifiedBatch, Verification, is_transactional, unverified_batch
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.pending import Pending
@@ -146,35 +146,45 @@ def _postpone(
     parked: list[AppendedRecords],
     large: list[LargeBatch],
     unverified: list[UnverifiedBatch],
-) -> Pending[ProduceResponse] | None:
+) -> ProduceResponse | Pending[ProduceResponse] | None:
     """Continue once the transaction coordinator has answered and the large batches are examined: by then all batches
-    are appended or refused. The copies of the batches count as request memory until then.
+    are appended or refused. The copies of the batches count as request memory until then. Where the coordinator answers
+    at once and no batch is large, nothing is postponed.
     """
-    reply: Pending[ProduceResponse] = Pending()
-    copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
+    verification = Verification(services.transaction_verifier, request, context.version, unverified)
 
-    def done() -> None:
+    def append_verified() -> None:
+        for each in verification.accepted():
+            _append_verified(services, context, request, each, parked, large)
+
+    def finished() -> ProduceResponse | Pending[ProduceResponse] | None:
         has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
-        answer = finish(services, context, request, responses, parked, has_failed)
+        return finish(services, context, request, responses, parked, has_failed)
+
+    copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
+    must_append = True
+    if verification.is_answered and not large:
+        append_verified()
+        if not large:
+            return finished()
+        must_append = False
+    reply: Pending[ProduceResponse] = Pending()
+
+    async def work() -> None:
+        services.request_memory.keep(copied_size)
+        try:
+            if must_append:
+                await verification.until_answered()
+                append_verified()
+            await services.large_batches.examine(large)
+        finally:
+            services.request_memory.give_back(copied_size)
+        answer = finished()
         if isinstance(answer, Pending):
             reply.on_abandon = answer.abandon
             answer.listen(reply.complete)
         elif answer is not None:
             reply.complete(answer)
-
-    def append(each: UnverifiedBatch) -> None:
-        _append_verified(services, context, request, each, parked, large)
-
-    async def work() -> None:
-        services.request_memory.keep(copied_size)
-        try:
-            if unverified:
-                for each in await verified(services.transaction_verifier, request, context.version, unverified):
-                    append(each)
-            await services.large_batches.examine(large)
-        finally:
-            services.request_memory.give_back(copied_size)
-        done()
 
     context.connection.hold()
     services.spawn(context.connection.hold_during(work()))

@@ -93,10 +93,11 @@ def handle(
     request.topics = accepted
     if not accepted:
         return reply.merged(TxnOffsetCommitResponse())
-    runner = services.groups.runner_of(request.group_id)
+    shards = services.groups.shards
+    index = shards.partition_of(request.group_id)
+    runner = shards.runner_at(index)
     if isinstance(runner, ErrorCode):
         return reply.merged(same_for_all(request, runner))
-    index = services.groups.partition_of(request.group_id)
     guard = guard_for(services, request, index, context.version)
     if guard is None:
         runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request))
@@ -104,7 +105,7 @@ def handle(
 
     def verified(answer: Answer) -> None:
         error = answer[GROUP_METADATA_TOPIC, index]
-        runner = services.groups.runner_of(request.group_id)
+        runner = shards.runner_at(index)
         if error is not ErrorCode.NONE:
             reply.complete(same_for_all(request, error_for(context.version, error)))
         elif isinstance(runner, ErrorCode):

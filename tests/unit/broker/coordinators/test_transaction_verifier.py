@@ -49,13 +49,14 @@ class Stage:
                 )
             ),
         )
-        shards = SimpleNamespace(topic=SimpleNamespace(name="__transaction_state"), partition_of=lambda _: 0)
+        topic = SimpleNamespace(name="__transaction_state")
+        shards = SimpleNamespace(topic=topic, partition_of=lambda _: 0, runner_at=lambda _: self.runner)
         self.verifier = TransactionVerifier(
             HERE,
             asyncio.get_running_loop(),
             cast("Any", SimpleNamespace(image=image)),
             cast("Any", SimpleNamespace(to=lambda *_: SimpleNamespace(ask=self._ask))),
-            cast("Any", SimpleNamespace(shards=shards, runner_of=lambda _: self.runner)),
+            cast("Any", SimpleNamespace(shards=shards)),
             "PLAINTEXT",
             1_000,
             retry_ms=RETRY_MS,

@@ -30,6 +30,18 @@ def test_a_reply_comes_with_the_commit_of_its_records() -> None:
     assert shard.committed == {"a": 1}
 
 
+def test_an_append_that_commits_its_records_is_answered_in_the_same_step() -> None:
+    shard = loaded()
+    add(shard, "first")
+    assert shard.step(Appended(1, 0), 0, 0).replies == []
+    add(shard, "second")
+    assert shard.step(Appended(2, 2), 0, 0).replies == [MachineReply("first", 1), MachineReply("second", 2)]
+    assert (shard.committed, shard.committed_end_offset) == ({"a": 2}, 2)
+    add(shard, "third")
+    assert shard.step(Appended(3, 1), 0, 0).replies == []
+    assert shard.committed_end_offset == 2, "a high watermark never goes back"
+
+
 def test_replies_come_in_the_order_of_the_writes() -> None:
     shard = loaded()
     for number in (1, 2, 3):
