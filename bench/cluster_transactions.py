@@ -15,8 +15,8 @@ from bench.subjects import Bench
 from bench.transactions import figures_of_cases
 from bench.trio import Trio
 
-SHARE: Final = 2
-"""Apache Kafka commits some 70 transactions of one producer a second, so a whole case would take minutes."""
+SHARE: Final = 6
+"""Apache Kafka commits a few dozen transactions of one producer a second, so a whole case would take minutes."""
 
 
 class ThreeNodes:
