@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -19,8 +20,20 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
+LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+"""What the driver's JVM logs: errors. With a configuration of its own Spark does not name its default one either."""
+DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """For a master on this machine: its executors reach the driver there, also where the name of the machine is unknown."""
 LOCAL_MASTER: Final = "local[*]"
@@ -44,22 +57,32 @@ def local_session(
     """A session for the duration of a job; its workers run this Python, which on a cluster is at the same path, or that
     of PYSPARK_PYTHON. Raises `NoJava`.
     """
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(master).appName(name)
-    for setting, value in {**SETTINGS, **(LOOPBACK if is_local(master) else {}), **(settings or {})}.items():
-        builder = builder.config(setting, value)
+    chosen = {**SETTINGS, **(LOOPBACK if is_local(master) else {}), **(settings or {})}
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if is_local(master):
         variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     elif "PYSPARK_PYTHON" in os.environ:
         variables["PYSPARK_PYTHON"] = os.environ["PYSPARK_PYTHON"]
     with home_for_spark(find_java(os.environ)) as home, variables_set({**variables, "JAVA_HOME": str(home)}):
-        session = builder.getOrCreate()
+        session = _started(name, master, chosen)
     try:
         yield session
     finally:
         session.stop()
+
+
+def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for setting, value in settings.items():
+        builder = builder.config(setting, value)
+    with tempfile.NamedTemporaryFile("w", prefix="moldau-log4j2-", suffix=".properties") as file:
+        file.write(LOG4J)
+        file.flush()
+        quiet = f"-Dlog4j2.configurationFile=file:{file.name}"  # Log4j reads it when the JVM starts, and not again.
+        options = " ".join(filter(None, (quiet, settings.get(DRIVER_OPTIONS))))
+        return builder.config(DRIVER_OPTIONS, options).getOrCreate()
 
 
 @contextmanager

@@ -155,7 +155,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files and the ledger; Spark is started only where there is something new."""
     from spark_jobs.jobs.export import ExportJob, plan_export, run_export
-    from spark_jobs.jobs.progress import JobProgress, megabytes
+    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
     options = {"path": arguments.path, "subscribe": arguments.topic}
     options |= {"startingOffsets": arguments.starting} if arguments.starting is not None else {}
@@ -171,15 +171,15 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
             invocation.out.say(f"{arguments.output} has all of {arguments.topic}")
             return 0
         say(
-            f"exporting {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
-            f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
+            f"exporting {megabytes(plan.size)} of {arguments.topic}: up to {counted(plan.offsets_count, 'record')} "
+            f"of {counted(len(plan.ranges), 'partition')} in {counted(plan.tasks_count, 'task')}"
         )
         with job_session(arguments, invocation, f"export {arguments.topic}") as session:
             ended = run_export(session, plan, JobProgress(say, plan.size, plan.tasks_count))
     rows, size = sum(each.rows for each in ended.files), sum(each.size for each in ended.files)
     invocation.out.say(
-        f"run {ended.number}: {rows:,} records of {arguments.topic} are in {len(ended.files)} files "
-        f"of {megabytes(size)} in {arguments.output}"
+        f"run {ended.number}: {counted(rows, 'record')} of {arguments.topic} are in "
+        f"{counted(len(ended.files), 'file')} of {megabytes(size)} in {arguments.output}"
     )
     return 0
 
@@ -187,18 +187,18 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files before Spark is started, so that a refusal is reported at once."""
     from spark_jobs.jobs.latest import run_latest
-    from spark_jobs.jobs.progress import JobProgress, megabytes
+    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = _plan(arguments)
         say(
-            f"reading {megabytes(plan.size)} of {arguments.topic}: up to {plan.offsets_count:,} records "
-            f"of {len(plan.ranges)} partitions in {plan.tasks_count} tasks"
+            f"reading {megabytes(plan.size)} of {arguments.topic}: up to {counted(plan.offsets_count, 'record')} "
+            f"of {counted(len(plan.ranges), 'partition')} in {counted(plan.tasks_count, 'task')}"
         )
         with job_session(arguments, invocation, f"latest {arguments.topic}") as session:
             count = run_latest(session, plan, JobProgress(say, plan.size, plan.tasks_count))
-    invocation.out.say(f"{count:,} keys of {arguments.topic} are in {arguments.output}")
+    invocation.out.say(f"{counted(count, 'key')} of {arguments.topic} are in {arguments.output}")
     return 0
 
 

@@ -36,7 +36,7 @@ def add_audit(jobs: Jobs) -> None:
 def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files, then start Spark. Returns the exit status."""
     from spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
-    from spark_jobs.jobs.progress import JobProgress, megabytes
+    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
     options = {"path": arguments.path}
     if arguments.topic is not None:
@@ -44,7 +44,8 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = plan_audit(options)
-        say(f"auditing {megabytes(plan.size)} in {len(plan.segments):,} segments and {len(plan.tasks)} tasks")
+        segments, tasks = counted(len(plan.segments), "segment"), counted(len(plan.tasks), "task")
+        say(f"auditing {megabytes(plan.size)} in {segments} and {tasks}")
         result = AuditResult()
         if plan.tasks:
             with job_session(arguments, invocation, "audit") as session:
@@ -56,16 +57,16 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def text_lines(result: AuditResult) -> list[str]:
     """The problems, one on a line, and the summary."""
-    from spark_jobs.jobs.progress import megabytes
+    from spark_jobs.jobs.progress import counted, megabytes
 
     lines = []
     for check, path, offset, message in result.problems:
         place = path if offset < 0 else f"{path}, offset {offset}"
         lines.append(f"{check}: {place}: {message}")
-    gone = f"; {result.gone} segments were removed meanwhile" if result.gone else ""
-    found = f"{len(result.problems)} problems" if result.problems else "no problem"
+    gone = f"; {counted(result.gone, 'segment')} removed meanwhile" if result.gone else ""
+    found = counted(len(result.problems), "problem") if result.problems else "no problem"
     lines.append(
-        f"{result.segments:,} segments, {result.batches:,} batches, {result.records:,} records, "
+        f"{counted(result.segments, 'segment')}, {result.batches:,} batches, {counted(result.records, 'record')}, "
         f"{megabytes(result.size)}: {found}{gone}"
     )
     return lines

@@ -115,6 +115,7 @@ def client_options(config: str | None) -> dict[str, str]:
 
 def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the places and the state; Spark is started only where there is something to write."""
+    from spark_jobs.jobs.progress import counted
     from spark_jobs.jobs.replay import plan_replay, run_replay
 
     say = progress_of(arguments, invocation)
@@ -130,8 +131,8 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
             return 0
         begun = f", {planned.done:,} of them done" if planned.done else ""
         say(
-            f"replaying up to {plan.offsets_count:,} records of {plan.topic} ({len(plan.ranges)} partitions) "
-            f"to {plan.target} in {plan.rounds:,} rounds{begun}"
+            f"replaying up to {plan.offsets_count:,} records of {plan.topic} "
+            f"({counted(len(plan.ranges), 'partition')}) to {plan.target} in {counted(plan.rounds, 'round')}{begun}"
         )
         with job_session(arguments, invocation, f"replay {plan.topic}") as session:
             records = run_replay(session, planned, say)
@@ -141,7 +142,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 def dry_lines(planned: PlannedReplay) -> list[str]:
     """What a replay would do."""
-    from spark_jobs.jobs.progress import megabytes
+    from spark_jobs.jobs.progress import counted, megabytes
 
     plan, job = planned.plan, planned.job
     lines = [
@@ -153,8 +154,8 @@ def dry_lines(planned: PlannedReplay) -> list[str]:
     kept = " and ".join(name for name, is_kept in keeps.items() if is_kept) or "neither timestamps nor partitions"
     return [
         *lines,
-        f"up to {plan.offsets_count:,} records from {megabytes(planned.size)} in {plan.rounds:,} rounds{seconds}, "
-        f"{planned.done:,} rounds done",
+        f"up to {plan.offsets_count:,} records from {megabytes(planned.size)} in "
+        f"{counted(plan.rounds, 'round')}{seconds}, {counted(planned.done, 'round')} done",
         f"to {plan.target} with {planned.target_partitions} partitions, keeping {kept}; "
         f"{'each record once' if job.state else 'each record at least once'}",
     ]

@@ -70,7 +70,7 @@ def job_of(arguments: argparse.Namespace) -> ReportJob:
 
 def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files, then start Spark."""
-    from spark_jobs.jobs.progress import JobProgress, megabytes
+    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
     from spark_jobs.jobs.report import plan_report, run_report
     from spark_jobs.jobs.report_html import page_of
     from spark_jobs.jobs.report_text import text_lines
@@ -78,8 +78,9 @@ def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = plan_report(job_of(arguments))
-        partitions = sum(len(each.partitions) for each in plan.topics)
-        say(f"reading {len(plan.topics)} topics of {partitions} partitions with {megabytes(plan.size)}")
+        topics = counted(len(plan.topics), "topic")
+        partitions = counted(sum(len(each.partitions) for each in plan.topics), "partition")
+        say(f"reading {topics} of {partitions}, {megabytes(plan.size)}")
         with job_session(arguments, invocation, "report") as session:
             report = run_report(session, plan, JobProgress(say, plan.size, 0))
         if arguments.html is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,23 +26,50 @@ def add_session_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[str], None]:
-    """What shows a line of progress."""
+    """What shows a line of progress. The first line stays; on a terminal each later one replaces the one before it."""
+    is_begun = False
 
     def say(line: str) -> None:
+        nonlocal is_begun
         if arguments.progress:
-            invocation.errors.say(line)
+            (invocation.errors.show if is_begun else invocation.errors.say)(line)
+            is_begun = True
 
     return say
 
 
 @contextmanager
 def job_session(arguments: argparse.Namespace, invocation: Invocation, name: str) -> Iterator[SparkSession]:
-    """A session for a job."""
+    """A session for a job. An interrupt (Ctrl-C) ends the job and its session, and Spark adds no stack traces."""
     from spark_jobs.session import local_session, master_of
 
     master = master_of(arguments.master, invocation.variables)
-    with local_session(f"moldau spark {name}", master=master) as session:
-        yield session
+    handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
+    root.addFilter(_is_shown)
+    try:
+        with local_session(f"moldau spark {name}", master=master) as session:
+            signal.signal(signal.SIGINT, handler)  # The session's own asks the JVM while another request is under way.
+            yield session
+    except BaseException as failure:
+        if follows_interrupt(failure):
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        invocation.errors.erase()
+        signal.signal(signal.SIGINT, handler)
+        root.removeFilter(_is_shown)
+
+
+def follows_interrupt(failure: BaseException | None) -> bool:
+    """Whether an exception is an interrupt, or was raised while one was handled, as by a request to the JVM."""
+    while failure is not None and not isinstance(failure, KeyboardInterrupt):
+        failure = failure.__context__
+    return failure is not None
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Whether a log record is shown: py4j logs an interrupt with its stack trace, and passes it on as well."""
+    return record.exc_info is None or not follows_interrupt(record.exc_info[1])
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class JobProgress:
     def line(self, stages: list[tuple[int, int]], seconds: float) -> str:
         """The line for the active stages, each (tasks done, tasks); the first stage is the one that reads."""
         if not stages:
-            return f"{seconds:.0f} s: between two stages"
+            return f"{seconds:.0f} s: no task is running"
         done, count = stages[0]
         if count == self.tasks_count and len(stages) == 1:
             read_size = self.size * done // max(count, 1)
@@ -36,7 +36,13 @@ class JobProgress:
 
 
 def megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+    """A number of bytes in MB; a small one with its kB."""
+    return f"{size / 1e6:,.1f} MB" if size >= 50_000 or not size else f"{size / 1e6:.3f} MB"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 task`, `2,000 tasks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager

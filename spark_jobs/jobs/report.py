@@ -12,6 +12,7 @@ Of a partition one replica is read, as by every query of the data source.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
 CHOICES: Final = ("starting", "ending", "snapshot")
 """What begins like one of these chooses offsets, and has no meaning for committed offsets."""
+EXCHANGE_TASKS: Final = "spark.sql.shuffle.partitions"
+EXCHANGE_SIZE: Final = 256 << 20
+"""Bytes of segments for one task of an exchange: the figures of batches and keys are about a hundredth of these."""
+EXCHANGE_TASKS_MAX: Final = 200
 COUNTED: Final = StructType(
     [
         StructField("topic", StringType()),
@@ -142,13 +147,28 @@ def problem_of_groups(options: dict[str, str]) -> str | None:
 def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -> Report:
     """Run the job. The figures are added to those of the plan, which is used once."""
     job, topics = plan.job, {each.topic: each for each in plan.topics}
-    with watched(session, progress):
+    with watched(session, progress), exchanges_sized(session, plan.size):
         buckets = add_batches(session, job, topics)
         if job.hot_keys:
             add_keys(session, job, topics)
         if plan.has_groups:
             add_groups(session, job, topics)
     return Report(plan.cluster_id, buckets, plan.topics, plan.remarks)
+
+
+@contextmanager
+def exchanges_sized(session: SparkSession, size: int) -> Iterator[None]:
+    """Give the exchanges inside so many tasks as the bytes of segments need, and not fewer than there are cores.
+
+    Spark does not join small tasks where their rows are kept for a second query, so that its 200 tasks would all run.
+    """
+    before = session.conf.get(EXCHANGE_TASKS) or EXCHANGE_TASKS_MAX
+    cores = session.sparkContext.defaultParallelism
+    session.conf.set(EXCHANGE_TASKS, str(min(max(cores, -(-size // EXCHANGE_SIZE)), EXCHANGE_TASKS_MAX)))
+    try:
+        yield
+    finally:
+        session.conf.set(EXCHANGE_TASKS, before)
 
 
 def add_batches(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets | None:

@@ -26,7 +26,7 @@ h1 { font-size: 24px; margin: 0; } h2 { font-size: 20px; margin: 48px 0 4px; pad
 p { margin: 4px 0; } .quiet { color: var(--quiet); } a { color: var(--mark); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 10px; margin: 14px 0; }
 .tile { background: var(--card); border-radius: 6px; padding: 10px 14px; } .tile b { display: block; font-size: 20px;
-  font-weight: 600; } .tile span { color: var(--quiet); font-size: 13px; }
+  font-weight: 600; white-space: nowrap; } .tile span { color: var(--quiet); font-size: 13px; }
 svg { display: block; width: 100%; height: auto; font: 11px system-ui, sans-serif; }
 svg text { fill: var(--ink); } svg .scale { text-anchor: end; fill: var(--quiet); }
 .axis { stroke: var(--quiet); } .grid { stroke: var(--line); } .mark { fill: var(--mark); }

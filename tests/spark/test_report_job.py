@@ -11,7 +11,15 @@ from protocol.record_builder import Record, build_batch
 from protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
 from protocol.records.record_frames import type_prefix
 from spark_jobs.jobs.progress import JobProgress
-from spark_jobs.jobs.report import ReportJob, plan_report, run_report
+from spark_jobs.jobs.report import (
+    EXCHANGE_SIZE,
+    EXCHANGE_TASKS,
+    EXCHANGE_TASKS_MAX,
+    ReportJob,
+    exchanges_sized,
+    plan_report,
+    run_report,
+)
 from spark_jobs.jobs.report_figures import Report
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
@@ -51,3 +59,11 @@ def test_figures_are_those_of_the_records(spark: SparkSession, tmp_path: Path) -
     late = ReportJob(since, hot_keys=0, since_ms=1_700_000_000_000)
     (topic,) = reported(spark, tmp_path, late).topics
     assert topic.keys is None and (topic.records, topic.outside) == (440, 320)
+
+
+def test_exchanges_have_as_many_tasks_as_the_segments_need(spark: SparkSession) -> None:
+    before, cores = spark.conf.get(EXCHANGE_TASKS), spark.sparkContext.defaultParallelism
+    for size, tasks in ((0, cores), (EXCHANGE_SIZE * 40 + 1, max(cores, 41)), (1 << 50, EXCHANGE_TASKS_MAX)):
+        with exchanges_sized(spark, size):
+            assert spark.conf.get(EXCHANGE_TASKS) == str(tasks)
+        assert spark.conf.get(EXCHANGE_TASKS) == before

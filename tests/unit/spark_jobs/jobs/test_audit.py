@@ -128,7 +128,7 @@ def test_a_segment_that_is_removed_meanwhile_is_no_problem(local: Path) -> None:
     rows = [tuple(row.values()) for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
     result = result_of(rows)
     assert result.is_intact and result.gone > 1 and not result.segments
-    assert "were removed meanwhile" in text_lines(result)[-1]
+    assert "removed meanwhile" in text_lines(result)[-1]
 
 
 def test_the_plan_has_sizes_and_tasks(local: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_result_as_text_and_as_json(local: Path) -> None:
     result = audited(local)
     path = files(local, ".log")[0]
     assert text_lines(result)[0] == f"checksum: {path}, offset 0: the checksum of the batch at position 0 is wrong"
-    assert text_lines(result)[-1].endswith(": 1 problems")
+    assert text_lines(result)[-1].endswith(": 1 problem")
     problem, summary = map(json.loads, json_lines(result))
     assert problem["check"] == "checksum" and summary["problems"] == 1
 

@@ -83,7 +83,7 @@ def test_progress_speaks_of_bytes_while_the_topic_is_read() -> None:
     progress = JobProgress(lambda _: None, size=400_000_000, tasks_count=8)
     assert progress.line([(2, 8)], 4.2) == "4 s: read 100.0 MB of 400.0 MB, 2 of 8 tasks"
     assert progress.line([(1, 3)], 9) == "9 s: 1 of 3 tasks"
-    assert progress.line([], 10) == "10 s: between two stages"
+    assert progress.line([], 10) == "10 s: no task is running"
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,6 @@ def test_a_dry_run_says_what_would_be_done() -> None:
     assert lines == [
         "t-0: offsets 5 to 105, up to 100 records",
         "t-2: offsets 0 to 7, up to 7 records",
-        "up to 107 records from 2.0 MB in 4 rounds, at least 11 s, 1 rounds done",
+        "up to 107 records from 2.0 MB in 4 rounds, at least 11 s, 1 round done",
         "to again with 3 partitions, keeping neither timestamps nor partitions; each record once",
     ]
