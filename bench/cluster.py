@@ -68,7 +68,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
     with ExitStack() as stack:
         trios = [stack.enter_context(Trio(bench, name)) for name in bench.names]
         for trio in trios:
-            _warm_up(trio, WARM_UP_OURS_S if trio.name == "moldau" else WARM_UP_TIMES * form.warm_up_s)
+            warm_up(trio, WARM_UP_OURS_S if trio.name == "moldau" else WARM_UP_TIMES * form.warm_up_s)
         figures: list[Figure] = []
         resident: dict[str, list[float]] = {trio.name: [] for trio in trios}
         for workload in LOADS:
@@ -118,7 +118,8 @@ def _await_written(port: int, frame: bytes, error_position: int) -> None:
     client.close()
 
 
-def _warm_up(trio: Trio, seconds: float) -> None:
+def warm_up(trio: Trio, seconds: float) -> None:
+    """Small produces, so long."""
     print(f"  {trio.name}: warming up for {seconds:.0f} s", flush=True)
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from bench import load
 from bench.client import Client
@@ -17,6 +17,16 @@ from bench.subjects import Bench, Running, remove, warm_memory
 from bench.workloads import HOT_PATH, Workload
 
 T = TypeVar("T")
+
+
+class Named(Protocol):
+    """What takes part in a measurement; its name stands in the figures."""
+
+    @property
+    def name(self) -> str: ...
+
+
+SubjectT = TypeVar("SubjectT", bound=Named)
 
 SCRATCH_SIZE_MIN = 512 << 20
 SCRATCH_SIZE_MAX = 4 << 30
@@ -144,7 +154,7 @@ def warmed(bench: Bench, form: Form) -> Sequence[Contender]:
 
 
 def in_turns(
-    contenders: Sequence[Contender], rounds: int, work: Callable[[Contender], T], told: Callable[[T], str]
+    contenders: Sequence[SubjectT], rounds: int, work: Callable[[SubjectT], T], told: Callable[[T], str]
 ) -> dict[str, list[T]]:
     """A/B/A/B: what each broker's runs gave, neighbours in time at the same place of their lists."""
     runs: dict[str, list[T]] = {contender.name: [] for contender in contenders}

@@ -1,4 +1,4 @@
-"""Several connections in one thread, each led by a generator: it yields requests and is sent their replies."""
+"""Several clients in one thread, each led by a generator: it yields requests for brokers and is sent their replies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import socket
 import struct
 import time
 from collections.abc import Generator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from bench.outcome import LoadFailed
 
-Conversation: TypeAlias = "Generator[bytes | float, memoryview, None]"
-"""Yields a request with its size before it, and is sent the reply, likewise; or yields seconds to wait, and is sent
-nothing. What it returns ends its connection."""
 
-NOTHING = memoryview(b"")
+class Request(NamedTuple):
+    """A frame, with its size before it, for the broker on a port of this machine."""
+
+    port: int
+    frame: bytes
+
+
+Conversation: TypeAlias = "Generator[Sequence[Request] | float, list[memoryview], None]"
+"""Yields requests for different brokers, which are sent at once, and is sent their replies in the same order, each
+with its size before it; or yields seconds to wait, and is sent nothing. What it returns ends its connections."""
+
 RECEIVE_SIZE = 1 << 18
 SILENCE_S_MAX = 30.0
 POLL_MS_MIN = 1
@@ -25,10 +32,11 @@ POLL_MS_MIN = 1
 class _Line:
     """One connection and the reply that is arriving on it."""
 
-    def __init__(self, port: int, conversation: Conversation) -> None:
+    def __init__(self, party: _Party, port: int) -> None:
+        self.party = party
+        self.port = port
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=SILENCE_S_MAX)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._conversation = conversation
         self._received = bytearray()
 
     def receive(self) -> memoryview | None:
@@ -42,45 +50,84 @@ class _Line:
         reply, self._received = memoryview(self._received), bytearray()
         return reply
 
-    def go_on(self, reply: memoryview | None) -> float | None:
-        """Send what follows the reply; how long to wait instead. Raises `StopIteration` at the end."""
-        said = next(self._conversation) if reply is None else self._conversation.send(reply)
-        if isinstance(said, float):
-            return said
-        self.socket.sendall(said)
-        return None
+
+class _Party:
+    """A conversation, a connection to each broker that it has asked, and the replies that it still waits for."""
+
+    def __init__(self, number: int, conversation: Conversation) -> None:
+        self.number = number
+        self.lines: dict[int, _Line] = {}
+        """By port."""
+        self._conversation = conversation
+        self._asked: Sequence[Request] = ()
+        self._replies: dict[int, memoryview] = {}
+        self._has_begun = False
+
+    def has_all(self, port: int, reply: memoryview) -> bool:
+        """Whether this was the last reply that the conversation waited for."""
+        self._replies[port] = reply
+        return len(self._replies) == len(self._asked)
+
+    def go_on(self) -> Sequence[Request] | float:
+        """What follows the replies. Raises `StopIteration` at the end."""
+        replies = [self._replies[each.port] for each in self._asked]
+        self._asked, self._replies = (), {}
+        said = self._conversation.send(replies) if self._has_begun else next(self._conversation)
+        self._has_begun = True
+        if not isinstance(said, float):
+            self._asked = said
+        return said
 
 
-def hold(port: int, conversations: Sequence[Conversation]) -> None:
+def hold(conversations: Sequence[Conversation]) -> None:
     """Until every conversation has ended. Raises `LoadFailed` after half a minute of silence."""
-    lines = {line.socket.fileno(): line for line in (_Line(port, each) for each in conversations)}
+    lines: dict[int, _Line] = {}
+    """By descriptor."""
     polling = select.poll()
     waiting: list[tuple[float, int]] = []
+    parties = {number: _Party(number, each) for number, each in enumerate(conversations)}
 
-    def go_on(descriptor: int, reply: memoryview | None) -> None:
+    def line_of(party: _Party, port: int) -> _Line:
+        if (line := party.lines.get(port)) is None:
+            line = party.lines[port] = _Line(party, port)
+            lines[line.socket.fileno()] = line
+            polling.register(line.socket.fileno(), select.POLLIN)
+        return line
+
+    def end(number: int) -> None:
+        for line in parties.pop(number).lines.values():
+            polling.unregister(line.socket.fileno())
+            lines.pop(line.socket.fileno()).socket.close()
+
+    def go_on(number: int) -> None:
+        party = parties[number]
         try:
-            pause_s = lines[descriptor].go_on(reply)
+            said = party.go_on()
         except StopIteration:
-            polling.unregister(descriptor)
-            lines.pop(descriptor).socket.close()
+            end(number)
             return
-        if pause_s is not None:
-            heapq.heappush(waiting, (time.monotonic() + pause_s, descriptor))
+        if isinstance(said, float):
+            heapq.heappush(waiting, (time.monotonic() + said, number))
+            return
+        for request in said:
+            line_of(party, request.port).socket.sendall(request.frame)
 
     try:
-        for descriptor in list(lines):
-            polling.register(descriptor, select.POLLIN)
-            go_on(descriptor, None)
-        while lines:
+        for number in list(parties):
+            go_on(number)
+        while parties:
             events = polling.poll(_patience_ms(waiting))
             if not events and not waiting:
                 raise LoadFailed(f"no reply for {SILENCE_S_MAX:.0f} s")
             for descriptor, _ in events:
-                reply = lines[descriptor].receive()
-                if reply is not None:
-                    go_on(descriptor, reply)
+                line = lines.get(descriptor)
+                if line is None:
+                    continue  # its conversation has ended since the poll
+                reply = line.receive()
+                if reply is not None and line.party.has_all(line.port, reply):
+                    go_on(line.party.number)
             while waiting and waiting[0][0] <= time.monotonic():
-                go_on(heapq.heappop(waiting)[1], NOTHING)
+                go_on(heapq.heappop(waiting)[1])
     finally:
         for line in lines.values():
             line.socket.close()

@@ -101,6 +101,13 @@ GROUPS: Final = (
     Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False, rounds=2),
     Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", is_in_quick=False),
     Group("cluster", "bench.cluster", "three nodes, replication factor 3, under load", is_in_quick=False, rounds=2),
+    Group(
+        "cluster_transactions",
+        "bench.cluster_transactions",
+        "transactions on three nodes, replication factor 3",
+        is_in_quick=False,
+        rounds=2,
+    ),
     Group("failover", "bench.failover", "three nodes, one of which is lost", is_in_quick=False, rounds=20),
     Group("group_failover", "bench.group_failover", "a group whose coordinator is killed", is_in_quick=False, rounds=5),
     Group("crowd", "bench.crowd", "memory under load with 20 consumers"),

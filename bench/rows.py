@@ -201,6 +201,26 @@ ROWS: Final = (
         "transactions",
         0.95,
     ),
+    _at_least(
+        "three nodes, transactions of 100 records, 3 partitions, one producer: rate", "cluster_transactions", 1.2, 2.0
+    ),
+    _at_most(
+        "three nodes, transactions of 100 records, 3 partitions, one producer: p99 of a commit",
+        "cluster_transactions",
+        0.8,
+        0.5,
+    ),
+    _at_least(
+        "three nodes, transactions of 100 records, 3 partitions, ten producers: rate", "cluster_transactions", 1.2, 2.0
+    ),
+    _at_most(
+        "three nodes, transactions of 100 records, 3 partitions, ten producers: p99 of a commit",
+        "cluster_transactions",
+        0.8,
+        0.5,
+    ),
+    _at_least("three nodes, consume-transform-produce, 100 records, one producer: rate", "cluster_transactions", 1.2),
+    _at_least("three nodes, consume-transform-produce, 100 records, ten producers: rate", "cluster_transactions", 1.2),
     _within("100,000 transactional ids loaded", "transaction_loading", 5),
     _within("p99 of other requests while transactional ids load", "transaction_loading", 50),
     _at_least("log cleaner, 1 KiB values, lz4: rate", "compaction", 1.0, 2.0),

@@ -1,7 +1,7 @@
 """A producer of transaction protocol 2 in raw requests: a produce adds its partitions, each transaction has its epoch.
 
     Fetch            with offsets: the records that the transaction consumes
-    Produce          a batch for each partition, in one request
+    Produce          a batch for each partition, in one request to each leader, all at once
     TxnOffsetCommit  with offsets: how far the group has come
     EndTxn           the reply brings the producer's next epoch
 
@@ -17,8 +17,8 @@ from array import array
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from bench.client import Client, Unanswered
-from bench.conversations import Conversation
+from bench.client import Client, Unanswered, connect_when_possible
+from bench.conversations import Conversation, Request
 from bench.frames import Producer, batch_of, request_frame
 from bench.outcome import LoadFailed
 from protocol.checksum import crc32c
@@ -60,7 +60,7 @@ _UINT32 = struct.Struct(">I")
 
 _Response = TypeVar("_Response")
 
-Exchange = Generator[bytes | float, memoryview, _Response]
+Exchange = Generator[Sequence[Request] | float, list[memoryview], _Response]
 """Part of a conversation."""
 
 
@@ -79,14 +79,23 @@ class Batch:
         return bytes(self._batch)
 
 
+class Source(NamedTuple):
+    """What a transaction consumes: the fetch, the leader's port, and the group whose offsets it commits."""
+
+    port: int
+    fetch: bytes
+    group: str
+    coordinator: int
+    """The port of the group's."""
+
+
 class Work(NamedTuple):
-    """What each transaction does: `batches` by partition; with `group` it consumes as many records and commits how far
-    the group has come."""
+    """What each transaction does: `batches` by partition, whose leaders have the ports `leaders`."""
 
     topic: str
+    leaders: Sequence[int]
     batches: Sequence[Batch]
-    group: str | None = None
-    fetch: bytes = b""
+    source: Source | None = None
 
 
 class Producing:
@@ -102,17 +111,18 @@ class Producing:
         self._id = transactional_id
         self._work = work
         self._offset = 0
-        self._producer = init_producer(client, transactional_id)
+        self._coordinator, self._producer = init_producer(client, transactional_id)
 
     def transactions(self, count: int) -> Conversation:
         """So many transactions, one after the other, all committed."""
+        source = self._work.source
         for _ in range(count):
             began = time.perf_counter_ns()
-            if self._work.group is not None:
-                yield self._work.fetch
+            if source is not None:
+                yield [Request(source.port, source.fetch)]
             yield from self.produce(self._work.batches)
-            if self._work.group is not None:
-                yield from self._commit_offsets(self._work.group)
+            if source is not None:
+                yield from self._commit_offsets(source)
             ending = time.perf_counter_ns()
             yield from self.end(is_commit=True)
             now = time.perf_counter_ns()
@@ -120,21 +130,30 @@ class Producing:
             self.transactions_ns.append(now - began)
 
     def produce(self, batches: Sequence[Batch]) -> Exchange[None]:
-        """One batch into each partition, in one request."""
+        """One batch into each partition, in one request to each leader."""
+        requests = {port: self._produce_request(port, batches) for port in self._work.leaders[: len(batches)]}
+        frames = {port: request_frame(request, PRODUCE_VERSION) for port, request in requests.items()}
+        while frames:
+            replies = yield [Request(port, frame) for port, frame in frames.items()]
+            for port, reply in zip(list(frames), replies, strict=True):
+                answer = answered(reply, requests[port], ProduceResponse, PRODUCE_VERSION)
+                if not self._must_retry(
+                    {each.error_code for topic in answer.responses for each in topic.partition_responses}
+                ):
+                    del frames[port]
+            if frames:
+                yield RETRY_S
+
+    def _produce_request(self, port: int, batches: Sequence[Batch]) -> ProduceRequest:
         data = [
-            PartitionProduceData(index=index, records=batch.of(self._producer)) for index, batch in enumerate(batches)
+            PartitionProduceData(index=index, records=batch.of(self._producer))
+            for index, batch in enumerate(batches)
+            if self._work.leaders[index] == port
         ]
         topic_data = [TopicProduceData(name=self._work.topic, partition_data=data)]
-        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=topic_data)
-        frame = request_frame(request, PRODUCE_VERSION)
-        while True:
-            answer = answered((yield frame), request, ProduceResponse, PRODUCE_VERSION)
-            errors = {each.error_code for topic in answer.responses for each in topic.partition_responses}
-            if not self._must_retry(errors):
-                return
-            yield RETRY_S
+        return ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=topic_data)
 
-    def _commit_offsets(self, group: str) -> Exchange[None]:
+    def _commit_offsets(self, source: Source) -> Exchange[None]:
         self._offset += 1
         count = len(self._work.batches)
         partitions = [
@@ -143,14 +162,15 @@ class Producing:
         ]
         request = TxnOffsetCommitRequest(
             transactional_id=self._id,
-            group_id=group,
+            group_id=source.group,
             producer_id=self._producer.id,
             producer_epoch=self._producer.epoch,
             topics=[TxnOffsetCommitRequestTopic(name=self._work.topic, partitions=partitions)],
         )
-        frame = request_frame(request, TXN_OFFSET_COMMIT_VERSION)
+        asked = [Request(source.coordinator, request_frame(request, TXN_OFFSET_COMMIT_VERSION))]
         while True:
-            answer = answered((yield frame), request, TxnOffsetCommitResponse, TXN_OFFSET_COMMIT_VERSION)
+            (reply,) = yield asked
+            answer = answered(reply, request, TxnOffsetCommitResponse, TXN_OFFSET_COMMIT_VERSION)
             if not self._must_retry({each.error_code for topic in answer.topics for each in topic.partitions}):
                 return
             yield RETRY_S
@@ -163,9 +183,10 @@ class Producing:
             producer_epoch=self._producer.epoch,
             committed=is_commit,
         )
-        frame = request_frame(request, END_TXN_VERSION)
+        asked = [Request(self._coordinator, request_frame(request, END_TXN_VERSION))]
         while True:
-            answer = answered((yield frame), request, EndTxnResponse, END_TXN_VERSION)
+            (reply,) = yield asked
+            answer = answered(reply, request, EndTxnResponse, END_TXN_VERSION)
             if not self._must_retry({answer.error_code}):
                 self._producer = Producer(answer.producer_id, answer.producer_epoch)
                 return
@@ -186,18 +207,22 @@ def answered(reply: memoryview, request: object, response: type[_Response], vers
     return decode(response, reply[position:], version)
 
 
-def await_coordinator(client: Client, key: str, key_type: int) -> None:
-    """Ask for the coordinator until there is one: the first question creates its topic."""
+def await_coordinator(client: Client, key: str, key_type: int) -> int:
+    """Ask for the coordinator until there is one, since the first question creates its topic; its port."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    _ask_until(lambda: client.ask(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION).coordinators[0])
+    return _ask_until(
+        lambda: client.ask(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION).coordinators[0]
+    ).port
 
 
-def init_producer(client: Client, transactional_id: str) -> Producer:
-    """The producer id and epoch of a transactional id, once its coordinator has loaded them."""
-    await_coordinator(client, transactional_id, TRANSACTION_KEY)
+def init_producer(client: Client, transactional_id: str) -> tuple[int, Producer]:
+    """The port of a transactional id's coordinator, and the producer id and epoch once it has loaded them."""
+    port = await_coordinator(client, transactional_id, TRANSACTION_KEY)
+    coordinator = connect_when_possible(port)
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS)
-    answer = _ask_until(lambda: client.ask(request, InitProducerIdResponse, INIT_PRODUCER_ID_VERSION))
-    return Producer(answer.producer_id, answer.producer_epoch)
+    answer = _ask_until(lambda: coordinator.ask(request, InitProducerIdResponse, INIT_PRODUCER_ID_VERSION))
+    coordinator.close()
+    return port, Producer(answer.producer_id, answer.producer_epoch)
 
 
 class _Answer(Protocol):

@@ -61,7 +61,7 @@ def figures_of_reads(contenders: Sequence[Contender], form: Form) -> list[Figure
 
 
 def _fill(contender: Contender, client: Client, topic: str) -> None:
-    producer = Producing(client, f"{topic}-filler", Work(topic, ()))
+    producer = Producing(client, f"{topic}-filler", Work(topic, [contender.port], ()))
     batch = Batch(RECORD_SIZES, time.time_ns() // 1_000_000)
 
     def transactions() -> Conversation:
@@ -69,7 +69,7 @@ def _fill(contender: Contender, client: Client, topic: str) -> None:
             yield from producer.produce([batch])
             yield from producer.end(is_commit=number % ABORTED_EVERY != 0)
 
-    hold(contender.port, [transactions()])
+    hold([transactions()])
 
 
 def _read(contender: Contender, topic: str, isolation_level: int, requests: int) -> Run:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from bench.client import Client, Unanswered
-from bench.contenders import Contender, Spent, in_turns
+from bench.client import Client, Unanswered, connect_when_possible
+from bench.contenders import Contender, in_turns
 from bench.conversations import hold
 from bench.figures import Figure
 from bench.frames import batch_of, fetch_frame, produce_frame
 from bench.groups import Form
+from bench.processes import CpuTime
 from bench.subjects import Bench, Running, remove
-from bench.transactional_client import GROUP_KEY, Batch, Producing, Work, await_coordinator
+from bench.transactional_client import GROUP_KEY, Batch, Producing, Source, Work, await_coordinator
 from bench.transactional_reads import figures_of_reads
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -55,7 +56,8 @@ class Run(NamedTuple):
     transactions_ns: array[int]
     refusals: int
     generator_cpu_s: float
-    spent: Spent
+    cpu: CpuTime
+    """Of the broker, or of all nodes of a cluster."""
 
     @property
     def rate(self) -> float:
@@ -63,7 +65,56 @@ class Run(NamedTuple):
 
     @property
     def cpu_us(self) -> float:
-        return self.spent.cpu.total_s / self.transactions * 1e6
+        return self.cpu.total_s / self.transactions * 1e6
+
+
+class Subject(Protocol):
+    """A broker or a cluster under measurement."""
+
+    @property
+    def name(self) -> str: ...
+
+    def client(self) -> Client: ...
+
+    def create(self, topic: str, partitions: int) -> Sequence[int]:
+        """Returns once every partition takes records; the ports of their leaders."""
+        ...
+
+    def delete(self, topic: str) -> None: ...
+
+    def spend(self, work: Callable[[], None]) -> CpuTime:
+        """Do it, and see what all processes of the subject take meanwhile."""
+        ...
+
+
+class OneBroker:
+    """A single node as a subject."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        self.name = contender.name
+
+    def client(self) -> Client:
+        return connect_when_possible(self.contender.port)
+
+    def create(self, topic: str, partitions: int) -> Sequence[int]:
+        client = self.client()
+        wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+        answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5).topics[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise Unanswered(f"topic {topic}: {answer.error_message}")
+        for partition in range(partitions):
+            client.produce_when_possible(topic, partition)
+        client.close()
+        return [self.contender.port] * partitions
+
+    def delete(self, topic: str) -> None:
+        client = self.client()
+        client.delete_topic(topic)
+        client.close()
+
+    def spend(self, work: Callable[[], None]) -> CpuTime:
+        return self.contender.spend(work)[1].cpu
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
@@ -75,73 +126,74 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             server.format()
             stack.callback(remove, server)
             contenders.append(Contender(stack.enter_context(Running(server))))
-        share = QUICK_SHARE if form.is_quick else 1
         for contender in contenders:
             contender.warm_up(form.warm_up_s / 2)
-        figures: list[Figure] = []
-        for case in CASES:
-            print(f"  {case.name}", flush=True)
-            for contender in contenders:
-                run_case(contender, case, WARM_UP_TRANSACTIONS // share)
-
-            def run(contender: Contender, case: Case = case) -> Run:
-                return run_case(contender, case, case.transactions // share)
-
-            figures += figures_of(case, in_turns(contenders, form.rounds, run, sentence))
+        figures = figures_of_cases([OneBroker(each) for each in contenders], form)
         return figures + figures_of_reads(contenders, form)
 
 
-def run_case(contender: Contender, case: Case, transactions: int) -> Run:
-    with contender.topic() as (client, source):
-        topic = f"{source}-out"
-        create(client, topic, len(RECORD_SIZES))
-        group = f"{source}-group" if case.has_offsets else None
-        fetch = _source(client, source) if group is not None else b""
-        if group is not None:
-            await_coordinator(client, group, GROUP_KEY)
-        batches = [Batch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
-        work = Work(topic, batches, group, fetch)
-        producers = [Producing(client, f"{source}-{number}", work) for number in range(case.producers)]
-        share = -(-transactions // case.producers)
-        cpu_before = time.process_time()
-        _, spent = contender.spend(
-            lambda: hold(contender.port, [producer.transactions(share) for producer in producers])
-        )
-        generator_cpu_s = time.process_time() - cpu_before
-        client.delete_topic(topic)
+def figures_of_cases(subjects: Sequence[Subject], form: Form, prefix: str = "", share: int = 1) -> list[Figure]:
+    """Every case, the subjects in turns, with 1 / `share` of its transactions; the figures' names begin with
+    `prefix`.
+    """
+    share *= QUICK_SHARE if form.is_quick else 1
+    figures: list[Figure] = []
+    for case in CASES:
+        print(f"  {prefix}{case.name}", flush=True)
+        for subject in subjects:
+            run_case(subject, case, WARM_UP_TRANSACTIONS // share)
+
+        def run(subject: Subject, case: Case = case) -> Run:
+            return run_case(subject, case, case.transactions // share)
+
+        figures += figures_of(f"{prefix}{case.name}", in_turns(subjects, form.rounds, run, sentence))
+    return figures
+
+
+def run_case(subject: Subject, case: Case, transactions: int) -> Run:
+    """On topics of its own."""
+    client = subject.client()
+    number = time.monotonic_ns() // 1_000_000
+    topic, consumed = f"{subject.name}-{number:015d}-out", f"{subject.name}-{number:015d}-in"
+    leaders = subject.create(topic, len(RECORD_SIZES))
+    source = _source(subject, client, consumed) if case.has_offsets else None
+    batches = [Batch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
+    work = Work(topic, leaders, batches, source)
+    producers = [Producing(client, f"{topic}-{each}", work) for each in range(case.producers)]
+    share = -(-transactions // case.producers)
+    cpu_before, began = time.process_time(), time.perf_counter()
+    cpu = subject.spend(lambda: hold([producer.transactions(share) for producer in producers]))
+    seconds, generator_cpu_s = time.perf_counter() - began, time.process_time() - cpu_before
+    client.close()
+    for each in (topic, *([consumed] if case.has_offsets else [])):
+        subject.delete(each)
     return Run(
         share * case.producers,
-        spent.seconds,
+        seconds,
         array("Q", sorted(taken for producer in producers for taken in producer.commits_ns)),
         array("Q", sorted(taken for producer in producers for taken in producer.transactions_ns)),
         sum(producer.refusals for producer in producers),
         generator_cpu_s,
-        spent,
+        cpu,
     )
 
 
-def create(client: Client, topic: str, partitions: int) -> None:
-    """Returns once every partition takes records."""
-    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-    answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5).topics[0]
-    if answer.error_code != ErrorCode.NONE:
-        raise Unanswered(f"topic {topic}: {answer.error_message}")
-    for partition in range(partitions):
-        client.produce_when_possible(topic, partition)
+def _source(subject: Subject, client: Client, topic: str) -> Source:
+    """A topic of what one transaction consumes, and a group of its own."""
+    (leader,) = subject.create(topic, 1)
+    filler = connect_when_possible(leader)
+    filler.exchange(produce_frame(topic, batch_of([100] * 100, time.time_ns() // 1_000_000)))
+    filler.close()
+    group = f"{topic}-group"
+    return Source(leader, fetch_frame(topic, 1, FETCH_SIZE), group, await_coordinator(client, group, GROUP_KEY))
 
 
-def _source(client: Client, topic: str) -> bytes:
-    """Fill the topic with what one transaction consumes; the fetch of it."""
-    client.exchange(produce_frame(topic, batch_of([100] * 100, time.time_ns() // 1_000_000)))
-    return fetch_frame(topic, 1, FETCH_SIZE)
-
-
-def figures_of(case: Case, runs: dict[str, list[Run]]) -> list[Figure]:
+def figures_of(name: str, runs: dict[str, list[Run]]) -> list[Figure]:
     generator = max(run.generator_cpu_s / run.seconds for mine in runs.values() for run in mine)
 
     def figure(what: str, unit: str, of: Callable[[Run], float], *, less_is_better: bool = True) -> Figure:
         values = {name: [of(run) for run in mine] for name, mine in runs.items()}
-        return Figure(f"{case.name}: {what}", unit, values, less_is_better, generator=generator)
+        return Figure(f"{name}: {what}", unit, values, less_is_better, generator=generator)
 
     return [
         figure("rate", "commits/s", lambda run: run.rate, less_is_better=False),

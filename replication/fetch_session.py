@@ -189,6 +189,14 @@ class FetchContext:
         if session is not None and session.updates is not None:
             self.wanted = session.wanted()
 
+    def has_further_updates(self) -> bool:
+        """Whether a partition of a follower's session has changed that was not in `wanted`: what this fetch confirmed
+        may have committed a record, whereupon a coordinator appended another one to another partition.
+        """
+        session = self.session
+        updates = session.updates if session is not None else None
+        return updates is not None and len(updates.keys) > len(self.wanted)
+
     def awaits_updates(self) -> bool:
         """Whether a follower's session has partitions. Its fetch then waits for updates, even if there are none yet."""
         session = self.session

@@ -33,6 +33,8 @@ TopicPartition: TypeAlias = tuple[str, int]
 Answer: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 PURPOSE: Final = "transaction partitions"
+FIRST_RETRY_MS: Final = 1
+"""The pause before a question is repeated for the first time."""
 NEW_PROTOCOL: Final = 2
 """The transaction.version from which partitions are added by the leader that gets their first records."""
 
@@ -119,8 +121,15 @@ class TransactionVerifier:
             self._waiting[partition.leader].append(question)
             self._ask_broker(partition.leader)
 
-    def ask_later(self, question: TransactionQuestion) -> None:
-        self._loop.call_later(self._retry_ms / 1000, self.ask_once, question)
+    def ask_later(self, question: TransactionQuestion, retry_count: int) -> None:
+        """Repeat a question after a pause.
+
+        DIVERGES: the pauses of Apache Kafka are all of `add.partitions.to.txn.retry.backoff.ms` (20 ms). Here they
+        begin with 1 ms and double up to that: the coordinator completes a transaction, or adds the partition of another
+        leader, within few milliseconds.
+        """
+        pause_ms = min(self._retry_ms, FIRST_RETRY_MS << retry_count)
+        self._loop.call_later(pause_ms / 1000, self.ask_once, question)
 
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -178,11 +187,13 @@ class PatientAnswer:
         self._asker = asker
         self._question = question
         self._until_ms = asker.now_ms() + patience_ms
+        self._retry_count = 0
 
     def answered(self, answer: Answer) -> None:
         is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in answer.values()
         if is_busy and self._asker.now_ms() < self._until_ms:
-            self._asker.ask_later(self._question._replace(answered=self.answered))
+            self._asker.ask_later(self._question._replace(answered=self.answered), self._retry_count)
+            self._retry_count += 1
         else:
             self._question.answered(answer)
 

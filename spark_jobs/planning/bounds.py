@@ -24,6 +24,12 @@ class OffsetRange(NamedTuple):
     def key(self) -> TopicPartition:
         return self.view.key
 
+    @property
+    def size(self) -> int:
+        """Estimated bytes of its segments: the share of its offsets in those of the partition."""
+        view = self.view
+        return view.size * (self.end_offset - self.start_offset) // max(1, view.high_watermark - view.log_start_offset)
+
 
 def ranges_of(
     views: Sequence[PartitionView], options: ReadOptions, snapshot: Snapshot | None, keys: Sequence[TopicPartition]

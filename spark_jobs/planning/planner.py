@@ -10,6 +10,7 @@ stores are imported only where the options name one.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,8 +38,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TASK_SIZE: Final = 64 << 20
-"""Bytes of segments for one task. Starting a task takes Spark about 40 ms; decoding so many bytes takes several times
-as long.
+"""Bytes of segments for one task, at most. Starting a task takes Spark about 40 ms; decoding so many bytes takes
+several times as long.
+"""
+TASK_SIZE_MIN: Final = 4 << 20
+"""Bytes of segments for one task of a small read, at least."""
+TASKS_WANTED: Final = 2 * max(4, os.cpu_count() or 1)
+"""A small read is cut into so many tasks, so that all cores have work. Spark does not tell a source how many cores its
+executors have; where Spark runs on the driver's machine, these are two tasks for each core.
 """
 TASKS_MAX: Final = 20_000
 """The most tasks; with more of them, each task would be larger instead."""
@@ -69,10 +76,12 @@ class Planner:
         options: ReadOptions,
         *,
         filters: PushedFilters | None = None,
-        task_size: int = TASK_SIZE,
+        task_size: int | None = None,
         origins: Sequence[Origin] = (),
     ) -> None:
-        """`origins` are used besides those that the options name. Raises `Refused`."""
+        """`task_size`: bytes of segments for one task; None chooses them by the size of the read. `origins` are used
+        besides those that the options name. Raises `Refused`.
+        """
         self._options = options
         self._filters = filters or PushedFilters()
         self._task_size = task_size
@@ -218,11 +227,13 @@ def plan(fs: FileSystem, options: ReadOptions) -> list[Task]:
 def tasks_of(
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
-    task_size: int = TASK_SIZE,
+    task_size: int | None = None,
     filters: PushedFilters | None = None,
 ) -> list[Task]:
     """Cut ranges into slices and pack these into tasks, in order."""
-    size = sum(each.view.size for each in ranges)
+    size = sum(each.size for each in ranges)
+    if task_size is None:
+        task_size = min(TASK_SIZE, max(TASK_SIZE_MIN, -(-size // TASKS_WANTED)))
     task_size = max(task_size, -(-size // TASKS_MAX))
     if options.tasks_min is not None:
         task_size = max(1, min(task_size, -(-size // options.tasks_min)))

@@ -34,10 +34,10 @@ class SegmentReader(DataSourceReader):
 
     def plan(self, task_size: int | None = None) -> Plan:
         """The plan of the read. Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
-        from spark_jobs.planning.planner import TASK_SIZE, Planner
+        from spark_jobs.planning.planner import Planner
         from storage.files.local_files import LocalFiles
 
-        planner = Planner(LocalFiles(), self._options, filters=self._pushed, task_size=task_size or TASK_SIZE)
+        planner = Planner(LocalFiles(), self._options, filters=self._pushed, task_size=task_size)
         return planner.plan()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -271,4 +271,12 @@ SHELL_MUTANTS: Final = (
         "        if True:\n",
         shape=(("mixed", 2), ("loop_records_max", 2)),
     ),
+    Mutant(
+        353,
+        "a fetch that causes an append waits for another one",
+        "broker/requests/handlers/fetch.py",
+        "        if not fetch.awaits_updates() or fetch.has_further_updates():\n",
+        "        if not fetch.awaits_updates():\n",
+        Hunt.SCENARIOS,
+    ),
 )

@@ -198,10 +198,11 @@ class Fetch:
         """Whether a follower is at the log end offset of all its partitions. Its fetch then waits, without a plan of
         what to read.
         """
-        if not self._fetch.awaits_updates():
+        fetch = self._fetch
+        if not fetch.awaits_updates() or fetch.has_further_updates():
             return False
         replicas, agreeing = self._services.replicas, self._agreeing
-        for key, wish in self._fetch.wanted:
+        for key, wish in fetch.wanted:
             partition = replicas.find(key) if key in agreeing else None
             if partition is None or wish.fetch_offset != partition.log.end_offset:
                 return False

@@ -27,6 +27,7 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from protocol.record_builder import Record, build_batch
 from replication.follower_effects import TruncateTo
 from replication.partition import Partition
+from replication.partition_listener import HighWatermarkListener
 from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
@@ -35,7 +36,7 @@ from tests.support.in_sync_stage import Stage
 from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
 from tests.support.purgatories import ManualLoop, purgatory_of
-from tests.support.replica_pair import FOLLOWER, TOPIC_ID, LeaderSide, replica
+from tests.support.replica_pair import FOLLOWER, LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 from tests.support.simulation.disk import Operation
 
 CREATE_S: Final = 60.0
@@ -379,6 +380,46 @@ def a_fetch_reply_of_an_earlier_leader_epoch_is_dropped(seed: int) -> None:
     assert follower.high_watermark == 0
 
 
+def a_high_watermark_that_the_follower_dropped_is_sent_again(seed: int) -> None:
+    """The response that had it was to a request of the leader epoch before; the fetch session goes on."""
+    theirs, mine = replica(), replica()
+    leader, follower = LeaderSide(theirs), FollowerSide(mine)
+    theirs.append(batch("a"), 1, 0, 9)
+    assert follower.fetch_from(leader)
+    request = follower.request()
+    assert request is not None
+    request.max_wait_ms = 0
+    answer = leader.handle(request)
+    assert isinstance(answer, FetchResponse)
+    theirs.become_leader(LEADER, 6, (LEADER, FOLLOWER), replicas=(LEADER, FOLLOWER), partition_epoch=2)
+    mine.become_follower(LEADER, 6)
+    follower.machine.follow(mine)
+    follower.answered(answer, leader)
+    assert (theirs.high_watermark, mine.high_watermark) == (1, 0)
+    follower.catch_up(leader)
+    assert mine.high_watermark == 1, "the leader counts as sent what the follower dropped"
+
+
+def a_fetch_that_causes_an_append_does_not_wait_for_another(seed: int) -> None:
+    """The leader of the partition that it confirms is a coordinator, which appends to another partition at the commit.
+    A fetch that waited all the same would hold up that record's commit for replica.fetch.wait.max.ms."""
+    confirmed, appended = replica(0), replica(1)
+    leader, follower = LeaderSide(confirmed, appended), FollowerSide(replica(0), replica(1))
+    confirmed.append(batch("a"), 1, 0, 9)
+    assert follower.fetch_from(leader)
+
+    def append() -> None:
+        appended.append(batch("b"), 1, 0, 9)
+
+    confirmed.add_listener(HighWatermarkListener(append))
+    request = follower.request()
+    assert request is not None and request.max_wait_ms > 0
+    answer = leader.handle(request)
+    assert isinstance(answer, FetchResponse), "the fetch waits, and a record has come for the follower"
+    follower.answered(answer, leader)
+    assert [each.log.end_offset for each in follower.machine.partitions] == [1, 1]
+
+
 def a_follower_truncates_before_it_takes_the_high_watermark(seed: int) -> None:
     """KAFKA-14704: with the leader's high watermark taken first, a follower called its own diverging tail committed."""
     follower, machine = partition(), ReplicaFetcher(2, FetcherSettings())
@@ -511,6 +552,8 @@ def replica_fetch(broker_epoch: int, offset: int, *, leader_epoch: int = 5) -> F
 
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_fetch_reply_of_an_earlier_leader_epoch_is_dropped,
+    a_high_watermark_that_the_follower_dropped_is_sent_again,
+    a_fetch_that_causes_an_append_does_not_wait_for_another,
     a_follower_truncates_before_it_takes_the_high_watermark,
     a_follower_truncates_by_epoch_and_not_to_its_high_watermark,
     a_follower_flushes_what_it_brought_along_before_it_fetches,

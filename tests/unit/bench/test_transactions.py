@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from bench.conversations import Conversation, hold
+from bench.conversations import Conversation, Request, hold
 from bench.frames import Producer
 from bench.outcome import LoadFailed
 from bench.transaction_loading import STATES, state_log
@@ -55,23 +55,42 @@ def frame(body: bytes) -> bytes:
 def test_each_conversation_gets_the_replies_to_its_own_requests() -> None:
     heard: dict[str, list[bytes]] = {"a": [], "b": []}
 
-    def conversation(name: str) -> Conversation:
+    def conversation(name: str, port: int) -> Conversation:
         for number in range(3):
-            request = frame(f"{name}{number}".encode())
-            heard[name].append(bytes((yield request))[4:])
+            (reply,) = yield [Request(port, frame(f"{name}{number}".encode()))]
+            heard[name].append(bytes(reply)[4:])
             yield 0.001
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=echo, args=(listener, 2), daemon=True).start()
-        hold(listener.getsockname()[1], [conversation("a"), conversation("b")])
+        port = listener.getsockname()[1]
+        hold([conversation("a", port), conversation("b", port)])
     assert heard == {"a": [b"a0", b"a1", b"a2"], "b": [b"b0", b"b1", b"b2"]}
 
 
-def test_a_closed_connection_ends_a_measurement() -> None:
-    def conversation() -> Conversation:
-        yield frame(b"question")
+def test_a_conversation_goes_on_once_every_broker_it_asked_has_replied() -> None:
+    heard: list[list[bytes]] = []
 
+    def conversation(ports: list[int]) -> Conversation:
+        for asked in (ports, ports[:1], ports[::-1]):
+            replies = yield [Request(port, frame(str(port).encode())) for port in asked]
+            heard.append([bytes(reply)[4:] for reply in replies])
+
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        for listener in (one, other):
+            threading.Thread(target=echo, args=(listener, 1), daemon=True).start()
+        ports = [listener.getsockname()[1] for listener in (one, other)]
+        hold([conversation(ports)])
+    first, second = (str(port).encode() for port in ports)
+    assert heard == [[first, second], [first], [second, first]]
+
+
+def test_a_closed_connection_ends_a_measurement() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def conversation() -> Conversation:
+            yield [Request(listener.getsockname()[1], frame(b"question"))]
+
         threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True).start()
         with pytest.raises((LoadFailed, ConnectionError)):
-            hold(listener.getsockname()[1], [conversation()])
+            hold([conversation()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -223,5 +224,22 @@ def test_a_question_that_adds_waits_for_the_end_of_the_transaction_before() -> N
         stage.ask("c", 0)
         stage.answer({"c": [(0, BUSY)]})
         assert stage.answers["c"] == {("t", 0): BUSY}  # the older protocol's producer asks again itself
+
+    play(story)
+
+
+def test_the_pauses_between_questions_double_up_to_the_setting() -> None:
+    async def story() -> None:
+        stage = Stage()
+        loop = asyncio.get_running_loop()
+        stage.ask("a", 0, adds=True)
+        asked_ms = [loop.time() * 1000]
+        while "a" not in stage.answers:
+            stage.answer({"a": [(0, BUSY)]})
+            while not stage.asked and "a" not in stage.answers:
+                await asyncio.sleep(0.000_1)
+            asked_ms.append(loop.time() * 1000)
+        pauses = [round(after - before) for before, after in pairwise(asked_ms)]
+        assert pauses[:-1] == [1, 2, 4, 8, 16, 20, 20, 20, 20]
 
     play(story)

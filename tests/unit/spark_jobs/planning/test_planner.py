@@ -13,6 +13,7 @@ from spark_jobs.decoding.record_columns import record_batches
 from spark_jobs.options.read_options import parse_options
 from spark_jobs.origins.local_partition import LocalPartition
 from spark_jobs.origins.port import Task
+from spark_jobs.planning import planner
 from spark_jobs.planning.planner import plan, tasks_of
 from spark_jobs.refusals import DataLost, Refused
 from storage.files.local_files import LocalFiles
@@ -205,6 +206,19 @@ def test_planning_reads_no_more_than_a_few_batches(directory: Path) -> None:
     assert sum(each.size for task in tasks for each in task) == sum(
         (directory / "t-0" / f"{start:020d}.log").stat().st_size for start in starts[1:-2]
     )
+
+
+def test_a_small_read_is_cut_for_all_cores(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = planned(directory, subscribe="t")
+    assert len(whole) == 1
+    size = sum(each.size for each in whole[0])
+    monkeypatch.setattr(planner, "TASK_SIZE_MIN", size // 8)
+    monkeypatch.setattr(planner, "TASKS_WANTED", 4)
+    tasks = planned(directory, subscribe="t")
+    assert 3 <= len(tasks) <= 4
+    assert sum(each.size for task in tasks for each in task) == size
+    monkeypatch.setattr(planner, "TASK_SIZE_MIN", size)
+    assert len(planned(directory, subscribe="t")) == 1
 
 
 def test_tasks_of_nothing_are_none() -> None:
