@@ -55,22 +55,32 @@ def record_batches(
 
     Raises `MalformedMessage` (it names the file), `DataLost` and OSError.
     """
-    schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
     decode, chunk_size = decoder or best_decoder()
-    needed = {*columns, "timestamp"} if times else set(columns)
+    needed = [*columns, "timestamp"] if times else columns
     times_ms_min = -(-times.start_us // 1000) if times and times.start_us > 0 else None
     for chunk in chunks_of(wanted, times_ms_min, chunk_size=chunk_size):
-        try:
-            rows = decode(chunk, wanted.start_offset, wanted.end_offset, needed)
-        except MalformedMessage as malformed:
-            where = f"{wanted.path}, offsets {chunk.headers[0].base_offset} to {chunk.headers[-1].last_offset}"
-            raise MalformedMessage(f"{where}: {malformed}") from None
+        rows = decoded(chunk, wanted, needed, decode)
         if rows.count:
-            batch = pa.RecordBatch.from_arrays([column(rows, wanted, name) for name in columns], schema=schema)
+            batch = arrow_batch(rows, wanted, columns)
             if times is not None:
                 batch = batch.filter(_is_in(rows, times))
             if batch.num_rows:
                 yield batch
+
+
+def decoded(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode) -> DecodedRows:
+    """The wanted records of a chunk. Raises `MalformedMessage`, which names the file and the offsets."""
+    try:
+        return decode(chunk, wanted.start_offset, wanted.end_offset, set(columns))
+    except MalformedMessage as malformed:
+        where = f"{wanted.path}, offsets {chunk.headers[0].base_offset} to {chunk.headers[-1].last_offset}"
+        raise MalformedMessage(f"{where}: {malformed}") from None
+
+
+def arrow_batch(rows: DecodedRows, wanted: Slice, columns: Sequence[str]) -> pa.RecordBatch:
+    """The rows with these columns, which were decoded."""
+    schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+    return pa.RecordBatch.from_arrays([column(rows, wanted, name) for name in columns], schema=schema)
 
 
 def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:

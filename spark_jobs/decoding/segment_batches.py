@@ -45,6 +45,10 @@ class Chunk:
         self.bodies.append(Body(header, len(self.buffers) - 1, start, end))
         self.size += end - start
 
+    def in_other_order(self) -> Chunk:
+        """The batches in the other order."""
+        return Chunk(self.bodies[::-1], self.buffers, self.size)
+
     @property
     def headers(self) -> list[BatchHeader]:
         return [each.header for each in self.bodies]
@@ -67,39 +71,52 @@ class Aborted:
 
 
 def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
-    """The batches with records of a slice. Left out are control batches, batches without records, batches of aborted
-    transactions where the slice excludes them, and batches whose records are all before a time.
-
-    Raises `MalformedMessage`, which names the file and the position, where a batch cannot be read; `DataLost`; OSError.
+    """The records of a slice, without those of batches whose records are all before a time. Raises as
+    `batches_with_records` and `expanded`.
     """
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
-    aborted = Aborted(wanted) if wanted.aborted else None
     expander = Expander()
-    for position, header, piece, inside in batches_of(wanted):
-        if header.is_control or not has_offsets_of(wanted, header):
-            continue
-        if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
-            continue
-        if aborted is not None and aborted.has(header):
-            continue
+    for found in batches_with_records(wanted):
+        header = found[1]
         if times_ms_min is not None and header.max_timestamp < times_ms_min:
             continue
-        try:
-            check(piece, inside, header)
-            if header.is_compressed:
-                stored = memoryview(piece)[inside + HEADER_SIZE : inside + header.size]
-                body = expander.expand(header.codec, stored)
-                chunk.add(header, body, 0, len(body))
-            else:
-                chunk.add(header, piece, inside + HEADER_SIZE, inside + header.size)
-        except MalformedMessage as malformed:
-            raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
+        chunk.add(header, *expanded(wanted, found, expander))
         if chunk.size >= limit:
             yield chunk
             chunk = Chunk()
     if chunk.bodies:
         yield chunk
+
+
+def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
+    """The batches with records of a slice, as they are stored. Left out are control batches, batches without records,
+    and batches of aborted transactions where the slice excludes them. Raises as `batches_of`.
+    """
+    aborted = Aborted(wanted) if wanted.aborted else None
+    for found in batches_of(wanted):
+        header = found[1]
+        if header.is_control or not has_offsets_of(wanted, header):
+            continue
+        if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
+            continue
+        if aborted is None or not aborted.has(header):
+            yield found
+
+
+def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[bytes, int, int]:
+    """The decompressed records of a batch: data[start:end]. Raises `MalformedMessage`, which names the file and the
+    position, also where the checksum of the batch does not match.
+    """
+    position, header, piece, inside = found
+    try:
+        check(piece, inside, header)
+        if not header.is_compressed:
+            return piece, inside + HEADER_SIZE, inside + header.size
+        body = expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
+    except MalformedMessage as malformed:
+        raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
+    return body, 0, len(body)
 
 
 def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:

@@ -1,68 +1,96 @@
 """The table `latest`: the last record of each key of a partition.
 
-A task reads one partition from its end backwards, and remembers digests of the keys that it has read: a digest has 16
-bytes and takes about 100 bytes of memory in its set. Records without a key are left out; those without a value are
-shown where `tombstones=keep` says so.
+A task reads one partition from its end backwards, and remembers the keys that it has met: up to 80 bytes a key.
+Besides, it holds the stored batches of one slice, and the decoded records of one chunk. Records without a key are left
+out; those without a value are shown where `tombstones=keep` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_jobs.views.latest_rows import last_rows
+from spark_jobs.refusals import DataLost
+from spark_jobs.views.latest_rows import first_met, last_rows
 from spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from spark_jobs.origins.port import Slice, Task
+    from spark_jobs.origins.port import FoundBatch, Slice, Task
 
 SLICE_SIZE: Final = 16 << 20
-"""Bytes of segments that a task holds decoded at once."""
-DIGEST_SIZE: Final = 16
+"""Bytes of stored batches that a task holds at once."""
 
 
 class LatestViewReader(SegmentReader):
     """The reader of the table, which has one row for each key and partition."""
 
     def partitions(self) -> list[InputPartition]:
-        slices = [each for task in self.plan(SLICE_SIZE).tasks for each in task]
+        slices = [part for task in self.plan(SLICE_SIZE).tasks for each in task for part in parts_of(each, SLICE_SIZE)]
         return [InputPartition(tuple(group)) for _, group in groupby(slices, lambda each: (each.topic, each.partition))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `SegmentReader.read`. The rows of a partition come in chunks, the newest chunk first."""
+        from spark_jobs.decoding.newest_records import is_map_compiled
+
         task: Task = partition.value or ()
+        return self._from_chosen_records(task) if is_map_compiled() else self._from_all_records(task)
+
+    def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
+        """The rows where the map of keys is compiled: it chooses records before they are decoded."""
+        from spark_jobs.decoding.newest_records import MetKeys, newest_chunks
+        from spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
+
+        decode, chunk_size = best_decoder()
+        records_count = sum(each.end_offset - each.start_offset for each in task)
+        met = MetKeys(records_count, keeps_tombstones=self._options.keeps_tombstones)
+        for each in reversed(task):
+            for chunk in newest_chunks(each, self._stored(each), chunk_size, met):
+                yield arrow_batch(decoded(chunk, each, self._columns, decode), each, self._columns)
+
+    def _from_all_records(self, task: Task) -> Iterator[pa.RecordBatch]:
+        """The same rows, chosen among decoded records."""
+        from spark_jobs.decoding.newest_records import newest_chunks
+        from spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
+
+        decode, chunk_size = best_decoder()
+        needed = list(dict.fromkeys([*self._columns, "key", "value"]))
         met: set[bytes] = set()
         for each in reversed(task):
-            last = self._last_of(each)
-            if last is not None:
-                rows = first_met(last, met)
+            for chunk in newest_chunks(each, self._stored(each), chunk_size):
+                rows = first_met(last_rows(arrow_batch(decoded(chunk, each, needed, decode), each, needed)), met)
                 if not self._options.keeps_tombstones:
                     rows = rows.filter(rows.column("value").is_valid())
                 if rows.num_rows:
                     yield rows.select(self._columns)
 
-    def _last_of(self, wanted: Slice) -> pa.RecordBatch | None:
-        """The last row of each key of a slice."""
-        import pyarrow as pa
+    def _stored(self, wanted: Slice) -> list[FoundBatch]:
+        """The batches of a slice as they are stored, with records in them."""
+        from spark_jobs.decoding.segment_batches import batches_with_records
 
-        needed = list(dict.fromkeys([*self._columns, "key", "value"]))
-        kept = [last_rows(batch) for batch in self.batches_of(wanted, needed)]
-        return last_rows(pa.concat_batches(kept)) if kept else None
+        stored: list[FoundBatch] = []
+        try:
+            for found in batches_with_records(wanted):
+                stored.append(found)
+        except DataLost as gone:
+            self.report(gone)
+        return stored
 
 
-def first_met(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
-    """The rows whose keys were not read before. Adds these keys to the remembered ones."""
-    import numpy as np
+def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
+    """The slice, or where a source is read by offsets, parts of it with about so many bytes."""
+    from spark_jobs.origins.port import BatchSource
 
-    is_new = np.zeros(rows.num_rows, np.bool_)
-    for row, key in enumerate(rows.column("key").to_pylist()):
-        digest = key if len(key) <= DIGEST_SIZE else blake2b(key, digest_size=DIGEST_SIZE + 1).digest()
-        if digest not in met:
-            met.add(digest)
-            is_new[row] = True
-    return rows.filter(is_new)
+    if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):
+        yield wanted
+        return
+    start_offset, end_offset = wanted.start_offset, wanted.end_offset
+    step = max(1, (end_offset - start_offset) * size_max // wanted.size)
+    for start in range(start_offset, end_offset, step):
+        end = min(end_offset, start + step)
+        size = wanted.size * (end - start) // (end_offset - start_offset)
+        yield wanted._replace(start_offset=start, end_offset=end, start_position=0, end_position=size)

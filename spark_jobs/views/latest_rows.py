@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
+
+DIGEST_SIZE: Final = 16
+"""Keys with more bytes are remembered by a digest."""
 
 
 def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -23,3 +27,16 @@ def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     last = np.empty(len(coded.dictionary), np.int64)
     last[codes] = rows  # Of the rows of a key the last one stays.
     return batch.take(np.sort(last))
+
+
+def first_met(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
+    """The rows whose keys were not met before; after that they are. A key takes about 100 bytes in the set."""
+    import numpy as np
+
+    is_new = np.zeros(rows.num_rows, np.bool_)
+    for row, key in enumerate(rows.column("key").to_pylist()):
+        digest = key if len(key) <= DIGEST_SIZE else blake2b(key, digest_size=DIGEST_SIZE + 1).digest()
+        if digest not in met:
+            met.add(digest)
+            is_new[row] = True
+    return rows.filter(is_new)

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from protocol.primitives import MalformedMessage
+from spark_jobs.decoding import newest_records
+from spark_jobs.origins.broker_batches import BrokerBatches
+from spark_jobs.origins.port import Slice, StoredSegment
 from spark_jobs.views import latest
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
@@ -18,6 +22,14 @@ def directory(tmp_path: Path) -> Path:
     write_partition(tmp_path, mixed_batches(5, 10), partition=1)
     write_checkpoints(tmp_path, {("t", 0): 400, ("t", 1): 50})
     return tmp_path
+
+
+@pytest.fixture(params=[True, False], ids=["records", "rows"], autouse=True)
+def is_chosen_before_decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both ways of a task: it chooses encoded records, or decoded rows."""
+    is_so = bool(request.param)
+    monkeypatch.setattr(newest_records, "is_map_compiled", lambda: is_so)
+    return is_so
 
 
 def expected(directory: Path, *, keeps_tombstones: bool, **options: str) -> dict[object, object]:
@@ -64,3 +76,29 @@ def test_long_keys_are_told_apart(tmp_path: Path) -> None:
     write_partition(tmp_path, [build_batch([Record(key, b"v", 5) for key in keys])])
     write_checkpoints(tmp_path, {("t", 0): 9})
     assert sorted(found(tmp_path).values(), key=str) == [6, 7, 8]
+
+
+def test_only_columns_that_are_asked_for(directory: Path) -> None:
+    rows = rows_of(directory, subscribe="t", table="latest", columns="offset, topic")
+    assert len(rows) == len({row["offset"] for row in rows}) and {*rows[0]} == {"offset", "topic"}
+    assert {row["offset"] for row in rows} == set(found(directory).values())
+
+
+def test_a_damaged_batch_is_named(directory: Path) -> None:
+    path = max((directory / "t-1").glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(MalformedMessage, match=r"t-1/.*log, position \d+: the checksum of the batch does not match"):
+        found(directory)
+
+
+def test_a_span_of_a_broker_is_read_in_parts() -> None:
+    segment = StoredSegment(100, 1100, 64 << 20, "t-0 at a", False)
+    span = Slice("t", 0, BrokerBatches(None, None, False), segment, 0, 64 << 20, None, 100, 1100)  # type: ignore[arg-type]
+    parts = list(latest.parts_of(span, 16 << 20))
+    assert [(each.start_offset, each.end_offset) for each in parts] == [
+        (start, start + 250) for start in range(100, 1100, 250)
+    ]
+    assert {each.size for each in parts} == {16 << 20}
+    assert list(latest.parts_of(span, 64 << 20)) == [span]
