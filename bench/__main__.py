@@ -133,7 +133,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help="the groups too that take dozens of minutes")
     parser.add_argument("--only", nargs="+", choices=names, metavar="GROUP", help=f"of {', '.join(names)}")
     parser.add_argument(
-        "--case", default="", help="in the groups compaction and spark: the cases whose name has this in it"
+        "--case",
+        default="",
+        help="in the groups compaction, spark and transactions: the cases whose name has this in it",
     )
     parser.add_argument("--merge", action="store_true", help="put what is measured into the kept results and the page")
     parser.add_argument("--page", nargs="*", type=Path, metavar="JSON", help="measure nothing: merge these, recompute")

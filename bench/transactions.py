@@ -17,6 +17,7 @@ from bench.groups import Form
 from bench.processes import CpuTime
 from bench.subjects import Bench, Running, remove
 from bench.transactional_client import GROUP_KEY, Batch, Producing, Source, Work, await_coordinator
+from bench.transactional_reads import NAME as READS
 from bench.transactional_reads import figures_of_reads
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -129,16 +130,18 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         for contender in contenders:
             contender.warm_up(form.warm_up_s / 2)
         figures = figures_of_cases([OneBroker(each) for each in contenders], form)
-        return figures + figures_of_reads(contenders, form)
+        return figures + (figures_of_reads(contenders, form) if form.case in READS else [])
 
 
 def figures_of_cases(subjects: Sequence[Subject], form: Form, prefix: str = "", share: int = 1) -> list[Figure]:
-    """Every case, the subjects in turns, with 1 / `share` of its transactions; the figures' names begin with
-    `prefix`.
+    """The cases that the form selects, the subjects in turns, with 1 / `share` of the transactions; the figures' names
+    begin with `prefix`.
     """
     share *= QUICK_SHARE if form.is_quick else 1
     figures: list[Figure] = []
     for case in CASES:
+        if form.case not in case.name:
+            continue
         print(f"  {prefix}{case.name}", flush=True)
         for subject in subjects:
             run_case(subject, case, WARM_UP_TRANSACTIONS // share)

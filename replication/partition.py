@@ -424,6 +424,8 @@ class Partition:
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self.high_watermark:
             self.high_watermark = offset
+            if self.log.producers.undecided:
+                self.log.producers.on_high_watermark(offset)  # On a follower nothing else would drop them.
             for listener in self._listeners:
                 listener.on_high_watermark_updated()
 

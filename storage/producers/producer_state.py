@@ -163,7 +163,7 @@ class ProducerStates:
     marker that is not replicated yet may be truncated again. Either keeps the last stable offset at its first offset.
     """
 
-    __slots__ = ("_open_transactions", "_undecided", "entries", "expiration_ms", "map_end_offset", "verifications")
+    __slots__ = ("_open_transactions", "entries", "expiration_ms", "map_end_offset", "undecided", "verifications")
 
     def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
@@ -173,7 +173,7 @@ class ProducerStates:
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
         # Transaction by first offset, in ascending order of last offset.
-        self._undecided: dict[int, CompletedTransaction] = {}
+        self.undecided: dict[int, CompletedTransaction] = {}
 
     # The decision
 
@@ -333,7 +333,7 @@ class ProducerStates:
             return None
         self._open_transactions.pop(first_offset, None)
         completed = CompletedTransaction(header.producer_id, first_offset, offset, not marker.is_commit)
-        self._undecided[first_offset] = completed
+        self.undecided[first_offset] = completed
         return completed
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
@@ -351,10 +351,10 @@ class ProducerStates:
 
     def first_unstable_offset(self) -> int | None:
         """The first offset of the earliest transaction that is open or undecided, None where there is none."""
-        if not self._open_transactions and not self._undecided:
+        if not self._open_transactions and not self.undecided:
             return None  # Every fetch asks this, and most logs have no open transaction.
         first = next(iter(self._open_transactions), None)
-        undecided = min(self._undecided, default=None)
+        undecided = min(self.undecided, default=None)
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def oldest_transaction_timestamp(self) -> float:
@@ -373,12 +373,18 @@ class ProducerStates:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Note that the high watermark moved: transactions whose marker is below it are decided."""
-        undecided = self._undecided
-        while undecided:
-            first_offset, completed = next(iter(undecided.items()))
+        if not self.undecided:
+            return
+        decided: list[int] = []
+        for first_offset, completed in self.undecided.items():
             if completed.last_offset >= high_watermark:
                 break
-            del undecided[first_offset]
+            decided.append(first_offset)
+        if len(decided) == len(self.undecided):
+            self.undecided.clear()
+            return
+        for first_offset in decided:
+            del self.undecided[first_offset]
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The transaction index entry of an aborted transaction."""
@@ -418,5 +424,5 @@ class ProducerStates:
         """Reset to the empty state of a log that begins at an offset."""
         self.entries.clear()
         self._open_transactions.clear()
-        self._undecided.clear()
+        self.undecided.clear()
         self.map_end_offset = end_offset

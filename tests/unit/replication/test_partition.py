@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.control_records import end_transaction_marker
 from protocol.errors import ErrorCode
+from protocol.record_builder import Record, build_batch
 from replication.partition import Partition
 from replication.partition_listener import HighWatermarkListener
 from storage.log.log import Log
@@ -174,3 +176,22 @@ def test_a_listener_may_leave_while_it_is_told_and_the_others_are_told_all_the_s
     for value in "abc":
         under_test.append(batch(value), -1, 0, 9)
     assert heard == [1, -1, -2, -3]
+
+
+def test_a_follower_forgets_the_transactions_whose_end_is_committed() -> None:
+    """Nothing asks a follower for its last stable offset, and its leader's transactions are without number."""
+    follower = partition()
+    follower.become_follower(2, EPOCH + 1)
+    for number in range(50):
+        record = Record(value=b"x", timestamp=1000)
+        opened = build_batch([record], producer_id=7, producer_epoch=0, base_sequence=number, is_transactional=True)
+        ended = end_transaction_marker(
+            commits=True, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=1000
+        )
+        for offset, each in ((2 * number, opened), (2 * number + 1, ended)):
+            records = offset.to_bytes(8, "big") + each[8:]
+            assert follower.append_fetched(records, offset, 0, 1000).error is ErrorCode.NONE
+    assert follower.high_watermark == 99
+    assert [each.last_offset for each in follower.log.producers.undecided.values()] == [99]
+    follower.follow_high_watermark(100)
+    assert not follower.log.producers.undecided and follower.last_stable_offset == 100
