@@ -48,8 +48,14 @@ TIMEOUT_MS: Final = 60_000
 RETRY_S: Final = 0.001
 PATIENCE_S: Final = 60.0
 RETRIED: Final = frozenset(
-    (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    (
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
 )
+"""NOT_COORDINATOR, because metadata name a coordinator before the broker itself knows that it is one."""
 TRANSACTIONAL: Final = 1 << 4
 """The bit of a batch's attributes."""
 

@@ -28,7 +28,7 @@ def expired(log: Log, remote_log: RemoteLog, high_watermark: int, now_ms: int, s
     (where `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more, and those that
     were superseded long enough ago that no fetch reads them (decision 14). Raises OSError."""
     entries = log.epochs.entries
-    strays = remote_log.strays(log.end_offset, entries)
+    strays = remote_log.strays(log.end_offset, entries, is_compacted=log.config.is_compacted)
     stray_ids = {each.segment_id for each in strays}
     excess_size = _size_of_both_tiers(log, remote_log, strays, high_watermark) - log.config.retention_bytes
     is_limited = log.config.is_deleted_by_retention

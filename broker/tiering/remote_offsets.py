@@ -40,7 +40,8 @@ class RemoteOffsets:
                 if segment.segment_id in seen or segment.last_offset < its_log.log_start_offset:
                     continue
                 seen.add(segment.segment_id)
-                if is_in_history(segment, its_log.end_offset, its_log.epochs.entries):
+                entries, is_compacted = its_log.epochs.entries, its_log.config.is_compacted
+                if is_in_history(segment, its_log.end_offset, entries, is_compacted=is_compacted):
                     found = await self._find_in(followed, segment, timestamp, its_log.log_start_offset)
                     if found is not None:
                         return found

@@ -79,7 +79,8 @@ def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: 
     known: list[RemoteSegment] = []
     foreign: list[RemoteSegment] = []
     for segment in remote_log.read_segments():
-        (known if is_in_history(segment, log.end_offset, entries) else foreign).append(segment)
+        is_known = is_in_history(segment, log.end_offset, entries, is_compacted=True)
+        (known if is_known else foreign).append(segment)
     newer = _NewerBytes(log, known, clean_end_offset)
     wanted = [
         group

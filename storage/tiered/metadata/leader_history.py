@@ -13,10 +13,16 @@ from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.metadata.remote_segment import RemoteSegment
 
 
-def is_in_history(segment: RemoteSegment, log_end_offset: int, epochs: Sequence[EpochStart]) -> bool:
+def is_in_history(
+    segment: RemoteSegment, log_end_offset: int, epochs: Sequence[EpochStart], *, is_compacted: bool = False
+) -> bool:
     """Whether the leader, with these leader epochs and this end of the log (exclusive), has all records of the segment,
     at the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has
-    passed them. The rule is Apache Kafka's (a test compares)."""
+    passed them. The rule is Apache Kafka's (a test compares).
+
+    With `is_compacted` an epoch of the leader may begin later than in the segment: a replica that fetched a cleaned log
+    has not seen the records with which the epoch began.
+    """
     if not epochs or segment.last_offset >= log_end_offset or segment.epochs[-1].epoch < epochs[0].epoch:
         return False
     slots = {epoch: slot for slot, (epoch, _) in enumerate(epochs)}
@@ -28,6 +34,7 @@ def is_in_history(segment: RemoteSegment, log_end_offset: int, epochs: Sequence[
             return False
         end_offset = epochs[known + 1].start_offset if known + 1 < len(epochs) else log_end_offset
         # The leader's first epoch begins at the log start offset, which may be inside the segment.
-        if (known > 0 and epochs[known].start_offset > start_offset) or segment.last_offset_in(slot) >= end_offset:
+        begins_late = known > 0 and epochs[known].start_offset > start_offset
+        if (begins_late and not is_compacted) or segment.last_offset_in(slot) >= end_offset:
             return False
     return True

@@ -303,7 +303,9 @@ class RemoteLog:
         )
         return map(self._segments.get, rows)
 
-    def strays(self, log_end_offset: int, entries: Sequence[EpochStart]) -> list[RemoteSegment]:
+    def strays(
+        self, log_end_offset: int, entries: Sequence[EpochStart], *, is_compacted: bool = False
+    ) -> list[RemoteSegment]:
         """The segments that are read but do not belong to the history of a log with these leader epochs
         (`is_in_history`), by start offset. Only epochs with offsets outside of that history are examined.
         """
@@ -318,7 +320,11 @@ class RemoteLog:
             end_offset = entries[slot + 1].start_offset if slot + 1 < len(entries) else log_end_offset
             suspects.update(segments.outside(start_offset, end_offset))
         found = sorted(suspects, key=self._segments.start_key)
-        return [each for each in map(self._segments.get, found) if not is_in_history(each, log_end_offset, entries)]
+        return [
+            each
+            for each in map(self._segments.get, found)
+            if not is_in_history(each, log_end_offset, entries, is_compacted=is_compacted)
+        ]
 
     def superseded(self) -> list[tuple[RemoteSegment, int]]:
         """The finished copies that are not read in any epoch, each with the time (ms) of the record that replaced it.
