@@ -189,6 +189,10 @@ GROUPS: Final = "groups"
 TRANSACTIONS: Final = "transaction-coordinator"
 LOG_CLEANER: Final = "log-cleaner"
 ONE_NODE: Final = "one-node"
+DISKS: Final = "disks"
+"""A family of clusters: disks that refuse, stall or are full."""
+DIRECTORIES: Final = "directories"
+"""A family of clusters: several log directories, of which one fails."""
 COPIES: Final = "copies"
 """A family of clusters: tiered topics."""
 PERMISSIONS: Final = "permissions"
@@ -259,6 +263,7 @@ OPENING: Final = (
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((GROUPS,), 24, at_once=24),
     Stage((TRANSACTIONS,), 50, at_once=50),
+    Stage((DISKS, DIRECTORIES)),
     Stage((REPLICAS,), 36, at_once=12),
     Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[:EAGEREST]),
@@ -267,7 +272,7 @@ OPENING: Final = (
     Stage((PERMISSIONS, COPIES), 2),
     Stage((REPLICAS,), 32, at_once=8),
     Stage((ONE_NODE,), 8, at_once=8),
-    Stage(EAGER[EAGEREST:]),
+    Stage(tuple(each for each in EAGER[EAGEREST:] if each not in (DISKS, DIRECTORIES))),
     Stage((LOG_CLEANER,), 60, at_once=20),
     Stage((CONTROLLER,), 28, at_once=7),
     Stage((GROUPS,), 60, at_once=30),
