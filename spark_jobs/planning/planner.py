@@ -44,8 +44,8 @@ several times as long.
 TASK_SIZE_MIN: Final = 4 << 20
 """Bytes of segments for one task of a small read, at least."""
 TASKS_WANTED: Final = 2 * max(4, os.cpu_count() or 1)
-"""A small read is cut into so many tasks, so that all cores have work. Spark does not tell a source how many cores its
-executors have; where Spark runs on the driver's machine, these are two tasks for each core.
+"""A small read is cut into so many tasks, so that all cores have work: two for each core of the driver's machine, and
+at least eight. Spark does not tell a source how many cores its executors have.
 """
 TASKS_MAX: Final = 20_000
 """The most tasks; with more of them, each task would be larger instead."""

@@ -172,8 +172,8 @@ class ProducerStates:
         """The end (exclusive) of the part of the log that this state covers."""
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
-        # Transaction by first offset, in ascending order of last offset.
         self.undecided: dict[int, CompletedTransaction] = {}
+        """By first offset, in ascending order of last offset. Where it is empty, `on_high_watermark` does nothing."""
 
     # The decision
 

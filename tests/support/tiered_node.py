@@ -80,6 +80,16 @@ def copied(node: Node, topic: str = "t") -> list[RemoteSegment]:
     return [] if found is None else found.remote_log.read_segments()
 
 
+async def remote_topic(node: Node) -> Client:
+    """Write a topic of 40 records, until its rolled segments are in remote storage alone."""
+    client = await node.connect()
+    await tiered_topic(client, local_retention_bytes=1)
+    await fill(client)
+    log = partition_of(node).log
+    await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+    return client
+
+
 def is_copied(node: Node, topic: str = "t") -> bool:
     """Whether all segments but the active one are in remote storage."""
     log = partition_of(node, topic).log

@@ -10,21 +10,21 @@ from tests.support.tiered_node import (
     fill,
     is_copied,
     partition_of,
+    remote_topic,
     serve_tiered,
     tiered_topic,
     tiering_of,
     until,
 )
 from tests.unit.broker.metrics.test_service import LISTENER, OF_TIERED_STORAGE, scrape
-from tests.unit.broker.tiering.test_reading import all_remote, read_all
+from tests.unit.broker.tiering.test_reading import read_all
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 
 
 def test_copies_and_reads_are_counted_in_sum_and_by_topic() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         await read_all(client)
         samples = await scrape()
         segments = copied(node)

@@ -27,6 +27,7 @@ from tests.support.tiered_node import (
     is_copied,
     metadata_records,
     partition_of,
+    remote_topic,
     serve_tiered,
     tiered_topic,
     tiering_of,
@@ -61,11 +62,8 @@ def test_rolled_segments_are_copied_once_and_in_order() -> None:
 
 def test_local_retention_deletes_what_is_copied_and_the_partition_keeps_its_start() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
+        client = await remote_topic(node)
         log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
         assert log.log_start_offset == 0
         assert log.local_start_offset == log.active.base_offset > 0
         assert copied(node)[0].start_offset == 0
@@ -78,11 +76,8 @@ def test_local_retention_deletes_what_is_copied_and_the_partition_keeps_its_star
 
 def test_both_starts_and_the_copies_survive_a_restart() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
+        client = await remote_topic(node)
         log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
         local_start, count = log.local_start_offset, len(copied(node))
         node.stop()
         await until(lambda: not node.host.is_up, "the broker has stopped")

@@ -25,6 +25,7 @@ from tests.support.tiered_node import (
     fill,
     followed_of,
     partition_of,
+    remote_topic,
     serve_tiered,
     tiered_topic,
     tiering_of,
@@ -63,11 +64,8 @@ def test_retention_by_size_does_not_count_what_is_not_replicated() -> None:
     """A leader that is cut off would delete for records that the next leader does not have."""
 
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
+        await remote_topic(node)
         log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
         remote_log = followed_of(node).remote_log
         log.config = replace(log.config, retention_bytes=remote_log.size())
         assert log.active.size >= copied(node)[0].size
@@ -92,11 +90,8 @@ def test_retention_by_time_counts_the_remote_segments() -> None:
 
 def test_delete_records_deletes_remote_segments_that_lie_wholly_before() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
+        client = await remote_topic(node)
         log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
         second = copied(node)[1]
         wish = DeleteRecordsPartition(partition_index=0, offset=second.start_offset + 1)
         topic = DeleteRecordsTopic(name="t", partitions=[wish])
@@ -133,11 +128,7 @@ def test_a_segment_in_which_the_log_begins_is_copied_and_read() -> None:
 
 def test_a_deleted_topic_takes_its_objects_along() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
-        log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        client = await remote_topic(node)
         reply = await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
         assert reply.responses[0].error_code == 0
         await until(lambda: not stored(node), "the objects are gone")
@@ -148,11 +139,7 @@ def test_a_deleted_topic_takes_its_objects_along() -> None:
 
 def test_a_broker_that_starts_again_goes_on_with_the_removal_of_a_topic() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
-        log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        client = await remote_topic(node)
         node.host.storage_faults.may_write = False
         reply = await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
         assert reply.responses[0].error_code == 0
@@ -171,11 +158,8 @@ def test_a_broker_that_starts_again_goes_on_with_the_removal_of_a_topic() -> Non
 
 def test_tiering_that_is_disabled_deletes_the_remote_segments() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await tiered_topic(client, local_retention_bytes=1)
-        await fill(client)
+        client = await remote_topic(node)
         log = partition_of(node).log
-        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
         changes = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
         configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in changes.items()]
         resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)

@@ -18,21 +18,13 @@ from tests.support.tiered_node import (
     fill,
     followed_of,
     partition_of,
+    remote_topic,
     serve_tiered,
     tiered_topic,
     tiering_of,
-    until,
 )
 
 READ_COMMITTED = 1
-
-
-async def all_remote(node: Node, client: Client) -> None:
-    """A topic of 40 records, all but those of the active segment only in remote storage."""
-    await tiered_topic(client, local_retention_bytes=1)
-    await fill(client)
-    log = partition_of(node).log
-    await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
 
 
 def records_in(answer: PartitionData) -> bytes:
@@ -67,8 +59,7 @@ def expected(start: int = 0) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("partition_max_bytes", [1, 150, 1 << 20])
 def test_a_consumer_reads_through_both_tiers(isolation_level: int, partition_max_bytes: int) -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         fields: dict[str, Any] = {"isolation_level": isolation_level, "partition_max_bytes": partition_max_bytes}
         assert await read_all(client, **fields) == expected()
         assert await read_all(client, 7, **fields) == expected(7)
@@ -82,8 +73,7 @@ def test_no_record_is_read_past_the_high_watermark_of_a_new_leader(isolation_lev
     """The former leader copied up to its own, higher one."""
 
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         partition = partition_of(node)
         partition.high_watermark = 5
         fields: dict[str, Any] = {"isolation_level": isolation_level}
@@ -98,8 +88,7 @@ def test_no_record_is_read_past_the_high_watermark_of_a_new_leader(isolation_lev
 
 def test_a_slow_storage_gives_an_empty_answer_and_then_the_records() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         node.host.storage_faults.slow, node.host.storage_faults.slow_s = 1.0, 1.0
         began = node.world.now_s
         answer = await client.fetch("t", 0, max_wait_ms=10)
@@ -112,8 +101,7 @@ def test_a_slow_storage_gives_an_empty_answer_and_then_the_records() -> None:
 
 def test_hot_reads_do_not_wait_for_a_storage_that_is_away() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         node.host.storage_faults.is_away = True
         answer = await client.fetch("t", 0, max_wait_ms=10)
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -128,8 +116,7 @@ def test_hot_reads_do_not_wait_for_a_storage_that_is_away() -> None:
 
 def test_one_fetch_of_both_tiers_answers_both() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         await tiered_topic(client, "hot", remote_storage_enable="false")
         await fill(client, "hot", 1)
         reply = await client.ask(fetch_request([("t", 0, 0), ("hot", 0, 0)], max_wait_ms=100), 12)
@@ -142,8 +129,7 @@ def test_one_fetch_of_both_tiers_answers_both() -> None:
 
 def test_a_damaged_object_is_an_error_and_nothing_of_it_is_served() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         bucket = node.world.buckets[URL]
         for key in bucket.contents():
             found = parse_key(key)
@@ -160,8 +146,7 @@ def test_a_damaged_object_is_an_error_and_nothing_of_it_is_served() -> None:
 
 def test_a_followers_fetch_is_told_that_the_offset_moved() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        await remote_topic(node)
         moved = partition_of(node).log.read(0, 100, end_offset=40, at_least_one=True)
         assert moved is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
@@ -170,8 +155,7 @@ def test_a_followers_fetch_is_told_that_the_offset_moved() -> None:
 
 def test_many_readers_share_the_reads() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        await remote_topic(node)
         node.host.storage_faults.delay_s = 0.05
         clients = [await node.connect() for _ in range(8)]
         answers = await asyncio.gather(*(each.fetch("t", 0, max_wait_ms=500) for each in clients))
@@ -186,8 +170,7 @@ def test_a_sequential_reader_finds_its_next_records_read_already() -> None:
         took: list[float] = []
 
         async def story(node: Node) -> None:
-            client = await node.connect()
-            await all_remote(node, client)
+            client = await remote_topic(node)
             node.host.storage_faults.slow, node.host.storage_faults.slow_s = 1.0, 0.2
             began = node.world.now_s
             assert await read_all(client, partition_max_bytes=150) == expected()
@@ -202,8 +185,7 @@ def test_a_sequential_reader_finds_its_next_records_read_already() -> None:
 
 def test_a_reader_that_jumps_reads_what_it_asked_for() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         source = tiering_of(node).source
         for count, offset in enumerate((0, 20, 10, 30, 5), 1):
             answer = await client.fetch("t", offset, max_wait_ms=500, partition_max_bytes=100)

@@ -12,12 +12,13 @@ from tests.support.tiered_node import (
     fill,
     is_copied,
     partition_of,
+    remote_topic,
     serve_tiered,
     tiered_topic,
     tiering_of,
     until,
 )
-from tests.unit.broker.tiering.test_reading import all_remote, read_all, records_in
+from tests.unit.broker.tiering.test_reading import read_all, records_in
 
 
 class _Config:
@@ -79,8 +80,7 @@ def test_copies_wait_for_their_quota() -> None:
 
 def test_a_fetch_over_its_quota_is_answered_without_records_and_later_with_them() -> None:
     async def story(node: Node) -> None:
-        client = await node.connect()
-        await all_remote(node, client)
+        client = await remote_topic(node)
         began_s = node.world.now_s
         found = await read_all(client, partition_max_bytes=150)
         assert [offset for offset, _ in found] == list(range(40))
