@@ -52,7 +52,7 @@ def measured(groups: Sequence[Group], arguments: argparse.Namespace) -> tuple[li
     peer = None if arguments.alone else find_peer()
     figures: list[Figure] = []
     is_whole = True
-    made = f"{time.strftime('%Y-%m-%d')} {commit()} {'quick' if quick else 'full'}"
+    made = f"{time.strftime('%Y-%m-%d')} {commit()} {'quick' if quick else 'full'} on {machine()['cpu']}"
     with (
         tempfile.TemporaryDirectory(
             prefix="moldau-bench-", dir=arguments.directory, ignore_cleanup_errors=True

@@ -63,10 +63,10 @@ def page(text: str, facts: dict[str, str], figures: Sequence[Figure], result: st
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     runs = sorted({figure.made for figure in figures})
-    machine = f"{facts['cpu']}, {facts['memory']}, {facts['system']}, CPython {facts['python']}"
+    machine = f"{facts['memory']}, {facts['system']}, CPython {facts['python']}"
     machine += "".join(f"; {name}: {facts[name]}" for name in ("hot path", "load generator") if name in facts)
     lines = [
-        f"{machine}. Runs (date, commit, form): {'; '.join(runs)}. All values: `{result}`.",
+        f"{machine}. Runs (date, commit, form, processor): {'; '.join(runs)}. All values: `{result}`.",
         "",
         f"![Moldau beside Apache Kafka, row by row]({PICTURE.name})",
         "",

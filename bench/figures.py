@@ -23,7 +23,7 @@ class Figure(NamedTuple):
     generator: float | None = None
     """Of one core, what the load generator or client itself used at most."""
     made: str = ""
-    """The run that it is from: date, commit and form."""
+    """The run that it is from: date, commit, form and processor."""
 
     @property
     def ours(self) -> float:

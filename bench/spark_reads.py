@@ -67,8 +67,8 @@ TOPICS: Final = tuple(
     for size, records, quick in ((100, 8_000_000, 2_000_000), (1024, 1_200_000, 300_000))
     for codec in ("none", "lz4", "zstd")
 )
-STREAMED: Final = TOPICS[1]
-"""The topic of the sustained stream."""
+STREAMED: Final = TOPICS[1]._replace(records=16_000_000)
+"""The form of the records of the sustained stream."""
 TIERED: Final = TOPICS[3]
 """The form of the records in the object store: 1 KiB without a codec, so that a byte of a row is a byte there."""
 
@@ -111,17 +111,17 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         running = stack.enter_context(Running(server))
         session = stack.enter_context(local_session("bench", master=MASTER, settings=settings))
         for topic in TOPICS:
-            is_streamed = topic == STREAMED and form.case in "stream"
-            if not is_streamed and form.case not in topic.name:
-                continue
-            count = topic.records_quick if form.is_quick else topic.records
-            produce(running, topic.name, topic, count)
-            await_high_watermarks(server.data, topic.name, count)
             if form.case in topic.name:
+                count = topic.records_quick if form.is_quick else topic.records
+                produce(running, topic.name, topic, count)
+                await_high_watermarks(server.data, topic.name, count)
                 figures += figures_of(topic, count, in_turns(session, running, topic, form.rounds))
-            if is_streamed:
-                streamed = spark_streams.StreamTopic(topic.name, str(topic), count)
-                figures += spark_streams.sustained(session, running, streamed, form.rounds)
+        if form.case in "stream":
+            count = STREAMED.records_quick if form.is_quick else STREAMED.records
+            produce(running, "stream", STREAMED, count)
+            await_high_watermarks(server.data, "stream", count)
+            streamed = spark_streams.StreamTopic("stream", str(STREAMED), count)
+            figures += spark_streams.sustained(session, running, streamed, form.rounds)
         if form.case in "latency":
             figures += spark_streams.latency(session, running, form.rounds, is_quick=form.is_quick)
         if endpoint is not None:
@@ -211,7 +211,7 @@ def await_high_watermarks(data: Path, topic: str, count: int) -> None:
 
 
 def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int) -> list[Times]:
-    """One round more than asked for, which warms everything up."""
+    """More rounds than asked for: the first ones warm up the JVM."""
     data, address = str(running.server.data), f"127.0.0.1:{running.server.port}"
     parquet = str(running.server.directory / f"{topic.name}.parquet")
     ours = session.read.format("moldau").option("subscribe", topic.name)
@@ -225,7 +225,7 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
         return time.perf_counter() - began, spark_cpu() - cpu_began
 
     runs = []
-    for _ in range(rounds + 1):
+    for _ in range(spark_streams.WARM_UP_ROUNDS + rounds):
         cpu = cpu_time_with_children(running.pid)
         mine, my_cpu = scan(lambda: ours.load(data))
         cpu = cpu_time_with_children(running.pid) - cpu
@@ -242,7 +242,7 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
         jobs = (latest(ours, kafka, data), export(session, kafka, data, topic.name)) if topic.codec == "lz4" else ()
         runs.append(Times(mine, connector, columnar, batches, counted_s, cpu, work, *jobs))
     shutil.rmtree(parquet)
-    return runs[1:]
+    return runs[spark_streams.WARM_UP_ROUNDS :]
 
 
 def spark_cpu() -> float:

@@ -14,7 +14,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_jobs.options.read_options import ReadOptions, TopicSelection
@@ -43,9 +44,14 @@ several times as long.
 """
 TASK_SIZE_MIN: Final = 4 << 20
 """Bytes of segments for one task of a small read, at least."""
-TASKS_WANTED: Final = 2 * max(4, os.cpu_count() or 1)
+TASKS_WANTED: Final = 2 * max(2, os.cpu_count() or 1)
 """A small read is cut into so many tasks, so that all cores have work: two for each core of the driver's machine, and
-at least eight. Spark does not tell a source how many cores its executors have.
+at least four. Spark does not tell a source how many cores its executors have. More of them cost more: a task without
+records takes some 17 ms of CPU.
+"""
+SLICE_SIZE_MIN: Final = 1 << 20
+"""Bytes of a slice where a task has several, so that the tasks of a small read become equally large. The slices of a
+large read are as large as its tasks: more of them would take more reads of indexes.
 """
 TASKS_MAX: Final = 20_000
 """The most tasks; with more of them, each task would be larger instead."""
@@ -237,11 +243,12 @@ def tasks_of(
     task_size = max(task_size, -(-size // TASKS_MAX))
     if options.tasks_min is not None:
         task_size = max(1, min(task_size, -(-size // options.tasks_min)))
+    slice_size = task_size if task_size >= TASK_SIZE else min(task_size, max(SLICE_SIZE_MIN, task_size // 4))
     pushed = filters or PushedFilters()
     narrowed = [pushed.narrowed(each) for each in ranges]
     tasks: list[Task] = []
     for group in groups_of(narrowed, options.records_per_task_max):
-        slices = [each for wanted in group for each in slices_of(wanted, options, task_size, pushed)]
+        slices = [each for wanted in group for each in slices_of(wanted, options, slice_size, pushed)]
         tasks += packed(slices, task_size)
     return tasks
 
@@ -317,15 +324,10 @@ class Aborts:
 
 
 def packed(slices: Sequence[Slice], task_size: int) -> Iterator[Task]:
-    """Join neighbouring slices until they fill a task."""
-    cuts = [0]
-    size = 0
-    for index, each in enumerate(slices):
-        size += each.size
-        if size >= task_size:
-            cuts.append(index + 1)
-            size = 0
-    if cuts[-1] != len(slices):
-        cuts.append(len(slices))
-    for first, after in pairwise(cuts):
-        yield tuple(slices[first:after])
+    """Join neighbouring slices into tasks of about this size, all of them about equally large."""
+    total = sum(each.size for each in slices) or 1
+    count = max(1, round(total / task_size))
+    middles = (end - each.size / 2 for each, end in zip(slices, accumulate(each.size for each in slices), strict=True))
+    numbered = zip((int(middle * count / total) for middle in middles), slices, strict=True)
+    for _, task in groupby(numbered, key=itemgetter(0)):
+        yield tuple(each for _, each in task)

@@ -23,6 +23,7 @@ from protocol.record_batch import (
     TRANSACTIONAL_BIT,
 )
 from spark_jobs.refusals import DataLost, SegmentReplaced
+from spark_jobs.views.python_worker import task_of
 from spark_jobs.views.records import SegmentReader
 from spark_jobs.views.schemas import BATCHES
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from numpy.typing import NDArray
 
-    from spark_jobs.origins.port import Slice, Task
+    from spark_jobs.origins.port import Slice
 
 TASK_SIZE: Final = 2 << 30
 """Bytes of segments for one task, of which it reads the headers."""
@@ -65,7 +66,7 @@ class BatchesReader(SegmentReader):
         return [InputPartition(task) for task in self.plan(TASK_SIZE).tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        task: Task = partition.value or ()
+        task = task_of(partition)
         for each in task:
             try:
                 for positions, headers in headers_of(each):

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.options.read_options import ReadOptions
 from spark_jobs.views.latest_rows import last_rows
+from spark_jobs.views.python_worker import task_of
 from spark_jobs.views.records import SegmentReader
 from spark_jobs.views.rows import Row, row_batches
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa  # type: ignore[import-untyped]
-
-    from spark_jobs.origins.port import Task
 
 
 class InternalReader(SegmentReader):
@@ -50,7 +49,7 @@ class InternalReader(SegmentReader):
 
         Raises `MalformedMessage` for a record of a version that Apache Kafka 4.3.1 does not define.
         """
-        task: Task = partition.value or ()
+        task = task_of(partition)
         last: dict[bytes, bytes] = {}
         for batch in self.batches(task, ("key", "value")):
             rows = last_rows(batch)

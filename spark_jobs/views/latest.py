@@ -15,6 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_jobs.refusals import DataLost
 from spark_jobs.views.latest_rows import first_met, last_rows
+from spark_jobs.views.python_worker import task_of
 from spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class LatestViewReader(SegmentReader):
         """See `SegmentReader.read`. The rows of a partition come in chunks, the newest chunk first."""
         from spark_jobs.decoding.newest_records import is_map_compiled
 
-        task: Task = partition.value or ()
+        task = task_of(partition)
         return self._from_chosen_records(task) if is_map_compiled() else self._from_all_records(task)
 
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_jobs.options.read_options import ReadOptions
 from spark_jobs.refusals import DataLost, warn
+from spark_jobs.views.python_worker import task_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -42,7 +43,7 @@ class SegmentReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
-        task: Task = partition.value or ()  # Where there are no tasks, Spark calls this once with None.
+        task = task_of(partition)
         return self.batches(task, self._columns)
 
     def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

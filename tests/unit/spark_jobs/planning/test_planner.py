@@ -221,6 +221,19 @@ def test_a_small_read_is_cut_for_all_cores(directory: Path, monkeypatch: pytest.
     assert len(planned(directory, subscribe="t")) == 1
 
 
+def test_tasks_are_about_equally_large(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = planned(directory)
+    size = sum(each.size for each in whole)
+    monkeypatch.setattr(planner, "TASK_SIZE_MIN", 1)
+    monkeypatch.setattr(planner, "SLICE_SIZE_MIN", 1)
+    monkeypatch.setattr(planner, "TASKS_WANTED", 4)
+    tasks = planned(directory)
+    assert len(tasks) == 4
+    slice_size = max(each.size for task in tasks for each in task)
+    assert all(abs(sum(each.size for each in task) - size / 4) <= slice_size for task in tasks)
+    assert sum(each.size for task in tasks for each in task) == size
+
+
 def test_tasks_of_nothing_are_none() -> None:
     assert tasks_of([], parse_options({"path": "/data", "subscribe": "t"})) == []
 
