@@ -42,6 +42,7 @@ JARS: Final = (
 """Of the connector; these versions work together, and with PySpark 4.2."""
 MASTER: Final = "local[2]"
 PARTITIONS: Final = 4
+RECORDS_OF_A_KEY: Final = 8
 CHECKPOINT_S_MAX: Final = 30.0
 
 
@@ -187,12 +188,13 @@ def produce(running: Running, name: str, topic: Topic, count: int, config: dict[
         }
     )
     filler = bytes(range(256)) * 5
+    keys_count = count // RECORDS_OF_A_KEY
     for number in range(count):
         start = number % 97
         value = b"%016d" % number + filler[start : start + topic.value_size - 16]
         while True:
             try:
-                producer.produce(name, value, b"key-%08d" % (number % 1_000_000), number % PARTITIONS)
+                producer.produce(name, value, b"key-%08d" % (number % keys_count), number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)

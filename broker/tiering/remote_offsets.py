@@ -31,7 +31,7 @@ class RemoteOffsets:
         if followed is None or not followed.is_complete or not self._opened.is_checked:
             raise StorageUnavailable("the remote log metadata is not read yet")
         its_log, seen = partition.log, set[bytes]()
-        for epoch, epoch_start in tuple(its_log.epochs.entries):
+        for epoch, epoch_start in tuple(followed.epochs_of(its_log)):
             offset = max(its_log.log_start_offset, epoch_start)
             while (segment := followed.remote_log.first_from_time(epoch, timestamp, offset)) is not None:
                 if segment.start_offset >= its_log.local_start_offset:

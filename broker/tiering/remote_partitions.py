@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.config.internal_topics import NEVER_TIERED
 from replication.partition import Partition
-from storage.checkpoints.leader_epochs import LeaderEpochs
+from storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
+from storage.log.log import Log
+from storage.tiered.metadata.leader_history import with_remote_epochs
 from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemotePartition
 from storage.tiered.metadata.segment_state import BEING_REMOVED
@@ -64,6 +68,11 @@ class FollowedRemoteLog:
     def is_being_removed(self) -> bool:
         """Whether all segments are being deleted, because the topic was deleted or its tiering was switched off."""
         return self.remote_log.delete_state in BEING_REMOVED
+
+    def epochs_of(self, its_log: Log) -> Sequence[EpochStart]:
+        """The leader epochs by which the log's remote segments are found."""
+        entries = its_log.epochs.entries
+        return with_remote_epochs(entries, self.remote_log.epoch_starts()) if its_log.config.is_compacted else entries
 
     def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
         """The end (exclusive) of the offsets in remote storage, in the history of a log with these leader epochs; 0

@@ -49,6 +49,7 @@ from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction as AbortedRange
 from storage.tiered.errors import ObjectNotFound, RemoteStorageError
 from storage.tiered.index_cache import RemoteIndexCache
+from storage.tiered.metadata.leader_history import epoch_at
 from storage.tiered.metadata.remote_segment import RemoteSegment
 from storage.tiered.remote_lookup import RemoteRead, aborted_transactions, read_from
 
@@ -158,14 +159,12 @@ class RemoteSource:
         the storage or the metadata cannot be read, and where too many reads wait. OFFSET_OUT_OF_RANGE where no remote
         segment has the offset.
         """
-        epoch = partition.log.epochs.epoch_of(offset)
-        if epoch is None:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        segment = followed.remote_log.find(epoch, offset)
-        if segment is None:
+        epoch = epoch_at(followed.epochs_of(partition.log), offset)
+        segment = followed.remote_log.find(epoch, offset) if epoch is not None else None
+        if epoch is None or segment is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         is_committed = isolation is TXN_COMMITTED
         key = ReadKey(partition.topic_id, partition.index, epoch, offset, segment.segment_id, is_committed)
@@ -208,7 +207,7 @@ class RemoteSource:
         streak = self._readers.served(key.place, next_offset, key.segment_id, end_position)
         if streak < SEQUENTIAL_MIN or not self._ahead_size or next_offset >= partition.log.local_start_offset:
             return
-        epoch = partition.log.epochs.epoch_of(next_offset)
+        epoch = epoch_at(followed.epochs_of(partition.log), next_offset)
         segment = followed.remote_log.find(epoch, next_offset) if epoch is not None else None
         if epoch is None or segment is None or self._quota.throttle_ms():
             return
@@ -309,7 +308,7 @@ class RemoteSource:
             SegmentBlocks(self._blocks, followed.key, segment).read_ahead(position, ahead)
             ahead -= segment.size - position
             next_offset, position = segment.last_offset + 1, 0
-            epoch = its_log.epochs.epoch_of(next_offset)
+            epoch = epoch_at(followed.epochs_of(its_log), next_offset)
             following = followed.remote_log.find(epoch, next_offset) if epoch is not None and ahead > 0 else None
             if following is None or next_offset >= its_log.local_start_offset:
                 return
@@ -360,7 +359,7 @@ class RemoteSource:
 
         found: dict[AbortedRange, None] = {}
         is_complete = False
-        for each, start_offset in tuple(its_log.epochs.entries):
+        for each, start_offset in tuple(followed.epochs_of(its_log)):
             if each >= epoch and not is_complete:
                 begin = max(first_offset, start_offset)
                 more, is_complete = await aborted_transactions(followed.remote_log, each, begin, collect)

@@ -83,8 +83,8 @@ TIERING_MUTANTS: Final = (
         315,
         "a compacted generation is read mixed with its ancestors",
         "storage/tiered/metadata/remote_log.py",
-        "            replaced = self._unreference(ancestors)\n",
-        "            replaced = self._unreference(dict(list(ancestors.items())[:1]))\n",
+        "            for ancestor_row, ancestor in ancestors.items():\n",
+        "            for ancestor_row, ancestor in list(ancestors.items())[:1]:\n",
         Hunt.SCENARIOS,
     ),
     Mutant(

@@ -33,6 +33,11 @@ class EpochSegments:
     def is_empty(self) -> bool:
         return not self._rows and not self.unreferenced
 
+    @property
+    def first_offset(self) -> int:
+        """The first offset of this epoch that is read; NO_OFFSET where none is."""
+        return self._starts[0] if self._starts else NO_OFFSET
+
     def note_unreferenced(self, row: int) -> None:
         self.unreferenced.add(row)
 

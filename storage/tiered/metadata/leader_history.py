@@ -7,7 +7,9 @@ deletes them separately.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.metadata.remote_segment import RemoteSegment
@@ -20,21 +22,45 @@ def is_in_history(
     at the same offsets in the same epochs. Epochs before the leader's first are not compared: the log start has
     passed them. The rule is Apache Kafka's (a test compares).
 
-    With `is_compacted` an epoch of the leader may begin later than in the segment: a replica that fetched a cleaned log
-    has not seen the records with which the epoch began.
+    With `is_compacted` an epoch of the leader may begin later than in the segment, or be unknown to it: a replica that
+    fetched a cleaned log has not seen the records that were superseded before.
     """
     if not epochs or segment.last_offset >= log_end_offset or segment.epochs[-1].epoch < epochs[0].epoch:
         return False
-    slots = {epoch: slot for slot, (epoch, _) in enumerate(epochs)}
     for slot, (epoch, start_offset) in enumerate(segment.epochs):
         if epoch < epochs[0].epoch:
             continue
-        known = slots.get(epoch)
-        if known is None:
-            return False
-        end_offset = epochs[known + 1].start_offset if known + 1 < len(epochs) else log_end_offset
+        after = bisect_right(epochs, epoch, key=itemgetter(0))
+        known = epochs[after - 1] if epochs[after - 1].epoch == epoch else None
+        end_offset = epochs[after].start_offset if after < len(epochs) else log_end_offset
         # The leader's first epoch begins at the log start offset, which may be inside the segment.
-        begins_late = known > 0 and epochs[known].start_offset > start_offset
-        if (begins_late and not is_compacted) or segment.last_offset_in(slot) >= end_offset:
+        begins_late = known is not None and after > 1 and known.start_offset > start_offset
+        is_unknown = known is None and not (is_compacted and after < len(epochs))
+        if is_unknown or (begins_late and not is_compacted) or segment.last_offset_in(slot) >= end_offset:
             return False
     return True
+
+
+def with_remote_epochs(epochs: Sequence[EpochStart], remote_epochs: Iterable[EpochStart]) -> list[EpochStart]:
+    """The leader epochs of a compacted log, completed by those of its remote segments (`RemoteLog.epoch_starts`): of an
+    epoch that the log knows too late, or not at all (see `is_in_history`), the segments know where it begins.
+    """
+    if not epochs:
+        return []
+    starts = dict(epochs)
+    first_epoch, last_epoch = epochs[0].epoch, epochs[-1].epoch
+    for epoch, start_offset in remote_epochs:
+        if first_epoch < epoch <= last_epoch:
+            starts[epoch] = min(start_offset, starts.get(epoch, start_offset))
+    completed: list[EpochStart] = []
+    for epoch in sorted(starts):
+        while completed and completed[-1].start_offset >= starts[epoch]:
+            completed.pop()  # Of another history, or without a record.
+        completed.append(EpochStart(epoch, starts[epoch]))
+    return completed
+
+
+def epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
+    """The leader epoch of an offset; None before the first one."""
+    slot = bisect_right(epochs, offset, key=itemgetter(1))
+    return epochs[slot - 1].epoch if slot else None

@@ -128,7 +128,8 @@ class RemoteLog:
             case SegmentState.COPY_SEGMENT_FINISHED:
                 self._make_visible(row, segment)
             case SegmentState.DELETE_SEGMENT_STARTED:
-                self._hide(row, segment)
+                self._superseded_ms.pop(row, None)
+                self._unreference(row, segment)
             case SegmentState.DELETE_SEGMENT_FINISHED:
                 self._forget(row, segment)
         return True
@@ -155,7 +156,9 @@ class RemoteLog:
             if ancestors is None:
                 self._superseded_ms[row] = segment.event_timestamp_ms
                 return
-            replaced = self._unreference(ancestors)
+            for ancestor_row, ancestor in ancestors.items():
+                self._unreference(ancestor_row, ancestor)
+            replaced = list(ancestors)
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
             displaced = self._epochs[epoch].reference(
                 start_offset, row, segment.last_offset_in(slot), is_transactional=segment.has_transaction_index
@@ -199,12 +202,10 @@ class RemoteLog:
         named = (lineage.ancestor_count, lineage.ancestor_digest)
         return ancestors if is_whole and named == (len(ancestors), digest) else None
 
-    def _unreference(self, ancestors: dict[int, RemoteSegment]) -> list[int]:
-        for row, ancestor in ancestors.items():
-            for epoch, start_offset in ancestor.epochs:
-                if self._epochs[epoch].unreference(start_offset, row):
-                    self._note_not_read(row)
-        return list(ancestors)
+    def _unreference(self, row: int, segment: RemoteSegment) -> None:
+        for epoch, start_offset in segment.epochs:
+            if self._epochs[epoch].unreference(start_offset, row):
+                self._note_not_read(row)
 
     def _note_read(self, row: int) -> None:
         """Count one more epoch in which a row is read."""
@@ -223,12 +224,6 @@ class RemoteLog:
             self._size -= self._segments.size(row)
             self._cleaned_ends.remove(self._segments.custom_metadata(row))
             self._spanning.discard(row)
-
-    def _hide(self, row: int, segment: RemoteSegment) -> None:
-        self._superseded_ms.pop(row, None)
-        for epoch, start_offset in segment.epochs:
-            if self._epochs[epoch].unreference(start_offset, row):
-                self._note_not_read(row)
 
     def _forget(self, row: int, segment: RemoteSegment) -> None:
         for epoch, _ in segment.epochs:
@@ -252,6 +247,12 @@ class RemoteLog:
         """The last offset (inclusive) of a leader epoch that was ever copied; None where none was."""
         segments = self._epochs.get(epoch)
         return None if segments is None or segments.highest_offset == NO_OFFSET else segments.highest_offset
+
+    def epoch_starts(self) -> Iterator[EpochStart]:
+        """Each leader epoch of the segments that are read, with the first of its offsets there."""
+        for epoch, segments in self._epochs.items():
+            if segments.first_offset != NO_OFFSET:
+                yield EpochStart(epoch, segments.first_offset)
 
     def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
         """The first segment with a transaction index, from the one that has an offset of a leader epoch on, within that

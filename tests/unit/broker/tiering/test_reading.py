@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from protocol.batch_iterator import iterate_batches
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import PartitionData
 from protocol.record_reader import records_of
+from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.layout import ObjectKind, parse_key
 from tests.support.node import Client, Node, fetch_request
 from tests.support.tiered_node import (
@@ -22,6 +24,7 @@ from tests.support.tiered_node import (
     serve_tiered,
     tiered_topic,
     tiering_of,
+    until,
 )
 
 READ_COMMITTED = 1
@@ -192,5 +195,26 @@ def test_a_reader_that_jumps_reads_what_it_asked_for() -> None:
             assert answer.records
             assert source.reads == count
         assert source.bytes_read < 5 * 250
+
+    serve_tiered(story)
+
+
+def test_a_replica_of_a_compacted_log_reads_epochs_that_it_does_not_know() -> None:
+    """It fetched the log when the first records of epoch 2, and all of epoch 1, were superseded."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await tiered_topic(client, local_retention_bytes=1)
+        log = partition_of(node).log
+        node.host.storage_faults.may_write = False
+        await fill(client)
+        log.epochs.replace([EpochStart(0, 0), EpochStart(1, 10), EpochStart(2, 20)])
+        node.host.storage_faults.may_write = True
+        await until(lambda: log.segments == [log.active], "the copied segments are deleted here")
+        log.epochs.replace([EpochStart(0, 0), EpochStart(2, 27)])
+        assert (await client.fetch("t", 12, max_wait_ms=10)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        log.config = replace(log.config, cleanup_policy=("compact",))
+        for fields in ({}, {"isolation_level": READ_COMMITTED}):
+            assert await read_all(client, **fields) == expected()
 
     serve_tiered(story)
