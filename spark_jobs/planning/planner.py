@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TASK_SIZE: Final = 64 << 20
-"""Bytes of segments for one task, at most. Starting a task takes Spark about 40 ms; decoding so many bytes takes
+"""Bytes of segments for one task of a large read. Starting a task takes Spark about 40 ms; decoding so many bytes takes
 several times as long.
 """
 TASK_SIZE_MIN: Final = 4 << 20
