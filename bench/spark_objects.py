@@ -65,7 +65,8 @@ def figures(session: SparkSession, endpoint: str, rounds: int) -> list[Figure]:
     for number in range(rounds + 1):
         measured = [scan(ALL_COLUMNS), scan(FEW_COLUMNS)]
         peer = asyncio.run(downloaded(endpoint))
-        print(f"  spark from an object store: {measured} MB/s, obstore alone {peer:.0f} MB/s", flush=True)
+        mine = " and ".join(f"{each:.0f}" for each in measured)
+        print(f"  spark from an object store: {mine} MB/s, obstore alone {peer:.0f} MB/s", flush=True)
         if number:
             alone.append(peer)
             for values, rate in zip(rates.values(), measured, strict=True):

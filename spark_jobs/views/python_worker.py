@@ -24,7 +24,7 @@ def task_of(partition: InputPartition) -> Task:
 def spare_imports() -> None:
     """Keep what this process has imported out of the garbage collector.
 
-    Spark's worker collects garbage after every task; with numpy and pyarrow imported that takes some 50 ms.
+    Spark's worker collects garbage after every task; with numpy and pyarrow imported that takes some 20 ms.
     """
     import_module("spark_jobs.decoding.record_columns")
     gc.freeze()
