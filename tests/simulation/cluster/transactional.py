@@ -72,7 +72,7 @@ class Transactional:
                 ledger,
                 pause_s=plan.pause_s,
             )
-            for index in range(TRANSFORMED if plan.transforms else 0)
+            for index in range(TRANSFORMED if plan.transactional and plan.transforms else 0)
         ]
         self._keys += [(RESULTS, index) for index in range(len(self._transformers))]
 
