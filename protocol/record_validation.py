@@ -65,7 +65,7 @@ ZSTD = int(Codec.ZSTD)
 
 
 class AppendRules(Protocol):
-    """The topic settings that validation needs, with the names of `LogConfig`."""
+    """The topic settings that validation needs, with the names that the configuration of a log has."""
 
     @property
     def max_message_bytes(self) -> int: ...

@@ -233,7 +233,7 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
     known: tuple[Field, ...] | None = cls.__dict__.get("__fields__")
     if known is None:
         annotations: dict[str, str] = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 - inspect is slow to import
-        # All in one call, because `get_type_hints` takes four times as long.
+        # All in one call, because `typing.get_type_hints` takes four times as long.
         hints = eval(f"[{', '.join(annotations.values())}]", sys.modules[cls.__module__].__dict__)
         known = tuple(map(partial(_field, cls), annotations, hints))
         cls.__fields__ = known  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ from protocol.records.record_frames import is_storable
 class Joiner(Enum):
     """The relation of a joining client to the group.
 
-    `SAME` and `CHANGED` compare its protocols with those of its last join.
+    The names that end in SAME or CHANGED compare its protocols with those of its last join.
     """
 
     UNNAMED = auto()

@@ -22,7 +22,8 @@ LoadedT_contra = TypeVar("LoadedT_contra", contravariant=True)
 class StateMachine(Protocol[RequestT_contra, LoadedT_contra]):
     """A deterministic coordinator of one partition: it reads no clock and does no I/O.
 
-    `RequestT`: the events that the machine itself defines. `LoadedT`: the changes that its record reader produces.
+    `RequestT_contra`: the events that the machine itself defines. `LoadedT_contra`: the changes that its record reader
+    produces.
     """
 
     def replay(self, change: LoadedT_contra, end_offset: int) -> None:

@@ -1,6 +1,6 @@
 """The walk over offset records in the bytes of a batch: the inner loop of a coordinator's loading.
 
-This is ordinary typed Python that mypyc can compile (`broker/compile_hot_path.py`); both forms give the same results.
+This is ordinary typed Python that mypyc can compile (`building/hot_path.py`); both forms give the same results.
 It reads the most frequent shape of record: a commit without record headers and with empty metadata, its value of
 version 3, or of version 4 with or without the topic's id. At any other record it stops, and the caller reads that
 record.
