@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from broker.config.config import Config
@@ -30,6 +31,19 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 
 class UnusableMetadata(ValueError):
     """The metadata directory needs something that this version does not support; the text names it."""
+
+
+class UnsupportedFeatures(UnusableMetadata):
+    """The metadata finalizes features at levels that this version does not support."""
+
+    def __init__(self, levels: Mapping[str, int]) -> None:
+        """`levels`: the finalized level of each feature that is not supported at it."""
+        refusals = (refusal_of_feature(name, level) for name, level in levels.items())
+        super().__init__("; ".join(text for text in refusals if text is not None))
+        self.supported = {
+            name: SUPPORTED_FEATURES[name].last if name in SUPPORTED_FEATURES else 0 for name in sorted(levels)
+        }
+        """By feature: the highest level that this version supports, to which the cluster has to downgrade."""
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
@@ -82,12 +96,11 @@ def address_of(server: str) -> Address:
 def refuse_unsupported(features: FeaturesImage) -> None:
     """Check the finalized features.
 
-    Raises `UnusableMetadata`, which names every feature with a level that this node does not support.
+    Raises `UnsupportedFeatures`, which names every feature with a level that this node does not support.
     """
-    levels = features.levels.items()
-    refusals = [refusal for name, level in levels if (refusal := refusal_of_feature(name, level)) is not None]
-    if refusals:
-        raise UnusableMetadata("; ".join(refusals))
+    levels = {name: level for name, level in features.levels.items() if refusal_of_feature(name, level) is not None}
+    if levels:
+        raise UnsupportedFeatures(levels)
 
 
 def metadata_log_config(config: Config) -> LogConfig:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from broker.metadata.quorum_start import UnsupportedFeatures
 
+if TYPE_CHECKING:
     from broker.config.config import Config
 
 PRIVILEGED_PORTS_END: Final = 1024
@@ -33,6 +34,8 @@ def described(problem: Exception) -> str:
 
 def remedy_of(problem: Exception, config: Config) -> str | None:
     """Advice for the operator about an error; None where there is no known remedy."""
+    if isinstance(problem, UnsupportedFeatures):
+        return downgrade(problem.supported)
     if isinstance(problem, BlockingIOError):
         return "Stop that process, or give this node a directory of its own (--data DIR, or log.dirs in the file)"
     if not isinstance(problem, OSError) or problem.errno is None:
@@ -44,6 +47,17 @@ def remedy_of(problem: Exception, config: Config) -> str | None:
     if problem.filename is None and problem.errno in (errno.EACCES, errno.EPERM):
         return f"Ports below {PRIVILEGED_PORTS_END} need privileges; choose others: {other_ports(config)}"
     return REMEDIES.get(problem.errno)
+
+
+def downgrade(supported: Mapping[str, int]) -> str:
+    """The command that downgrades features, and when to run it. This node reads its own metadata log first, so its
+    former process must have received the downgrade.
+    """
+    levels = " ".join(f"--feature {name}={level}" for name, level in supported.items())
+    return (
+        "A cluster of Apache Kafka has to downgrade them while the former process of this node still runs: start it"
+        f" again on this directory, run kafka-features.sh --bootstrap-server HOST:PORT downgrade {levels}, then stop it"
+    )
 
 
 def other_ports(config: Config) -> str:

@@ -1,7 +1,7 @@
 """The decision table of transactions: (request × state × claim) → answer, or next state.
 
-The table is Apache Kafka's behaviour. The modules of the requests read `TABLE`, and nothing else decides about a request
-that names an existing producer.
+The table is Apache Kafka's behaviour. The modules of the requests read `TABLE`, and nothing else decides about a
+request that names an existing producer.
 """
 
 from __future__ import annotations

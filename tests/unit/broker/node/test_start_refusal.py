@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli.invocation import load_config
+from broker.metadata.quorum_start import UnsupportedFeatures
 from broker.node.start_refusal import refusal_line
 
 ROOT = Path(__file__).parents[4]
@@ -129,6 +130,11 @@ def test_a_directory_that_the_node_may_not_write(tmp_path: Path) -> None:
         (OSError(errno.ENOSPC, "No space left on device", "/data"), "/data: No space left on device. Make room"),
         (OSError(errno.EIO, "Input/output error", "/data"), "/data: Input/output error"),
         (ValueError("the file is damaged"), "the file is damaged"),
+        (UnsupportedFeatures({"group.version": 1}), "group.version is finalized at level 1"),
+        (
+            UnsupportedFeatures({"share.version": 1, "made.up": 2}),
+            "run kafka-features.sh --bootstrap-server HOST:PORT downgrade --feature made.up=0 --feature share.version=",
+        ),
     ],
 )
 def test_the_line_ends_with_the_remedy_where_there_is_a_usual_one(problem: Exception, text: str) -> None:
