@@ -33,6 +33,9 @@ RETRIABLE: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
+    # DIVERGES: Apache Kafka passes this one on, and the producer aborts its transaction. The coordinator answers it for
+    # a partition beside one that it does not know yet, because its metadata is behind.
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
 )
 """Errors of the transaction coordinator after which a producer should send the same batch again."""
 

@@ -26,7 +26,7 @@ from kraft.controller.nodes.unregistration import unregister_broker
 from kraft.controller.partitions.directory_assignment import assign_replicas
 from kraft.controller.partitions.elections import elect_leaders
 from kraft.controller.partitions.in_sync_control import alter_partition
-from kraft.controller.partitions.reassignment import alter_reassignments, list_reassignments
+from kraft.controller.partitions.reassignment import alter_reassignments, list_reassignments, refuse_reassignments
 from kraft.controller.producer_id_control import allocate_producer_ids
 from kraft.controller.security.acl_control import create_acls, delete_acls, refuse_creations, refuse_filters
 from kraft.controller.security.quota_control import alter_client_quotas, refuse_quotas
@@ -129,7 +129,7 @@ CONTROLLER_APIS: Final = table_of(
         api(AllocateProducerIdsRequest, allocate_producer_ids, is_forwardable=True),
         api(AlterClientQuotasRequest, alter_client_quotas, is_for_clients=True, refuse=refuse_quotas),
         api(AlterConfigsRequest, alter_configs, is_for_clients=True, refuse=refuse_alterations),
-        api(AlterPartitionReassignmentsRequest, alter_reassignments, is_for_clients=True),
+        api(AlterPartitionReassignmentsRequest, alter_reassignments, is_for_clients=True, refuse=refuse_reassignments),
         api(AlterPartitionRequest, alter_partition),
         api(
             AlterUserScramCredentialsRequest,

@@ -55,6 +55,30 @@ CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
 }
 """The keys of users and client ids; None where a value may be a fraction."""
 IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
+PLACES: Final = {
+    CONNECTION_CREATION_RATE: 0,
+    REQUEST_PERCENTAGE: 7,
+    PRODUCER_BYTE_RATE: 11,
+    CONSUMER_BYTE_RATE: 12,
+    CONTROLLER_MUTATION_RATE: 14,
+}
+"""The buckets of the keys in a Java HashMap of 16 buckets; in a smaller map the low bits count."""
+
+
+def in_order_of_kafka(present: Iterable[str], changed: Iterable[str]) -> list[str]:
+    """The keys of an entity in the order in which Apache Kafka lists them: that of a HashMap with room for just so
+    many. `present` are the keys that the entity had, in that order, `changed` those that a change sets. Keys of one
+    bucket stay in the order in which they were put there.
+    """
+    keys = list(dict.fromkeys((*present, *sorted(changed, key=_place))))
+    buckets = 2
+    while len(keys) * 4 > buckets * 3:
+        buckets *= 2
+    return sorted(keys, key=lambda key: _place(key) % buckets)
+
+
+def _place(key: str) -> int:
+    return PLACES.get(key, 0)
 
 
 def refusal_of_entity(entity: QuotaEntity) -> str | None:

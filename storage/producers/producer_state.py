@@ -251,13 +251,20 @@ class ProducerStates:
 
     def must_be_verified(self, header: BatchHeader) -> bool:
         """Whether a client's transactional batch would open a transaction, as far as its epoch and sequence go: it is
-        neither a duplicate nor of an epoch that is over."""
+        neither a duplicate nor of an epoch that is over. Of a producer without a marker in this log no transaction has
+        ended: what its batch repeats belongs to none, so it counts as no duplicate.
+
+        DIVERGES: Apache Kafka asks the coordinator about each duplicate, also about one from a transaction that has
+        ended. The guard of that question would refuse the next batch of the producer as out of order.
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return True
         epoch = header.producer_epoch
         if epoch < entry.producer_epoch or self.has_open_transaction(header.producer_id, epoch):
             return False
+        if entry.coordinator_epoch == NO_COORDINATOR_EPOCH:
+            return True
         last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX
         return entry.duplicate_of(epoch, header.base_sequence, last_sequence) is None
 

@@ -56,12 +56,15 @@ if TYPE_CHECKING:
     from kraft.image.topics import TopicsImage
 
 COMMIT_BY_ID_VERSION = 10
+SHARE_VERSION = 6
+"""From this version of FindCoordinator on a key may be that of share state."""
 NULL_PROTOCOL_VERSION = 7
 """From this version of JoinGroup on a refusal has no protocol."""
 PROTOCOL_VERSION = 5
 """From this version of SyncGroup on members name the protocol."""
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
 """The types of keys of FindCoordinator."""
 
 _group_id = field_of("group_id")
@@ -126,11 +129,13 @@ def list_groups(services: Services, context: RequestContext, request: object, an
 
 
 def find_coordinator(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each group or transactional id; CLUSTER_ACTION for other types of keys, which only brokers
-    look up.
+    """DESCRIBE on each group or transactional id; CLUSTER_ACTION for a key of share state, which only brokers look up.
+    A type of keys that the version does not have is refused to every client.
     """
     assert isinstance(request, FindCoordinatorRequest)
     kind = request.key_type
+    if kind not in (GROUP, TRANSACTION) and (kind != SHARE or context.version < SHARE_VERSION):
+        return answer(context, request)
     if request.coordinator_keys:
         each = Each(
             "coordinator_keys", "coordinators", lambda key: _coordinated(kind, _text(key)), _refused_coordinator

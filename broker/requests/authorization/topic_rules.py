@@ -18,6 +18,7 @@ from broker.requests.authorization.rule import (
     with_field,
 )
 from broker.requests.unverified_batches import is_transactional
+from kraft.topic_names import CLUSTER_METADATA_TOPIC
 from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
@@ -243,7 +244,8 @@ def create_topics(services: Services, context: RequestContext, request: object, 
     access = context.access
     allowed, refused = request.topics, set[str]()
     if not cluster(AclOperation.CREATE).is_met_quietly(access):
-        names = dict.fromkeys(each.name for each in request.topics)
+        # The controller refuses the topic of the metadata log to every client.
+        names = dict.fromkeys(each.name for each in request.topics if each.name != CLUSTER_METADATA_TOPIC)
         refused = {name for name in names if not topic(AclOperation.CREATE, name).is_met(access)}
         allowed = [each for each in request.topics if each.name not in refused]
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from broker.requests.authorization.rule import cluster, topic
 from broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
 from kraft.image.topics import TopicsImage
-from kraft.topic_names import refusal_of_name
 from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
@@ -50,7 +49,7 @@ def visible_topics(
             allowed.append(wish)
         elif not topic(AclOperation.DESCRIBE, name).is_met(access):
             denied.append(_denied(None if is_by_id else name, wish.topic_id if is_by_id else ZERO_UUID))
-        elif known is None and creates and refusal_of_name(name) is None and not _may_create(access, name):
+        elif known is None and creates and not _may_create(access, name):
             denied.append(_denied(name, ZERO_UUID))
         else:
             allowed.append(wish)

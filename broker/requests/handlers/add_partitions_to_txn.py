@@ -133,7 +133,7 @@ def ask(
         return
     topics = services.cluster.image.topics
     missing = [each for each in partitions if topics.partition(*each) is None]
-    if missing and context.version < BATCH_VERSION:
+    if missing:
         errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         errors.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         results.complete(errors)

@@ -34,6 +34,8 @@ def alter_partition(context: DecisionContext, request: AlterPartitionRequest) ->
     view = context.view
     image = view.image
     broker = image.cluster.brokers.get(request.broker_id)
+    if not request.topics:
+        return Decision((), AlterPartitionResponse())  # as Apache Kafka does, whichever broker asks
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision((), AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     records: list[object] = []

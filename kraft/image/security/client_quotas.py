@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kraft.image.persistent_map import PersistentMap, place_of_text
 from protocol.records.metadata import ClientQuotaRecord, EntityData
-from security.quotas.entity import QuotaEntity
+from security.quotas.entity import QuotaEntity, in_order_of_kafka
 
 
 def place_of_entity(entity: QuotaEntity) -> int:
@@ -15,7 +15,7 @@ def place_of_entity(entity: QuotaEntity) -> int:
 
 
 class ClientQuotasImage(NamedTuple):
-    """Quota values by entity and key; an entity without quotas is absent."""
+    """Quota values by entity and key, the keys in Apache Kafka's order; an entity without quotas is absent."""
 
     by_entity: PersistentMap[QuotaEntity, Mapping[str, float]] = PersistentMap(place_of_entity)
 
@@ -43,8 +43,10 @@ class ClientQuotasDelta:
             return self.image
         updates: dict[QuotaEntity, Mapping[str, float] | None] = {}
         for entity, changes in self.changed.items():
-            merged = {**(self.image.by_entity.get(entity) or {}), **changes}
-            updates[entity] = {key: value for key, value in merged.items() if value is not None} or None
+            present = self.image.by_entity.get(entity) or {}
+            merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
+            remaining = (key for key in present if key in merged)
+            updates[entity] = {key: merged[key] for key in in_order_of_kafka(remaining, merged)} or None
         return ClientQuotasImage(self.image.by_entity.updated(updates))
 
 

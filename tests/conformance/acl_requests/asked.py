@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from protocol.messages.describe_client_quotas import ValueData
 from protocol.schema import ZERO_UUID, default_struct
 
 T = TypeVar("T")
@@ -16,6 +17,8 @@ GROUP, OTHER_GROUP, TRANSACTION = "g", "zz", "tx"
 ID_SIZE: Final = 16
 UNKNOWN_ID: Final = b"\7" * 16
 UNKNOWN_PRODUCER: Final = 987_654
+IDEMPOTENT_PRODUCER: Final = 987_655
+UNKNOWN_BROKER: Final = 77
 
 CHANGING: Final = frozenset(
     {
@@ -117,6 +120,8 @@ def comparable(value: object, ids: Ids) -> object:
         return value
     if isinstance(value, int):
         return int(value)  # without the name that an enumeration gives
+    if isinstance(value, Sequence) and value and isinstance(value[0], ValueData):
+        return [(each.key, each.value) for each in value]  # quotas have an order
     if isinstance(value, Sequence):
         return sorted((comparable(each, ids) for each in value), key=repr)
     slots: Sequence[str] = getattr(type(value), "__slots__", ())

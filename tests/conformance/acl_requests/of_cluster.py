@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from protocol.messages import alter_configs, incremental_alter_configs
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
-from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
+from protocol.messages.alter_partition import PartitionData as InSyncPartition
+from protocol.messages.alter_partition import TopicData as InSyncTopic
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -15,6 +23,13 @@ from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryData,
+)
+from protocol.messages.assign_replicas_to_dirs import PartitionData as PlacedPartition
+from protocol.messages.assign_replicas_to_dirs import TopicData as PlacedTopic
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.describe_acls import DescribeAclsRequest
@@ -30,7 +45,15 @@ from protocol.messages.list_partition_reassignments import ListPartitionReassign
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.conformance.acl_requests.asked import OTHER_GROUP, TOPICS, Ids, Requests, in_versions, made
+from tests.conformance.acl_requests.asked import (
+    OTHER_GROUP,
+    TOPICS,
+    UNKNOWN_BROKER,
+    Ids,
+    Requests,
+    in_versions,
+    made,
+)
 
 TOPIC, BROKER, LOGGER, METRICS, GROUPS = 2, 4, 8, 16, 32
 """Kinds of resources that have configurations."""
@@ -112,7 +135,13 @@ def replicas() -> Requests:
     yield from in_versions(1, 4, DescribeLogDirsRequest, topics=None)
     elected = [made(TopicPartitions, topic="orders", partitions=[0])]
     yield from in_versions(0, 2, ElectLeadersRequest, topic_partitions=elected, timeout_ms=1000)
-    yield from in_versions(0, 0, AlterPartitionReassignmentsRequest, timeout_ms=1000, topics=[])
+    yield from in_versions(0, 1, AlterPartitionReassignmentsRequest, timeout_ms=1000, topics=[])
+    wishes = ([1], [UNKNOWN_BROKER], None)
+    partitions = [
+        made(ReassignablePartition, partition_index=index, replicas=each) for index, each in enumerate(wishes)
+    ]
+    reassigned = [made(ReassignableTopic, name=name, partitions=partitions) for name in TOPICS]
+    yield from in_versions(0, 1, AlterPartitionReassignmentsRequest, timeout_ms=1000, topics=reassigned)
     yield from in_versions(0, 0, ListPartitionReassignmentsRequest, timeout_ms=1000, topics=None)
 
 
@@ -140,3 +169,29 @@ def cluster() -> Requests:
     voter = {"cluster_id": "x", "voter_id": 5, "voter_directory_id": b"\1" * 16}
     yield from in_versions(0, 0, AddRaftVoterRequest, timeout_ms=100, listeners=[], **voter)
     yield from in_versions(0, 0, RemoveRaftVoterRequest, **voter)
+
+
+def of_brokers(ids: Ids, broker_epoch: int) -> Requests:
+    """What brokers ask of the controller: one that is not registered, the registered one in an epoch that has passed,
+    and in its epoch. `broker_epoch` is that of broker 1."""
+    for broker, epoch in ((UNKNOWN_BROKER, 5), (UNKNOWN_BROKER, -1), (1, 0), (1, broker_epoch)):
+        sender = {"broker_id": broker, "broker_epoch": epoch}
+        yield from in_versions(2, 3, AlterPartitionRequest, topics=[], **sender)
+        for leader_epoch, partition_epoch in ((0, 0), (1, 0), (0, 1), (-1, 0)):
+            for members in ([1], [1, UNKNOWN_BROKER], [UNKNOWN_BROKER], []):
+                in_sync = made(
+                    InSyncPartition,
+                    partition_index=0,
+                    leader_epoch=leader_epoch,
+                    partition_epoch=partition_epoch,
+                    new_isr=members,
+                    new_isr_with_epochs=[made(BrokerState, broker_id=each, broker_epoch=epoch) for each in members],
+                )
+                topics = [made(InSyncTopic, topic_id=ids.of(name), partitions=[in_sync]) for name in TOPICS]
+                yield from in_versions(2, 3, AlterPartitionRequest, topics=topics, **sender)
+        placed = [made(PlacedTopic, topic_id=ids.of("none"), partitions=[made(PlacedPartition, partition_index=0)])]
+        directory = made(DirectoryData, id=b"\1" * 16, topics=placed)
+        yield from in_versions(0, 0, AssignReplicasToDirsRequest, directories=[directory], **sender)
+        if epoch != broker_epoch:
+            yield from in_versions(0, 0, AllocateProducerIdsRequest, **sender)
+            yield from in_versions(0, 2, BrokerHeartbeatRequest, want_fence=False, want_shut_down=False, **sender)

@@ -43,6 +43,7 @@ from protocol.messages.txn_offset_commit import (
 )
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.conformance.acl_requests.asked import (
+    CREATED,
     GROUP,
     OTHER_GROUP,
     TOPICS,
@@ -55,6 +56,8 @@ from tests.conformance.acl_requests.asked import (
     made,
 )
 
+SHARE, NO_KEY_TYPE = 2, 3
+"""Types of keys of FindCoordinator: one that version 6 brought, and one that no version has."""
 PRODUCER = {"producer_id": UNKNOWN_PRODUCER, "producer_epoch": 0}
 
 
@@ -86,6 +89,10 @@ def coordinators() -> Requests:
     yield from in_versions(1, 3, FindCoordinatorRequest, key=OTHER_GROUP, key_type=1)
     for kind in (0, 1):
         yield from in_versions(4, 6, FindCoordinatorRequest, key_type=kind, coordinator_keys=[OTHER_GROUP])
+    for kind in (SHARE, NO_KEY_TYPE, -1):
+        yield from in_versions(1, 3, FindCoordinatorRequest, key=OTHER_GROUP, key_type=kind)
+        keys = [OTHER_GROUP, GROUP]
+        yield from in_versions(4, 6, FindCoordinatorRequest, key_type=kind, coordinator_keys=keys)
 
 
 def members() -> Requests:
@@ -116,6 +123,17 @@ def transactions() -> Requests:
     yield from in_versions(0, 3, AddPartitionsToTxnRequest, **before_4)
     whole = made(AddPartitionsToTxnTransaction, transactional_id=TRANSACTION, topics=added, **PRODUCER)
     yield from in_versions(4, 5, AddPartitionsToTxnRequest, transactions=[whole])
+    verified = made(
+        AddPartitionsToTxnTransaction, transactional_id=TRANSACTION, topics=added, verify_only=True, **PRODUCER
+    )
+    existing = made(
+        AddPartitionsToTxnTransaction,
+        transactional_id="another",
+        topics=added[: len(CREATED)],
+        verify_only=True,
+        **PRODUCER,
+    )
+    yield from in_versions(4, 5, AddPartitionsToTxnRequest, transactions=[verified, existing])
     wish = {"transactional_id": TRANSACTION, **PRODUCER}
     yield from in_versions(0, 4, AddOffsetsToTxnRequest, group_id=OTHER_GROUP, **wish)
     yield from in_versions(0, 5, EndTxnRequest, committed=True, **wish)

@@ -22,6 +22,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.record_builder import Record, build_batch
 from tests.conformance.acl_requests.asked import (
     CREATED,
+    IDEMPOTENT_PRODUCER,
     TOPICS,
     TRANSACTION,
     UNKNOWN_PRODUCER,
@@ -36,6 +37,10 @@ RECORDS = [Record(key=b"k", value=b"v", timestamp=1)]
 PLAIN = build_batch(RECORDS)
 TRANSACTIONAL = build_batch(
     RECORDS, is_transactional=True, producer_id=UNKNOWN_PRODUCER, producer_epoch=0, base_sequence=0
+)
+IDEMPOTENT, IDEMPOTENT_AS_TRANSACTIONAL = (
+    build_batch(RECORDS, is_transactional=flag, producer_id=IDEMPOTENT_PRODUCER, producer_epoch=0, base_sequence=0)
+    for flag in (False, True)
 )
 
 
@@ -52,6 +57,8 @@ def produces(ids: Ids) -> Requests:
         (range(3, 14), PLAIN, None),
         ((3, 9, 12, 13), TRANSACTIONAL, None),
         ((3, 9, 12, 13), TRANSACTIONAL, TRANSACTION),
+        ((9, 9), IDEMPOTENT, None),
+        ((3, 9, 12, 13), IDEMPOTENT_AS_TRANSACTIONAL, TRANSACTION),
     )
     for versions, batch, transaction in cases:
         for version in versions:
@@ -108,6 +115,8 @@ def metadata(ids: Ids) -> Requests:
 def changes(ids: Ids) -> Requests:
     fresh = [made(CreatableTopic, name=name, num_partitions=1, replication_factor=1) for name in ("orders", "fresh")]
     yield from in_versions(2, 7, CreateTopicsRequest, topics=fresh, timeout_ms=3000, validate_only=True)
+    metadata_log = [made(CreatableTopic, name="__cluster_metadata", num_partitions=1, replication_factor=1)]
+    yield from in_versions(2, 7, CreateTopicsRequest, topics=metadata_log, timeout_ms=3000)
     yield from in_versions(1, 5, DeleteTopicsRequest, topic_names=["hidden", "none"], timeout_ms=3000)
     by_name = [made(DeleteTopicState, name=name) for name in ("hidden", "none")]
     yield from in_versions(6, 6, DeleteTopicsRequest, topics=by_name, timeout_ms=3000)

@@ -6,11 +6,20 @@ The user has no ACL at first, then some, then wide ones with a DENY beside them,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
 from protocol.access import AclOperation as Operation
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    OpData,
+    RequestEntryData,
+)
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.alter_partition import TopicData as AlteredTopic
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -21,16 +30,27 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRespon
 from security.access import ResourceKind as Kind
 from security.acl.bindings import PatternType, PermissionType
 from tests.conformance.acl_requests import of_cluster, of_groups, of_records
-from tests.conformance.acl_requests.asked import CREATED, GROUP, TRANSACTION, Asked, Ids, comparable, made
+from tests.conformance.acl_requests.asked import CREATED, GROUP, TRANSACTION, UNKNOWN_ID, Asked, Ids, comparable, made
 from tests.conformance.outcome import Failed
 from tests.conformance.raw_connection import Connection
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
 from tests.conformance.session import PATIENCE_S, expect
 
 USER, PASSWORD = "alice", "pw"
+QUOTAS: Final = {
+    (("user", "u"),): ("request_percentage", "controller_mutation_rate", "producer_byte_rate", "consumer_byte_rate"),
+    (("user", "u"), ("client-id", "c")): ("consumer_byte_rate", "producer_byte_rate"),
+    (("client-id", None),): ("producer_byte_rate", "request_percentage", "consumer_byte_rate"),
+    (("user", None), ("client-id", None)): ("controller_mutation_rate", "consumer_byte_rate"),
+    (("user", "v"),): ("controller_mutation_rate", "request_percentage"),
+    (("user", "w"),): ("producer_byte_rate", "controller_mutation_rate"),
+    (("ip", "192.0.2.1"),): ("connection_creation_rate",),
+}
+"""The keys of each entity, in the order in which they are set."""
 PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 REQUESTS_MIN: Final = 250
 """Of one phase."""
+BROKER_EPOCH_MAX: Final = 1_000
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
 
@@ -52,6 +72,8 @@ PHASES: Final[dict[str, tuple[Rule, ...]]] = {
         Rule(Operation.WRITE, Kind.TOPIC, "orders"),
         Rule(Operation.READ, Kind.GROUP, GROUP),
         Rule(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, TRANSACTION),
+        # An invalid name that the user may describe but not create.
+        Rule(Operation.DESCRIBE, Kind.TOPIC, "bad", PREFIXED),
     ),
     "with wide ones and a DENY": (
         Rule(Operation.ALL, Kind.TOPIC, "*"),
@@ -66,6 +88,12 @@ PHASES: Final[dict[str, tuple[Rule, ...]]] = {
     "with those of the cluster": (
         Rule(Operation.DESCRIBE, Kind.CLUSTER, "kafka-cluster"),
         Rule(Operation.DESCRIBE_CONFIGS, Kind.CLUSTER, "kafka-cluster"),
+    ),
+    "with all of the cluster": (
+        Rule(Operation.ALL, Kind.CLUSTER, "kafka-cluster"),
+        # The topics stay as they are, and so do the ACLs.
+        Rule(Operation.CREATE, Kind.CLUSTER, "kafka-cluster", LITERAL, DENY),
+        Rule(Operation.DELETE, Kind.CLUSTER, "kafka-cluster", LITERAL, DENY),
     ),
 }
 """The ACLs of each phase join those of the phases before."""
@@ -101,7 +129,18 @@ class Administrator:
         until("the coordinator of the transaction has loaded", self._has_transaction_coordinator)
         everything = self._connection.ask(MetadataRequest(topics=None), 12)
         assert isinstance(everything, MetadataResponse)
+        self._set_quotas()
         return Ids({str(topic.name): topic.topic_id for topic in everything.topics})
+
+    def _set_quotas(self) -> None:
+        """Some quotas of several entities, set in an order that is not that of their names."""
+        for entity, keys in QUOTAS.items():
+            parts = [made(EntityData, entity_type=kind, entity_name=name) for kind, name in entity]
+            ops = [made(OpData, key=key, value=1e6 + number, remove=False) for number, key in enumerate(keys)]
+            entry = made(RequestEntryData, entity=parts, ops=ops)
+            answer = self._connection.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+            assert isinstance(answer, AlterClientQuotasResponse)
+            expect(not answer.entries[0].error_code, f"a quota is refused: {answer.entries}")
 
     def allow(self, rules: tuple[Rule, ...]) -> None:
         creations = [
@@ -179,14 +218,30 @@ def requests(ids: Ids) -> Iterator[Asked]:
     return chain(of_records.requests(ids), of_groups.requests(ids), of_cluster.requests(ids))
 
 
-def told(port: int, ids: Ids) -> dict[str, object]:
+def epoch_of_broker(port: int) -> int:
+    """The epoch in which broker 1 is registered: no request tells it, so each is tried that there can be by now."""
+    connection = Connection(port, "controller")
+    try:
+        for epoch in range(BROKER_EPOCH_MAX):
+            topics = [AlteredTopic(topic_id=UNKNOWN_ID)]
+            answer = connection.ask(AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=topics), 2)
+            assert isinstance(answer, AlterPartitionResponse)
+            if not answer.error_code:
+                return epoch
+    finally:
+        connection.close()
+    raise Failed(f"broker 1 has no epoch below {BROKER_EPOCH_MAX}")
+
+
+def told(port: int, ids: Ids, questions: Iterable[Asked], *, logs_in: bool = True) -> dict[str, object]:
     """What the user is told, request by request; `closed` where the broker closes the connection instead."""
     found: dict[str, object] = {}
     connection: Connection | None = None
-    for number, asked in enumerate(requests(ids)):
+    for number, asked in enumerate(questions):
         if connection is None:
             connection = Connection(port, "client")
-            connection.log_in(USER, PASSWORD)
+            if logs_in:
+                connection.log_in(USER, PASSWORD)
         answer: object
         try:
             answer = comparable(connection.ask(asked.request, asked.version), ids)
@@ -211,8 +266,11 @@ def on(side: str) -> Callable[[Workshop], None]:
             for phase, rules in PHASES.items():
                 if rules:
                     administrator.allow(rules)
-                work.facts[phase] = answers = told(secured, ids)
+                work.facts[phase] = answers = told(secured, ids, requests(ids))
                 expect(len(answers) >= REQUESTS_MIN, f"only {len(answers)} requests were asked")
+            controller = broker.port + 1
+            questions = of_cluster.of_brokers(ids, epoch_of_broker(controller))
+            work.facts["of the controller"] = told(controller, ids, questions, logs_in=False)
         del work.facts[f"{broker.name} ended with status"]  # Java ends with that of the signal
 
     return story

@@ -5,9 +5,12 @@ from __future__ import annotations
 from broker.network.listener_role import ListenerRole
 from broker.requests.table import APIS
 from protocol.compiler import encode
+from protocol.messages.describe_client_quotas import ValueData
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from security.acl.bindings import PermissionType
 from tests.conformance.acl_requests.asked import TOPICS, Ids, comparable, in_versions
+from tests.conformance.acl_requests.of_cluster import of_brokers
 from tests.conformance.scenarios.acls import PHASES, REQUESTS_MIN, broker_settings, requests
 
 IDS = Ids({"orders": b"\1" * 16, "hidden": b"\2" * 16})
@@ -55,7 +58,23 @@ def test_the_order_of_a_list_does_not_count() -> None:
 def test_the_user_may_do_nothing_first_and_never_delete_the_topics() -> None:
     rules = [rule for each in PHASES.values() for rule in each]
     assert not next(iter(PHASES.values()))
-    assert {rule.name for rule in rules if rule.operation.name == "DELETE"} == set(TOPICS[:2])
+    denied = {rule.name for rule in rules if rule.operation.name == "DELETE" and rule.permission is PermissionType.DENY}
+    assert denied == {*TOPICS[:2], "kafka-cluster"}
+
+
+def test_quotas_keep_the_order_in_which_a_broker_lists_them() -> None:
+    values = [ValueData(key=key, value=1.0) for key in ("b", "a")]
+    assert comparable(values, IDS) == [("b", 1.0), ("a", 1.0)]
+
+
+def test_what_brokers_ask_can_be_written_in_its_version() -> None:
+    asked = [each.name for each in of_brokers(IDS, 7) if encode(each.request, each.version)]
+    assert {name.partition(" ")[0] for name in asked} == {
+        "AlterPartition",
+        "AllocateProducerIds",
+        "AssignReplicasToDirs",
+        "BrokerHeartbeat",
+    }
 
 
 def test_users_have_a_listener_of_their_own() -> None:

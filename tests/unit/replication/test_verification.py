@@ -59,6 +59,14 @@ def test_the_first_batch_of_a_transaction_is_verified_and_no_other(leader: Parti
     assert leader.verification_needed(of_transaction(2), 0, OLD) is not None
 
 
+def test_a_batch_without_a_transaction_that_is_sent_again_with_one_is_verified(leader: Partition) -> None:
+    """As a duplicate it would be acknowledged, although its records belong to no transaction."""
+    plain = build_batch([Record(b"k", b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=0)
+    assert append(leader, plain).error is NONE
+    for version in (OLD, NEW):
+        assert leader.verification_needed(of_transaction(0), 0, version) is not None
+
+
 def test_what_the_log_refuses_or_takes_anyway_is_not_verified(leader: Partition) -> None:
     assert end(leader, epoch=3) is NONE
     for records in (batch("plain"), b"", of_transaction()[:40], of_transaction(epoch=2)):

@@ -71,6 +71,13 @@ def test_a_later_answer_is_waited_for() -> None:
     asyncio.run(story())
 
 
+def test_a_producer_sends_again_what_the_coordinator_did_not_try() -> None:
+    """Another partition of the request was unknown to the coordinator, whose metadata may be behind."""
+    batch = first_batch()
+    assert asked(Coordinator(ErrorCode.OPERATION_NOT_ATTEMPTED), batch).accepted() == []
+    assert batch.answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 def test_the_batches_of_a_second_producer_are_refused() -> None:
     coordinator, batch, other = Coordinator(NONE), first_batch(7), first_batch(8)
     assert asked(coordinator, batch, other).accepted() == [batch]

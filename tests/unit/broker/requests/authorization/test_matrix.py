@@ -121,7 +121,7 @@ def coordinated(r: Any) -> Iterator[Needed]:
             yield (Op.DESCRIBE, Kind.GROUP, key)
         elif r.key_type == 1:
             yield (Op.DESCRIBE, Kind.TRANSACTIONAL_ID, key)
-        else:
+        elif r.key_type == 2 and r.coordinator_keys:
             yield (Op.CLUSTER_ACTION, Kind.CLUSTER, CLUSTER_NAME)
 
 

@@ -157,13 +157,15 @@ def test_brokers_verify_and_add_several_transactions_in_one_request() -> None:
     async def story(node: Node) -> None:
         producer = await started(node)
 
-        def entry(transactional_id: str, *, verify_only: bool) -> AddPartitionsToTxnTransaction:
+        def entry(
+            transactional_id: str, *, verify_only: bool, partitions: tuple[int, ...] = (0, 1)
+        ) -> AddPartitionsToTxnTransaction:
             return AddPartitionsToTxnTransaction(
                 transactional_id=transactional_id,
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
                 verify_only=verify_only,
-                topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 1])],
+                topics=[AddPartitionsToTxnTopic(name="t", partitions=list(partitions))],
             )
 
         async def errors(version: int, *entries: AddPartitionsToTxnTransaction) -> dict[str, set[int]]:
@@ -181,6 +183,9 @@ def test_brokers_verify_and_add_several_transactions_in_one_request() -> None:
             "other": {unknown},
         }
         assert await errors(5, entry(ID, verify_only=True)) == {ID: {NONE}}
+        missing = {ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        for verify_only in (True, False):
+            assert await errors(5, entry(ID, verify_only=verify_only, partitions=(0, 7))) == {ID: missing}
         assert await producer.end(commits=True) is NONE
 
     serve_and(story, **SETTINGS)
