@@ -97,6 +97,7 @@ class Node:
             look_into(environment, config),
             self.failures.directory_failed,
             self.failures.log_damaged,
+            lambda log: self.flusher.write_epochs(log),
         )
         self.settings = DynamicConfig(config)
         self.timeouts = Timeouts(loop)
@@ -178,12 +179,12 @@ class Node:
 
     def _compose_upkeep(self) -> None:
         """Compose the parts that repair, create, delete and retain replicas."""
-        config, environment = self.config, self.environment
-        self.removal = FileRemoval(environment, self.tasks.spawn)
+        config, environment, spawn = self.config, self.environment, self.tasks.spawn
+        self.removal = FileRemoval(environment, spawn)
         self.damaged = DamagedReplicas(
             self.node_id,
             self.loop,
-            self.tasks.spawn,
+            spawn,
             self.cluster,
             self.settings,
             self.logs,
@@ -216,13 +217,7 @@ class Node:
             config, environment, self.replicas, self.logs, self.flusher, self.removal, self.applier.make_missing
         )
         self.cleaner = LogCleaner(
-            self.settings,
-            environment,
-            self.tasks.spawn,
-            self.replicas,
-            self.flusher,
-            self.removal,
-            self.logs.checkpoint,
+            self.settings, environment, spawn, self.replicas, self.flusher, self.removal, self.logs.checkpoint
         )
         self.tiering = compose_tiering(self)
         self.failed_directories = FailedDirectories(

@@ -67,17 +67,19 @@ class LocalLogs:
         found: Directories,
         failed: Callable[[LogDirectory], None],
         damaged: Callable[[Log, str], None],
+        epochs_changed: Callable[[Log], None],
     ) -> None:
         """Open the directories. Raises OSError where the node cannot start without one that cannot be opened.
 
-        `failed` is called with a directory that fails, `damaged` with a log whose batches differ from what was written,
-        and the reason; both during the operation that found the error.
+        During the operation that found an error, `failed` is called with a directory that fails, `damaged` with a log
+        whose batches differ from what was written, and the reason. `epochs_changed` gets each log whose epochs change.
         """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
         self._producer_expiration_ms = config.integer("producer.id.expiration.ms")
         self._tell = failed
         self._tell_damaged = damaged
+        self._epochs_changed = epochs_changed
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
         self.opened: Opened | None = None
@@ -198,6 +200,8 @@ class LocalLogs:
                 f"partition {key[0]}-{key[1]} is in {twice}: move one of the two out of its log directory"
             )
         logs[key] = opened
+        if opened.epochs.is_dirty:
+            self._epochs_changed(opened)  # Recovery has found others in the batches than the checkpoint names.
 
     def _may_lie_offline(self, partition: AssignedReplica) -> bool:
         """Whether a partition that was not found may be in an offline directory."""
@@ -334,6 +338,7 @@ class LocalLogs:
             directory.on_failure = self._failed
             directory.on_shortage = partial(self.space.refused, path)
             directory.on_damage = self._tell_damaged
+            directory.on_epochs_changed = self._epochs_changed
             self.directories.append(directory)
 
     def _failed(self, directory: LogDirectory) -> None:

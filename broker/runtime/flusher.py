@@ -1,7 +1,8 @@
 """Group commit: executor threads make logs durable, one sync at a time for each log, for all callers that wait for it.
 
-No reply waits for a write-back: it keeps the dirty part of the page cache small, so that writes need not wait for the
-disk.
+No reply waits for the leader epoch checkpoint, which is written soon after each change, for the next process and for
+readers of the files. No reply waits for a write-back either: it keeps the dirty part of the page cache small, so that
+writes need not wait for the disk.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
 from storage.files.open_file import OpenFile
+from storage.log.flush_work import FlushWork
 from storage.log.log import Log
 
 POSTPONED_MS: Final = 100
@@ -33,6 +35,8 @@ class Flusher:
         self._to_write_back: dict[Log, OpenFile] = {}
         self._writing_back: Log | None = None
         self._writes_back = False
+        self._epochs_to_write: dict[Log, None] = {}
+        self._writes_epochs = False
         self._idle: asyncio.Future[None] | None = None
         self.write_back_count = 0
         self.sync_count = 0
@@ -63,7 +67,8 @@ class Flusher:
         them with older ones.
         """
         self._to_write_back.clear()
-        while self._waiting or self._writes_back:
+        self._epochs_to_write.clear()  # Closing a log writes them.
+        while self._waiting or self._writes_back or self._writes_epochs:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
@@ -72,6 +77,7 @@ class Flusher:
         called.
         """
         self._to_write_back.pop(log, None)
+        self._epochs_to_write.pop(log, None)
         if self._writing_back is log:
             self._writing_back = None
         for callback in self._waiting.pop(log, ()):
@@ -85,6 +91,13 @@ class Flusher:
         if not self._writes_back:
             self._writes_back = True
             self._spawn(self._write_back())
+
+    def write_epochs(self, log: Log) -> None:
+        """Write the leader epoch checkpoint of a log, whose epochs have changed, one log after the other."""
+        self._epochs_to_write[log] = None
+        if not self._writes_epochs:
+            self._writes_epochs = True
+            self._spawn(self._write_epochs())
 
     def _request(self, log: Log, done: Callable[[], None]) -> None:
         waiting = self._waiting.get(log)
@@ -110,19 +123,47 @@ class Flusher:
         self._writes_back = False
         self._ended()
 
+    async def _write_epochs(self) -> None:
+        """Write one checkpoint at a time, so that threads stay free for syncs and cold reads."""
+        while self._epochs_to_write:
+            log = next(iter(self._epochs_to_write))
+            del self._epochs_to_write[log]
+            waiting = self._waiting.get(log)
+            if waiting is not None:
+                # The flush under way may have collected the epochs before they changed: the next one writes these.
+                waiting.append(lambda: None)
+                continue
+            work = log.pending_epochs()
+            if work is None:
+                continue
+            self._waiting[log] = []
+            await self._run(log, work)
+            if log not in self._waiting:
+                continue  # The log was deleted meanwhile.
+            if work.is_postponed:
+                self._epochs_to_write[log] = None
+            self._spawn(self._sync(log))
+            if work.is_postponed:
+                await asyncio.sleep(POSTPONED_MS / 1000)
+        self._writes_epochs = False
+        self._ended()
+
+    async def _run(self, log: Log, work: FlushWork) -> None:
+        try:
+            await self._environment.offload(work.run)
+        except OSError as error:
+            log.flush_failed(error)
+        else:
+            log.flushed(work, self._environment.wall_ms())
+            self._flushed(log)
+
     async def _sync(self, log: Log) -> None:
         while callbacks := self._waiting.get(log):
             self._waiting[log] = []
             work = log.pending_flush()
             if work is not None:
                 began_ms = self._environment.monotonic_ms()
-                try:
-                    await self._environment.offload(work.run)
-                except OSError as error:
-                    log.flush_failed(error)
-                else:
-                    log.flushed(work, self._environment.wall_ms())
-                    self._flushed(log)
+                await self._run(log, work)
                 self.sync_count += 1
                 self.sync_ms += self._environment.monotonic_ms() - began_ms
                 if work.is_postponed and (waiting := self._waiting.get(log)) is not None:
@@ -135,5 +176,7 @@ class Flusher:
         self._ended()
 
     def _ended(self) -> None:
-        if self._idle is not None and not (self._waiting or self._writes_back or self._idle.done()):
+        if self._idle is not None and not (
+            self._waiting or self._writes_back or self._writes_epochs or self._idle.done()
+        ):
             self._idle.set_result(None)

@@ -6,6 +6,7 @@ A follower compares its epochs with the leader's to find the offset at which the
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -37,13 +38,15 @@ _epoch = itemgetter(0)
 
 
 class LeaderEpochs:
-    """Epochs and offsets both strictly increase. Changes stay in memory until a flush of the log writes them.
+    """Epochs and offsets both strictly increase. The broker writes the file soon after each change (`on_change`), and
+    each flush of the log writes a change that is not written yet.
 
-    DIVERGES: Kafka writes the file at every new leader, with a sync. Here recovery reads the epochs past the recovery
-    point from the batches, so that a thousand partitions can change leaders without a thousand syncs.
+    DIVERGES: Kafka writes the file with a sync before it appends the first batch of a new epoch. Here an executor
+    thread writes it moments later, so that a thousand partitions can change leaders without a thousand syncs on the
+    event loop. Recovery reads the epochs past the recovery point from the batches.
     """
 
-    __slots__ = ("_directory", "_fs", "_written_entries", "entries", "latest_epoch")
+    __slots__ = ("_directory", "_fs", "_written_entries", "entries", "latest_epoch", "on_change")
 
     def __init__(self, fs: FileSystem, directory: str, entries: list[EpochStart]) -> None:
         self._fs = fs
@@ -51,6 +54,8 @@ class LeaderEpochs:
         self.entries = entries
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
         self._written_entries: list[EpochStart] | None = list(entries)
+        self.on_change: Callable[[], None] | None = None
+        """Called within each change of the entries; None while the log is not served."""
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> LeaderEpochs:
@@ -144,6 +149,8 @@ class LeaderEpochs:
 
     def _changed(self) -> None:
         self.latest_epoch = self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+        if self.on_change is not None:
+            self.on_change()
 
 
 def decode_epochs(data: bytes, path: str) -> list[EpochStart]:

@@ -56,6 +56,7 @@ class LogDirectory:
         "fs",
         "logs",
         "on_damage",
+        "on_epochs_changed",
         "on_failure",
         "on_shortage",
         "path",
@@ -76,6 +77,8 @@ class LogDirectory:
         """Why the directory is offline, None while it is served."""
         self.on_damage: Callable[[Log, str], None] | None = None
         """Called with a damaged log and a description of the damage, within the read that found it."""
+        self.on_epochs_changed: Callable[[Log], None] | None = None
+        """Called with a served log within each change of its leader epochs: their checkpoint is to be written."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
         """Called once, within the operation that failed: it may only take note, and act later."""
         self.on_shortage: Callable[[OSError], None] | None = None
@@ -232,6 +235,7 @@ class LogDirectory:
         # The hooks are set here, because `make` and `load` may run in a thread, where errors are raised.
         log.on_shortage = self.on_shortage
         log.on_damage = bind(self.on_damage, log) if self.on_damage is not None else None
+        log.epochs.on_change = bind(self.on_epochs_changed, log) if self.on_epochs_changed is not None else None
         if self.failure is not None:
             log.fail(self.failure)  # The directory went offline while the log was made.
         log.on_failure = self.fail

@@ -12,7 +12,8 @@ class FlushWork:
     """Makes a log durable up to an offset.
 
     Batches are synced before the leader epoch checkpoint, and that before the directory: so after a crash in between,
-    no checkpoint and no file name refers to missing batches. It runs once: a log with a failed sync has failed.
+    no file name refers to missing batches, and the checkpoint refers only to those that a work `is_of_epochs` has named
+    before. It runs once: a log with a failed sync has failed.
     """
 
     __slots__ = (
@@ -23,6 +24,7 @@ class FlushWork:
         "end_offset",
         "is_abandoned",
         "is_complete",
+        "is_of_epochs",
         "is_postponed",
         "paths",
         "segments",
@@ -36,6 +38,8 @@ class FlushWork:
         checkpoint: tuple[str, bytes] | None,
         directories: list[str],
         end_offset: int,
+        *,
+        is_of_epochs: bool = False,
     ) -> None:
         self._fs = fs
         self.segments = segments
@@ -44,6 +48,8 @@ class FlushWork:
         self._checkpoint = checkpoint
         self._directories = directories
         self.end_offset = end_offset
+        self.is_of_epochs = is_of_epochs
+        """The work writes the leader epoch checkpoint and makes no batch durable."""
         self.is_abandoned = False
         """The log was closed meanwhile. Its directory may have been deleted, so a missing file does not count as an
         error."""

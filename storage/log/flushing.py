@@ -6,8 +6,9 @@ A flush has three steps, because the syncs may take seconds and the log is appen
     FlushWork.run     executor thread    syncs
     flushed           event loop         moves synced_end_offset and recovery_point on, as far as nothing was truncated
 
-Only one flush of a log is under way at a time. After a failed sync the log has failed: the kernel has dropped the pages
-that it could not write, so that a second sync would succeed without having written them.
+The leader epoch checkpoint is also written between flushes (`pending_epochs`), by a work of the same kind that syncs
+nothing else. Only one work of a log is under way at a time. After a failed sync the log has failed: the kernel has
+dropped the pages that it could not write, so that a second sync would succeed without having written them.
 """
 
 from __future__ import annotations
@@ -71,6 +72,23 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
     return work
 
 
+def pending_epochs(log: LogState) -> FlushWork | None:
+    """The work that writes the leader epoch checkpoint alone; None where that is written, a flush is under way, or the
+    log has failed.
+
+    The checkpoint may then name epochs whose batches a loss of power takes: recovery drops those at or past the
+    recovery point, and reads them from the batches.
+    """
+    if log.flush_end_offset != NO_FLUSH or log.failure is not None or not log.epochs.is_dirty:
+        return None
+    end_offset = log.recovery_point  # Nothing past it becomes durable.
+    work = FlushWork(log.fs, [], [], (log.epochs.path, log.epochs.encode()), [], end_offset, is_of_epochs=True)
+    log.epochs.note_written()
+    log.flush_end_offset = end_offset
+    log.flush_in_flight = work
+    return work
+
+
 def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
     """Apply the result of a finished flush.
 
@@ -87,7 +105,8 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
         log.epochs.note_not_written()
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
-    log.last_flush_ms = now_ms
+    if not work.is_of_epochs:
+        log.last_flush_ms = now_ms
 
 
 def flush_postponed(log: LogState, work: FlushWork) -> None:
@@ -97,7 +116,8 @@ def flush_postponed(log: LogState, work: FlushWork) -> None:
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
     log.unsynced_paths = work.paths + log.unsynced_paths
-    log.directory_is_dirty = log.parent_is_dirty = True
+    if not work.is_of_epochs:
+        log.directory_is_dirty = log.parent_is_dirty = True
     log.cut_segments += [segment for segment in work.segments if segment.base_offset < log.recovery_point]
     for segment in work.segments:
         segment.note_not_synced()

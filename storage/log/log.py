@@ -240,6 +240,13 @@ class Log(LogState):
         """
         return flushing.pending_flush(self, end_offset)
 
+    def pending_epochs(self) -> FlushWork | None:
+        """The work for an executor thread that writes the leader epoch checkpoint alone, None where it is written.
+
+        It ends like the work of `pending_flush`.
+        """
+        return flushing.pending_epochs(self)
+
     def flushed(self, work: FlushWork, now_ms: int) -> None:
         """Apply the result of a work that ran without an error."""
         flushing.flushed(self, work, now_ms)
@@ -257,6 +264,7 @@ class Log(LogState):
 
         Without `syncs_parent` the owner makes the directory's name durable, once for all its logs. Raises OSError.
         """
+        self.epochs.on_change = None  # The owner of the log writes no more files in the background.
         self.parent_is_dirty = self.parent_is_dirty and syncs_parent
         if self.flush_in_flight is not None:
             self.flush_in_flight.is_abandoned = True

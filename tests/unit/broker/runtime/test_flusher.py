@@ -243,3 +243,62 @@ def test_whoever_closes_a_log_hears_of_a_write_back_that_failed_and_begins_no_ot
         await bench.flusher.finish()
 
     live(story)
+
+
+class WithEpochs(FakeLog):
+    """A log whose leader epochs are numbers: those it has, and those that its checkpoint has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_dirty = False
+        self.epochs = self.written = 0
+
+    def pending_epochs(self) -> Work | None:
+        return EpochWork(self, self.epochs) if self.epochs != self.written else None
+
+    def pending_flush(self) -> Work | None:
+        return self.pending_epochs() or super().pending_flush()
+
+
+class EpochWork(Work):
+    def __init__(self, log: WithEpochs, epochs: int) -> None:
+        super().__init__(log)
+        self.of, self.epochs = log, epochs
+
+    def run(self) -> None:
+        self.of.written = self.epochs
+
+
+def test_leader_epochs_are_written_one_log_after_the_other() -> None:
+    async def story(bench: Bench) -> None:
+        logs = [WithEpochs() for _ in range(3)]
+        for log in logs:
+            log.epochs = 1
+            bench.flusher.write_epochs(cast("Log", log))
+        deleted = logs.pop()
+        bench.flusher.forget(cast("Log", deleted))
+        await asyncio.sleep(1.5)
+        assert [log.written for log in logs] == [1, 0]
+        logs[0].epochs = 2
+        bench.flusher.write_epochs(cast("Log", logs[0]))
+        await bench.flusher.finish()
+        assert [log.written for log in logs] == [1, 1], "what was not begun is written when the log is closed"
+        assert deleted.written == 0 and bench.flusher.sync_count == 0
+
+    live(story)
+
+
+def test_leader_epochs_that_change_during_a_flush_are_written_by_the_next_one() -> None:
+    async def story(bench: Bench) -> None:
+        log = WithEpochs()
+        log.is_dirty, log.epochs = True, 1
+        bench.wait_for("flush", log)
+        await asyncio.sleep(0.5)
+        log.epochs = 2
+        bench.flusher.write_epochs(cast("Log", log))
+        await asyncio.sleep(1)
+        assert (bench.done, log.written) == (["flush"], 1)
+        await asyncio.sleep(1)
+        assert (log.written, bench.flusher.sync_count) == (2, 2)
+
+    live(story)
