@@ -51,6 +51,20 @@ class Access(Protocol):
         Handlers of the hot path then skip the check.
         """
 
+    def begin_request(self) -> bool:
+        """Collect the decisions about one request for the audit log. False where they are collected already: the
+        caller then does not call `end_request`.
+        """
+
+    def end_request(self) -> None:
+        """Write the collected decisions to the audit log: a line for all with the same operation, kind and outcome."""
+
+    def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
+        """The decision on an operation where it is the same for all resources of the kind; None where the name counts.
+
+        It does not go to the audit log.
+        """
+
     def allows(
         self,
         operation: AclOperation,
@@ -79,6 +93,15 @@ class Unrestricted:
 
     def __init__(self, principal: Principal = ANONYMOUS) -> None:
         self.principal = principal
+
+    def begin_request(self) -> bool:
+        return False
+
+    def end_request(self) -> None:
+        """Do nothing: there is no audit log."""
+
+    def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
+        return True
 
     def allows(
         self,

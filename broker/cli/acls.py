@@ -106,7 +106,7 @@ def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
 class NoAudit:
     """An audit log that writes nothing, because explanations are not audited."""
 
-    def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
+    def decided(self, access: AclAccess, decisions: object) -> None:
         """Write nothing."""
 
 

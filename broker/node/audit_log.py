@@ -1,34 +1,87 @@
-"""The audit log: one JSON object a line for each decision of the authorizer.
+"""The audit log: one JSON object a line for the alike decisions of the authorizer about one request.
 
-The lines of the logger `moldau.audit` go to a file of their own where the configuration names one, else to the node's
-own log. Denied requests are always written, allowed ones where the configuration asks. A request may name thousands of
-resources: beyond `DENIED_LINES_MAX` a second the denials of one client are counted, and one line tells their number.
+    {"time": ..., "principal": "User:alice", "host": "192.0.2.7", "operation": "DESCRIBE", "resource_type": "GROUP",
+     "resource": "g1", "resources": ["g1", "g2", ...], "count": 100000, "decision": "DENIED"}
+
+`resources` and `count` stand only in lines about several resources. The lines of the logger `moldau.audit` go to files
+of their own where the configuration names one, else to the node's own log. Denied requests are always written, allowed
+ones where the configuration asks, to another file.
+
+No client can push the history out of the files: a file of denials is deleted by its age alone, and each client has a
+budget of lines and bytes, for a second and for a day. Beyond it the denials of a client are counted, and a line tells
+their number. All clients together have a budget for a day, beside which each client may write its first lines.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
+from logging.handlers import BaseRotatingHandler, RotatingFileHandler
+from pathlib import Path
 from typing import Final
 
 from broker.config.config import Config
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.authorizer import AclAccess
+from security.acl.authorizer import AclAccess, AlikeDecisions, Client
 
 FILE_SIZE_MAX: Final = 64 * 1024 * 1024
 FILES_KEPT: Final = 4
-"""A file that is full is renamed, and the oldest one deleted."""
+"""The number of full files with allowed requests that are kept."""
 
-DENIED_LINES_MAX: Final = 1_000
+SECOND_LINES_MAX: Final = 1_000
 """The most lines about denials of one client in a second: a line takes 20 us of the event loop."""
+SECOND_SIZE_MAX: Final = 256 * 1024
+"""The most bytes of lines about denials of one client in a second."""
+DAY_SIZE_MAX: Final = 16 * 1024 * 1024
+"""The most bytes of lines about denials of one client in a day (UTC)."""
+DAY_SIZE_MAX_OF_ALL: Final = 256 * 1024 * 1024
+"""The most bytes of lines about denials in a day (UTC), except for the first lines of each client."""
+FIRST_SIZE: Final = 4 * 1024
+"""The size (bytes) of the first lines of a client in a day, for which the budget of all clients does not count."""
+CLIENTS_MAX: Final = 10_000
+"""The most clients with budgets of their own in a day. All further clients share one."""
+NAME_LENGTH_MAX: Final = 256
+"""The most characters of the name of a resource, a principal or a host in a line."""
+ESCAPED_LENGTH_MAX: Final = 32
+"""The same for a name with characters that JSON may write as up to twelve."""
+COUNT_INTERVAL_S: Final = 60
+"""The time between lines about denials that have no line."""
+COUNTED_CLIENTS_MAX: Final = 20
+"""The most clients with such a line of their own each time."""
 
 log = logging.getLogger("moldau.audit")
-Client = tuple[str, str]
-"""A principal and its address."""
+FURTHER_CLIENTS: Final[Client] = ("*", "*")
+_DAY_S: Final = 86_400
+_ROLLED: Final = re.compile(r"\.(\d{8}T\d{6}Z(-\d+)?|\d)$")
+"""The end of the name of a file of denials that is full: the time, or the number that older versions gave it."""
+
+
+class Budget:
+    """What the lines about denials of one client have taken in this second and in this day."""
+
+    __slots__ = ("day_size", "second", "second_lines", "second_size")
+
+    def __init__(self) -> None:
+        self.second = -1
+        self.second_lines = self.second_size = self.day_size = 0
+
+    def has_room(self, second: int, size: int) -> bool:
+        if second != self.second:
+            self.second = second
+            self.second_lines = self.second_size = 0
+        return (
+            self.second_lines < SECOND_LINES_MAX
+            and self.second_size + size <= SECOND_SIZE_MAX
+            and self.day_size + size <= DAY_SIZE_MAX
+        )
+
+    def spend(self, size: int) -> None:
+        self.second_lines += 1
+        self.second_size += size
+        self.day_size += size
 
 
 class JsonAuditLog:
@@ -38,47 +91,130 @@ class JsonAuditLog:
         self._wall_ms = wall_ms
         self.denied_count = 0
         """Decisions against a client since the start."""
-        self._second = -1
-        self._denied: dict[Client, int] = {}
-        """The denials by client in this second."""
+        self._day = -1
+        self._day_size = 0
+        """The bytes of lines about denials in this day."""
+        self._budgets: dict[Client, Budget] = {}
+        """The budgets of the clients that were denied something in this day."""
+        self._uncounted: dict[Client, int] = {}
+        """The number of denials by client that have no line, and are in no line with a number yet."""
+        self._counts_due_s = 0
 
-    def decided(
-        self, access: AclAccess, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool
-    ) -> None:
-        client = str(access.principal), access.host
+    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+        """Write a line, or count the decisions where the client has no budget left."""
         now_ms = self._wall_ms()
-        if not is_allowed:
-            self.denied_count += 1
-            if now_ms // 1000 != self._second:
-                self._begin_second(now_ms)
-            denied = self._denied[client] = self._denied.get(client, 0) + 1
-            if denied > DENIED_LINES_MAX:
-                return
-        self._write(
-            now_ms,
-            client,
-            operation=operation.name,
-            resource_type=kind.name,
-            resource=name,
-            decision="ALLOWED" if is_allowed else "DENIED",
-        )
+        second = now_ms // 1000
+        client = _cut(str(access.principal)), _cut(access.host)
+        line = _line(now_ms, client, decisions)
+        if decisions.is_allowed:
+            log.info("%s", line, extra={"is_allowed": True})
+            return
+        self.denied_count += decisions.count
+        self._begin(second)
+        client, budget = self._budget_of(client)
+        size = len(line) + 1
+        has_room_of_all = self._day_size + size <= DAY_SIZE_MAX_OF_ALL or budget.day_size + size <= FIRST_SIZE
+        if has_room_of_all and budget.has_room(second, size):
+            budget.spend(size)
+            self._day_size += size
+            log.info("%s", line)
+        else:
+            if not self._uncounted:
+                self._counts_due_s = second + COUNT_INTERVAL_S
+            self._uncounted[client] = self._uncounted.get(client, 0) + decisions.count
 
-    def _begin_second(self, now_ms: int) -> None:
-        """Write how many denials of the last second with denials have no line."""
-        self._second = now_ms // 1000
-        for client, count in self._denied.items():
-            if count > DENIED_LINES_MAX:
-                self._write(now_ms, client, decision="DENIED", without_line=count - DENIED_LINES_MAX)
-        self._denied.clear()
+    def _budget_of(self, client: Client) -> tuple[Client, Budget]:
+        budget = self._budgets.get(client)
+        if budget is None:
+            if len(self._budgets) >= CLIENTS_MAX:
+                client = FURTHER_CLIENTS
+            budget = self._budgets.setdefault(client, Budget())
+        return client, budget
 
-    def _write(self, now_ms: int, client: Client, **more: str | int | None) -> None:
-        time = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        line = {"time": time, "principal": client[0], "host": client[1], **more}
-        log.info("%s", json.dumps(line, ensure_ascii=True))
+    def _begin(self, second: int) -> None:
+        """Write how many denials have no line, once in a while; begin a day."""
+        day = second // _DAY_S
+        if self._uncounted and second >= self._counts_due_s:
+            self._write_counts(second)
+        if day != self._day:
+            self._day = day
+            self._day_size = 0
+            self._budgets.clear()
+
+    def _write_counts(self, second: int) -> None:
+        """Write a line for each of the clients with the most denials without a line, and one for all others."""
+        counts = Counter(self._uncounted)
+        self._uncounted = {}
+        told = dict(counts.most_common(COUNTED_CLIENTS_MAX))
+        others = counts.total() - sum(told.values())
+        if others:
+            told[FURTHER_CLIENTS] = told.get(FURTHER_CLIENTS, 0) + others
+        for client, count in told.items():
+            line = {**_head(second * 1000, client), "decision": "DENIED", "without_line": count}
+            log.info("%s", json.dumps(line, ensure_ascii=True))
+
+
+def _head(now_ms: int, client: Client) -> dict[str, object]:
+    time = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return {"time": time, "principal": client[0], "host": client[1]}
+
+
+def _line(now_ms: int, client: Client, decisions: AlikeDecisions) -> str:
+    names = [None if name is None else _cut(name) for name in decisions.names]
+    line = {
+        **_head(now_ms, client),
+        "operation": decisions.operation.name,
+        "resource_type": decisions.kind.name,
+        "resource": names[0],
+        "decision": "ALLOWED" if decisions.is_allowed else "DENIED",
+    }
+    if decisions.count > 1:
+        line |= {"resources": names, "count": decisions.count}
+    return json.dumps(line, ensure_ascii=True)
+
+
+def _cut(name: str) -> str:
+    length_max = NAME_LENGTH_MAX if name.isascii() and name.isprintable() else ESCAPED_LENGTH_MAX
+    return name if len(name) <= length_max else f"{name[:length_max]}... ({len(name)} characters)"
+
+
+class DenialsFile(BaseRotatingHandler):
+    """The file of denials. A full one, and that of another day, gets a name with its time; it is deleted when it is
+    older than `retention_days`.
+    """
+
+    def __init__(self, path: str, retention_days: int) -> None:
+        super().__init__(path, "a", encoding="utf-8")
+        self._retention_s = retention_days * _DAY_S
+        self._day = int(Path(self.baseFilename).stat().st_mtime) // _DAY_S
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        """Whether the file is full, or its lines are of an earlier day."""
+        size = 0 if self.stream is None else self.stream.tell()
+        return size >= FILE_SIZE_MAX or (size > 0 and int(record.created) // _DAY_S != self._day)
+
+    def doRollover(self) -> None:
+        """Rename the file, and delete those that are too old."""
+        path = Path(self.baseFilename)
+        ended_s = path.stat().st_mtime
+        if self.stream is not None:
+            self.stream.close()
+        name = f"{path.name}.{datetime.fromtimestamp(ended_s, UTC):%Y%m%dT%H%M%SZ}"
+        number, target = 0, path.with_name(name)
+        while target.exists():
+            number += 1
+            target = path.with_name(f"{name}-{number}")
+        path.rename(target)
+        self.stream = self._open()
+        now_s = path.stat().st_mtime
+        self._day = int(now_s) // _DAY_S
+        for each in path.parent.glob(f"{path.name}.*"):
+            if _ROLLED.fullmatch(each.name[len(path.name) :]) and each.stat().st_mtime < now_s - self._retention_s:
+                each.unlink()
 
 
 def open_audit_file(config: Config) -> None:
-    """Give the audit log the file that the configuration names. Raises OSError.
+    """Give the audit log the files that the configuration names. Raises OSError.
 
     The audit log has its own level, so that a request that alters the level of the node's other loggers does not turn
     it off.
@@ -87,9 +223,21 @@ def open_audit_file(config: Config) -> None:
     path = config.text_or_none("moldau.audit.log.file")
     if path is None:
         return
-    handler = RotatingFileHandler(path, maxBytes=FILE_SIZE_MAX, backupCount=FILES_KEPT, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handlers: list[logging.Handler] = [DenialsFile(path, config.integer("moldau.audit.log.retention.days"))]
+    handlers[0].addFilter(lambda record: not _is_allowed(record))
+    if config.flag("moldau.audit.log.allowed"):
+        allowed = RotatingFileHandler(
+            f"{path}.allowed", maxBytes=FILE_SIZE_MAX, backupCount=FILES_KEPT, encoding="utf-8"
+        )
+        allowed.addFilter(_is_allowed)
+        handlers.append(allowed)
+    for each in handlers:
+        each.setFormatter(logging.Formatter("%(message)s"))
     for other in log.handlers:
         other.close()
-    log.handlers[:] = [handler]
+    log.handlers[:] = handlers
     log.propagate = False
+
+
+def _is_allowed(record: logging.LogRecord) -> bool:
+    return getattr(record, "is_allowed", False)

@@ -22,14 +22,22 @@ from security.access import ResourceKind
 from security.acl.any_resource import PROBE, allows_some
 from security.acl.bindings import AclBinding
 from security.acl.client_address import java_address
-from security.acl.index import AclIndex
+from security.acl.index import AclIndex, Unnamed
 from security.principal import Principal, parse_principal
 
-REMEMBERED_MAX: Final = 4_096
-"""The most decisions that an `AclAccess` remembers; at the limit it forgets all of them."""
+REMEMBERED_MAX: Final = 32_768
+"""The most decisions that the node remembers, and clients of which it remembers some; at the limit it forgets all of
+them. A decision takes about 500 bytes at most.
+"""
 REMEMBERED_LENGTH_MAX: Final = 256
 """The longest name (characters) of a remembered decision: a client may ask for any text of 32 KiB. Names of topics have
 at most 249."""
+
+
+Client = tuple[str, str]
+"""A principal, written as `User:alice`, and its address."""
+Remembered = dict[tuple[int, int, str | None], bool]
+"""The decisions on a client's requests by operation, kind and name."""
 
 
 class AuthorizerSettings(NamedTuple):
@@ -43,13 +51,37 @@ class AuthorizerSettings(NamedTuple):
     """Whether allowed requests go to the audit log too."""
 
 
+AUDITED_NAMES_MAX: Final = 5
+"""The names of resources that the audit log gets of alike decisions about one request."""
+
+
+class AlikeDecisions:
+    """Decisions about one request with the same operation, kind of resource and outcome. It is one entry of the audit
+    log.
+    """
+
+    __slots__ = ("count", "is_allowed", "kind", "names", "operation")
+
+    def __init__(self, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool) -> None:
+        self.operation = operation
+        self.kind = kind
+        self.is_allowed = is_allowed
+        self.names = [name]
+        """The names of the first resources; None for a decision about any resource of the kind."""
+        self.count = 1
+
+    def add(self, name: str | None, count: int = 1) -> None:
+        """Count decisions more. `name`: that of the first of them."""
+        self.count += count
+        if len(self.names) < AUDITED_NAMES_MAX:
+            self.names.append(name)
+
+
 class AuditLog(Protocol):
     """The log to which decisions are written."""
 
-    def decided(
-        self, access: AclAccess, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool
-    ) -> None:
-        """Log a decision. `name` is None for a decision about any resource of the kind."""
+    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+        """Log decisions about one request."""
 
 
 def parse_super_users(text: str) -> frozenset[str]:
@@ -67,11 +99,15 @@ class Authorizer:
         self.stamp = 1
         """A number that differs after every change. It is never 0, which stands for a node without an authorizer."""
         self.is_loaded = False
+        self.remembered: dict[Client, Remembered] = {}
+        """The remembered decisions by client. A new dictionary takes its place where decisions are forgotten."""
+        self.remembered_count = 0
 
     def loaded(self) -> None:
         """Begin to decide by ACLs: the metadata has been read up to its end at the start of this node."""
         self.is_loaded = True
         self.stamp += 1
+        self._forget()
 
     def changed(self, entries: Mapping[bytes, AclBinding | None]) -> None:
         """Apply changed entries of the metadata by the id of their record; None for a removed entry."""
@@ -81,6 +117,31 @@ class Authorizer:
             else:
                 self.index.put(entry_id, binding)
         self.stamp += 1
+        self._forget()
+
+    def remembered_of(self, client: Client) -> Remembered:
+        """The remembered decisions on the requests of a client, which all of its connections share. They are valid
+        until another dictionary is in the place of `remembered`.
+        """
+        known = self.remembered.get(client)
+        if known is None:
+            known = self.remembered[client] = {}
+            self.remembered_count += 1
+        return known
+
+    def make_room(self) -> bool:
+        """Count a decision that is going to be remembered. At the limit all are forgotten, and the answer is False."""
+        if self.remembered_count < REMEMBERED_MAX:
+            self.remembered_count += 1
+            return True
+        self._forget()
+        return False
+
+    def _forget(self) -> None:
+        for each in self.remembered.values():
+            each.clear()  # An idle connection still refers to it.
+        self.remembered = {}
+        self.remembered_count = 0
 
     def is_super_user(self, principal: str) -> bool:
         return principal in self.settings.super_users
@@ -96,6 +157,21 @@ class Authorizer:
             return decision
         return self.settings.allows_without_acls and not self.index.concerns(kind, name)
 
+    def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> bool | None:
+        """The decision on an operation where it is the same for every resource of the kind, whatever its name; None
+        where the name counts.
+        """
+        if principal in self.settings.super_users:
+            return True
+        if not self.is_loaded:
+            return False
+        decision = self.index.decide_for_all(principal, host, operation, kind)
+        if decision is not Unnamed.NONE:
+            return None if decision is Unnamed.SOME else decision is Unnamed.ALLOWED
+        if self.settings.allows_without_acls:
+            return None if self.index.has_kind(kind) else True
+        return False
+
     def decide_for_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
         """Whether there is a resource of the kind on which the principal may do an operation from an address."""
         if self.decide(principal, host, operation, kind, PROBE):
@@ -110,7 +186,7 @@ class Authorizer:
 class AclAccess:
     """An `Access` that decides by ACLs."""
 
-    __slots__ = ("_authorizer", "_decisions", "_name", "_stamp", "host", "principal")
+    __slots__ = ("_audited", "_authorizer", "_client", "_for_all", "_remembered", "_valid_under", "host", "principal")
 
     is_unrestricted: Final = False
 
@@ -118,14 +194,42 @@ class AclAccess:
         self.principal = principal
         self.host = host
         self._authorizer = authorizer
-        self._name = str(principal)
-        self._stamp = authorizer.stamp
-        self._decisions: dict[tuple[int, int, str | None], bool] = {}
-        """The remembered decisions by operation, kind and name; valid under `_stamp`."""
+        self._client = str(principal), host
+        self._valid_under = authorizer.remembered
+        """The dictionary of the authorizer under which the decisions below are valid."""
+        self._remembered: Remembered | None = None
+        """The remembered decisions of the client; None before the first one."""
+        self._for_all: dict[tuple[int, int], bool | None] = {}
+        """Whether an operation has the same decision for every resource of a kind."""
+        self._audited: dict[tuple[int, int, bool], AlikeDecisions] | None = None
+        """The decisions about the request that is being handled; None between requests."""
 
     @property
     def stamp(self) -> int:
         return self._authorizer.stamp
+
+    def begin_request(self) -> bool:
+        """Collect the decisions for the audit log until `end_request`. False where they are collected already."""
+        if self._audited is not None:
+            return False
+        self._audited = {}
+        return True
+
+    def end_request(self) -> None:
+        """Write the decisions since `begin_request` to the audit log."""
+        audited, self._audited = self._audited, None
+        if audited:
+            for decisions in audited.values():
+                self._authorizer.audit.decided(self, decisions)
+
+    def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
+        authorizer = self._authorizer
+        if self._valid_under is not authorizer.remembered:
+            self._forget()
+        key = (operation, kind)
+        if key not in self._for_all:
+            self._for_all[key] = authorizer.decide_for_all(*self._client, operation, kind)
+        return self._for_all[key]
 
     def allows(
         self,
@@ -137,37 +241,60 @@ class AclAccess:
         logs_denied: bool = True,
     ) -> bool:
         authorizer = self._authorizer
-        if self._stamp != authorizer.stamp:
-            self._forget()
-        key = (operation, kind, name)
-        is_allowed = self._decisions.get(key)
+        is_allowed = self.decision_for_all(operation, kind)
         if is_allowed is None:
-            is_allowed = authorizer.decide(self._name, self.host, operation, kind, name)
-            self._remember(key, is_allowed)
+            is_allowed = self._decided(operation, kind, name)
         if (logs_allowed and authorizer.settings.audits_allowed) if is_allowed else logs_denied:
-            authorizer.audit.decided(self, operation, kind, name, is_allowed)
+            self._audit(operation, kind, name, is_allowed)
+        return is_allowed
+
+    def _decided(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
+        """The decision about a resource whose name counts."""
+        key = (operation, kind, name)
+        is_allowed = self._decision_before(key)
+        if is_allowed is None:
+            is_allowed = self._authorizer.decide(*self._client, operation, kind, name)
+            if len(name) <= REMEMBERED_LENGTH_MAX:
+                self._remember(key, is_allowed)
         return is_allowed
 
     def allows_for_any(self, operation: AclOperation, kind: ResourceKind) -> bool:
         authorizer = self._authorizer
-        if self._stamp != authorizer.stamp:
+        if self._valid_under is not authorizer.remembered:
             self._forget()
         key = (operation, kind, None)
-        is_allowed = self._decisions.get(key)
+        is_allowed = self._decision_before(key)
         if is_allowed is None:
-            is_allowed = authorizer.decide_for_any(self._name, self.host, operation, kind)
+            is_allowed = authorizer.decide_for_any(*self._client, operation, kind)
             self._remember(key, is_allowed)
         if not is_allowed or authorizer.settings.audits_allowed:
-            authorizer.audit.decided(self, operation, kind, None, is_allowed)
+            self._audit(operation, kind, None, is_allowed)
         return is_allowed
 
-    def _remember(self, key: tuple[int, int, str | None], is_allowed: bool) -> None:
-        if len(key[2] or "") > REMEMBERED_LENGTH_MAX:
+    def _audit(self, operation: AclOperation, kind: ResourceKind, name: str | None, is_allowed: bool) -> None:
+        audited = self._audited
+        if audited is None:
+            self._authorizer.audit.decided(self, AlikeDecisions(operation, kind, name, is_allowed))
             return
-        if len(self._decisions) >= REMEMBERED_MAX:
-            self._decisions.clear()
-        self._decisions[key] = is_allowed
+        key = (operation, kind, is_allowed)
+        decisions = audited.get(key)
+        if decisions is None:
+            audited[key] = AlikeDecisions(operation, kind, name, is_allowed)
+        else:
+            decisions.add(name)
+
+    def _decision_before(self, key: tuple[int, int, str | None]) -> bool | None:
+        remembered = self._remembered
+        if remembered is None:
+            remembered = self._remembered = self._authorizer.remembered_of(self._client)
+        return remembered.get(key)
+
+    def _remember(self, key: tuple[int, int, str | None], is_allowed: bool) -> None:
+        assert self._remembered is not None
+        if self._authorizer.make_room():
+            self._remembered[key] = is_allowed
 
     def _forget(self) -> None:
-        self._decisions.clear()
-        self._stamp = self._authorizer.stamp
+        self._remembered = None
+        self._for_all.clear()
+        self._valid_under = self._authorizer.remembered

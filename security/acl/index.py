@@ -6,12 +6,27 @@ kind ──▶ (principal or User:*, host or *) ──▶ Permissions ──▶ 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum, auto
 from typing import Final
 
 from security.acl.bindings import WILDCARD, AclBinding, PatternType
 from security.acl.implications import decision_of
 from security.acl.permissions import Permissions
 from security.principal import WILDCARD as EVERY_PRINCIPAL
+
+
+class Unnamed(Enum):
+    """What the ACLs say about an operation, whatever the name of the resource."""
+
+    DENIED = auto()
+    """A DENY of all resources applies."""
+    ALLOWED = auto()
+    """An ALLOW of all resources applies, and no DENY of any."""
+    NONE = auto()
+    """No ACL of the principal is about this operation."""
+    SOME = auto()
+    """The name counts."""
+
 
 KindIndex = dict[tuple[str, str], Permissions]
 """The ACLs of one kind of resource by principal and host."""
@@ -35,16 +50,31 @@ class AclIndex:
         """Whether the ACLs allow the operation: False where one denies it, None where no ACL applies."""
         find = self._kinds.get(kind, _NO_ACLS).get
         bits = 0
-        for key in (
-            (principal, WILDCARD),
-            (EVERY_PRINCIPAL, WILDCARD),
-            (principal, host),
-            (EVERY_PRINCIPAL, host),
-        ):
+        for key in _keys(principal, host):
             permissions = find(key)
             if permissions is not None:
                 bits |= permissions.of(name)
         return decision_of(bits, operation)
+
+    def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> Unnamed:
+        """What the ACLs say about the operation on every resource of the kind."""
+        find = self._kinds.get(kind, _NO_ACLS).get
+        of_all = of_some = 0
+        for key in _keys(principal, host):
+            permissions = find(key)
+            if permissions is not None:
+                of_all |= permissions.of_every_name
+                of_some |= permissions.of_any_name
+        if decision_of(of_all, operation) is False:
+            return Unnamed.DENIED
+        decision = decision_of(of_some, operation)
+        if decision is None:
+            return Unnamed.NONE
+        return Unnamed.ALLOWED if decision and decision_of(of_all, operation) else Unnamed.SOME
+
+    def has_kind(self, kind: int) -> bool:
+        """Whether there is an ACL of any principal on resources of the kind."""
+        return bool(self._kinds.get(kind))
 
     def concerns(self, kind: int, name: str) -> bool:
         """Whether an ACL of any principal applies to the resource. It examines each principal that has ACLs."""
@@ -53,7 +83,7 @@ class AclIndex:
     def bindings_about(self, kind: int, principal: str, host: str) -> Iterator[AclBinding]:
         """The ACLs of a kind that apply to the principal at an address."""
         of_kind = self._kinds.get(kind, _NO_ACLS)
-        for key in {(each, place) for each in (principal, EVERY_PRINCIPAL) for place in (host, WILDCARD)}:
+        for key in set(_keys(principal, host)):
             if key in of_kind:
                 yield from of_kind[key].bindings.values()
 
@@ -75,3 +105,8 @@ class AclIndex:
         permissions.remove(entry_id)
         if not permissions.bindings:
             del of_kind[binding.principal, binding.host]
+
+
+def _keys(principal: str, host: str) -> tuple[tuple[str, str], ...]:
+    """The principals and hosts of the ACLs that apply to a principal at an address."""
+    return (principal, WILDCARD), (EVERY_PRINCIPAL, WILDCARD), (principal, host), (EVERY_PRINCIPAL, host)

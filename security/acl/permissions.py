@@ -49,12 +49,14 @@ class Permissions:
     After a change the prefixes are sorted at the next decision, so that many changes cost one sort.
     """
 
-    __slots__ = ("_sorted", "_steps", "bindings", "literal", "prefixed")
+    __slots__ = ("_of_any_name", "_sorted", "_steps", "bindings", "literal", "prefixed")
 
     def __init__(self) -> None:
         self.bindings: dict[bytes, AclBinding] = {}
         self.literal: dict[str, PatternAcls] = {}
         self.prefixed: dict[str, PatternAcls] = {}
+        self._of_any_name: int | None = 0
+        """The bits of all patterns; None after an ACL was removed."""
         self._sorted: list[str] = []
         self._steps: list[Prefix] | None = []
         """The links to shorter prefixes, by position in `_sorted`; None after a change."""
@@ -75,6 +77,24 @@ class Permissions:
             prefix = prefix.shorter
         return bits
 
+    @property
+    def of_every_name(self) -> int:
+        """The bits that the ACLs allow and deny on all resources."""
+        pattern = self.prefixed.get(EVERY_NAME)
+        return 0 if pattern is None else pattern.bits
+
+    @property
+    def of_any_name(self) -> int:
+        """The bits that the ACLs allow and deny on some resource or other."""
+        bits = self._of_any_name
+        if bits is None:
+            bits = 0
+            for patterns in (self.literal, self.prefixed):
+                for pattern in patterns.values():
+                    bits |= pattern.bits
+            self._of_any_name = bits
+        return bits
+
     def concerns(self, name: str) -> bool:
         """Whether the pattern of one of the ACLs matches the resource."""
         return name in self.literal or self._longest_prefix(name) is not None
@@ -86,12 +106,15 @@ class Permissions:
             patterns[name] = PatternAcls()
         patterns[name].entries.append((binding.operation, binding.permission))
         self._changed(patterns, name)
+        if self._of_any_name is not None:
+            self._of_any_name |= patterns[name].bits
 
     def remove(self, entry_id: bytes) -> None:
         binding = self.bindings.pop(entry_id)
         patterns, name = self._place_of(binding)
         patterns[name].entries.remove((binding.operation, binding.permission))
         self._changed(patterns, name)
+        self._of_any_name = None
 
     def _place_of(self, binding: AclBinding) -> tuple[dict[str, PatternAcls], str]:
         if binding.pattern_type == PatternType.PREFIXED:

@@ -25,7 +25,7 @@ CHANGES_EACH = 30
 class Silent:
     """No audit log."""
 
-    def decided(self, access: object, operation: int, kind: int, name: str | None, is_allowed: bool) -> None:
+    def decided(self, access: object, decisions: object) -> None:
         pass
 
 

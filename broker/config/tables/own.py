@@ -6,7 +6,9 @@ ROWS = """
 moldau.audit.log.file  string  null  non-empty  honoured  read-only
     File of the audit log, one JSON object for each decision of the authorizer; the node's own log where it is not set.
 moldau.audit.log.allowed  boolean  false  any  honoured  read-only
-    Whether the audit log has the requests that were allowed too; those that were denied it always has.
+    Whether the requests that were allowed are logged too, in a file whose name ends with .allowed.
+moldau.audit.log.retention.days  int  7  1..  honoured  read-only
+    The age at which a file of the audit log is deleted. Nothing else deletes lines about denied requests.
 moldau.batch.expanded.bytes.max  int  104857600  1..  honoured  read-only
     What the records of a compressed batch may expand to; a batch beyond is refused as too large. See docs/limits.md.
 moldau.broker.silence.fence.ms  int  2500  0..  honoured  read-only

@@ -32,6 +32,12 @@ def guarded(
         if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:
             # The metadata of a controller that does not lead may be old: what it knows of ACLs decides nothing.
             return refused(request, ErrorCode.NOT_CONTROLLER)
-        return rule(services, context, request, answer)
+        access = context.access
+        begins = access.begin_request()
+        try:
+            return rule(services, context, request, answer)
+        finally:
+            if begins:
+                access.end_request()
 
     return handle

@@ -5,6 +5,7 @@ Without names the answer lists all users that have credentials.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ErrorCode
@@ -34,8 +35,8 @@ def handle(
     for key, credential in sorted(services.cluster.image.scram.credentials.items()):
         info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
         known.setdefault(key.user, []).append(info)
-    names = [user.name for user in request.users or ()]
-    results = [_result(name, known.get(name), is_repeated=names.count(name) > 1) for name in dict.fromkeys(names)]
+    names = Counter(user.name for user in request.users or ())
+    results = [_result(name, known.get(name), is_repeated=count > 1) for name, count in names.items()]
     if not names:
         results = [_result(name, infos, is_repeated=False) for name, infos in known.items()]
     return DescribeUserScramCredentialsResponse(results=results)

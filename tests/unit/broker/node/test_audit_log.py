@@ -1,18 +1,44 @@
-"""The audit log: a line for each decision, and a number for the denials of a client that are too many for lines."""
+"""The audit log: a line for the alike decisions about a request, budgets of each client, and files that stay."""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from broker.node.audit_log import DENIED_LINES_MAX, JsonAuditLog
+from broker.config.config import Config
+from broker.node import audit_log
+from broker.node.audit_log import (
+    COUNT_INTERVAL_S,
+    COUNTED_CLIENTS_MAX,
+    FIRST_SIZE,
+    NAME_LENGTH_MAX,
+    SECOND_LINES_MAX,
+    SECOND_SIZE_MAX,
+    JsonAuditLog,
+    open_audit_file,
+)
 from protocol.access import AclOperation
 from security.access import ResourceKind
-from security.acl.authorizer import AclAccess
+from security.acl.authorizer import AclAccess, AlikeDecisions
 from security.principal import Principal
+
+NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@127.0.0.1:1",
+    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:1",
+    "controller.listener.names": "CONTROLLER",
+    "log.dirs": "/tmp/unused",
+}
+DAY_MS = 86_400_000
+NOON_MS = 1_700_000_000_000 // DAY_MS * DAY_MS + DAY_MS // 2
 
 
 class Story:
@@ -20,16 +46,21 @@ class Story:
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level("INFO", "moldau.audit")
-        self.now_ms = 1_700_000_000_000
+        self.now_ms = NOON_MS
         self.audit = JsonAuditLog(lambda: self.now_ms)
         self._caplog = caplog
 
-    def decide(self, user: str, count: int = 1, *, is_allowed: bool = False) -> list[dict[str, Any]]:
-        """The lines of these decisions."""
+    def decide(
+        self, user: str, requests: int = 1, *, names: int = 1, is_allowed: bool = False, name: str = "t"
+    ) -> list[dict[str, Any]]:
+        """The lines of these requests, each of which has decisions about so many names."""
         self._caplog.clear()
         access = cast("AclAccess", SimpleNamespace(principal=Principal("User", user), host="192.0.2.7"))
-        for number in range(count):
-            self.audit.decided(access, AclOperation.DESCRIBE, ResourceKind.TOPIC, f"t{number}", is_allowed)
+        for _ in range(requests):
+            decisions = AlikeDecisions(AclOperation.DESCRIBE, ResourceKind.TOPIC, f"{name}0", is_allowed)
+            for number in range(1, names):
+                decisions.add(f"{name}{number}")
+            self.audit.decided(access, decisions)
         return [json.loads(each.getMessage()) for each in self._caplog.records if each.name == "moldau.audit"]
 
 
@@ -37,7 +68,7 @@ def test_a_decision_has_a_line(caplog: pytest.LogCaptureFixture) -> None:
     story = Story(caplog)
     (line,) = story.decide("alice")
     assert line == {
-        "time": "2023-11-14T22:13:20.000+00:00",
+        "time": "2023-11-14T12:00:00.000+00:00",
         "principal": "User:alice",
         "host": "192.0.2.7",
         "operation": "DESCRIBE",
@@ -49,14 +80,132 @@ def test_a_decision_has_a_line(caplog: pytest.LogCaptureFixture) -> None:
     assert line["decision"] == "ALLOWED" and story.audit.denied_count == 1
 
 
-def test_denials_beyond_the_limit_are_counted_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_decisions_about_many_names_are_one_line_with_the_first_names_and_the_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     story = Story(caplog)
-    assert len(story.decide("mallory", DENIED_LINES_MAX + 500)) == DENIED_LINES_MAX
-    assert story.audit.denied_count == DENIED_LINES_MAX + 500
+    (line,) = story.decide("alice", names=100_000)
+    assert (line["resource"], line["count"]) == ("t0", 100_000)
+    assert line["resources"] == ["t0", "t1", "t2", "t3", "t4"]
+    assert story.audit.denied_count == 100_000
+
+
+@pytest.mark.parametrize("letter", ["x", "\0", "ä", "\U0001f600"])
+def test_long_names_are_cut_so_that_a_line_has_a_bounded_size(caplog: pytest.LogCaptureFixture, letter: str) -> None:
+    story = Story(caplog)
+    (line,) = story.decide("u" * 3000, names=5, name=letter * 30_000)
+    assert line["resource"].endswith("(30001 characters)")
+    assert len(json.dumps(line)) < 16 * NAME_LENGTH_MAX, "the node's own log cuts lines at 4096 characters"
+
+
+def test_denials_beyond_the_lines_of_a_second_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    story = Story(caplog)
+    assert len(story.decide("mallory", SECOND_LINES_MAX + 500)) == SECOND_LINES_MAX
+    assert story.audit.denied_count == SECOND_LINES_MAX + 500
     assert len(story.decide("alice", 3)) == 3, "the limit of one client hides no other client"
     assert len(story.decide("mallory", 3, is_allowed=True)) == 3
     story.now_ms += 1000
+    assert len(story.decide("mallory", 2)) == 2, "the next second has lines again"
+    story.now_ms += COUNT_INTERVAL_S * 1000
     summary, line = story.decide("alice")
     assert (summary["principal"], summary["decision"], summary["without_line"]) == ("User:mallory", "DENIED", 500)
     assert line["principal"] == "User:alice"
-    assert len(story.decide("mallory", 2)) == 2, "the next second has lines again"
+    story.now_ms += COUNT_INTERVAL_S * 1000
+    assert len(story.decide("alice")) == 1, "a number is written once"
+
+
+def test_a_client_has_a_budget_of_bytes_for_a_second_and_for_a_day(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day_size_max = 4 * SECOND_SIZE_MAX
+    monkeypatch.setattr(audit_log, "DAY_SIZE_MAX", day_size_max)
+    story = Story(caplog)
+    name = "x" * NAME_LENGTH_MAX
+    written = story.decide("mallory", SECOND_LINES_MAX, names=5, name=name)
+    assert 0.9 * SECOND_SIZE_MAX < sum(len(json.dumps(each)) + 1 for each in written) <= SECOND_SIZE_MAX
+    size = 0
+    for _ in range(8):
+        story.now_ms += 1000
+        written = story.decide("mallory", 200, names=5, name=name)
+        size += sum(len(json.dumps(each)) + 1 for each in written if "resource" in each)
+    assert size <= day_size_max, "an attacker's denials fill a day's budget and no more"
+    assert len(story.decide("alice")) >= 1
+    story.now_ms += DAY_MS
+    assert any("resource" in each for each in story.decide("mallory")), "the next day has lines again"
+
+
+def test_when_many_clients_have_spent_the_budget_of_all_each_has_its_first_lines(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_log, "DAY_SIZE_MAX_OF_ALL", 100_000)
+    monkeypatch.setattr(audit_log, "CLIENTS_MAX", 20)
+    story = Story(caplog)
+    for number in range(10):
+        story.decide(f"mallory{number}", 100)
+    lines = story.decide("alice", 100)
+    assert 0 < len(lines) < 100 and sum(len(json.dumps(each)) + 1 for each in lines) <= FIRST_SIZE
+    assert sum(len(story.decide(f"other{number}", 2)) for number in range(1000)) < 50, "further clients share a budget"
+    story.now_ms += COUNT_INTERVAL_S * 1000
+    summaries = [each for each in story.decide("alice") if "without_line" in each]
+    assert len(summaries) <= COUNTED_CLIENTS_MAX + 1 and "*" in {each["principal"] for each in summaries}
+    assert sum(each["without_line"] for each in summaries) > 1900
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """The handlers of the audit log as they were."""
+    log = logging.getLogger("moldau.audit")
+    handlers, level, propagate = log.handlers[:], log.level, log.propagate
+    yield
+    for each in log.handlers:
+        each.close()
+    log.handlers[:] = handlers
+    log.setLevel(level)
+    log.propagate = propagate
+
+
+def written(path: Path, **settings: str) -> logging.Logger:
+    """The audit log of a node that writes to a file."""
+    settings = {name.replace("_", "."): value for name, value in settings.items()}
+    open_audit_file(Config.load({**NODE, "moldau.audit.log.file": str(path), **settings}))
+    return logging.getLogger("moldau.audit")
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_full_file_is_kept_until_its_age_and_no_number_of_lines_deletes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_log, "FILE_SIZE_MAX", 1_000)
+    path = tmp_path / "audit.log"
+    old, other = tmp_path / "audit.log.20200101T000000Z", tmp_path / "audit.log.notes"
+    for each in (old, other):
+        each.write_text("a line\n")
+    log = written(path, moldau_audit_log_retention_days="3")
+    os.utime(old, (1, 1))
+    os.utime(other, (1, 1))
+    for number in range(500):
+        log.info("%s", f"line {number:03d}" * 10)
+    kept = [each for each in tmp_path.iterdir() if each not in (path, other)]
+    text = "".join(each.read_text() for each in (*kept, path))
+    assert len(kept) > 20 and all(f"line {number:03d}" in text for number in range(500))
+    assert not old.exists() and other.exists(), "files of the audit log alone are deleted, by their age"
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_day_begins_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    path.write_text("of yesterday\n")
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    written(path, moldau_audit_log_retention_days="36500").info("of today")
+    assert path.read_text() == "of today\n"
+    assert (tmp_path / "audit.log.20231114T221320Z").read_text() == "of yesterday\n"
+
+
+@pytest.mark.usefixtures("restored")
+def test_allowed_requests_have_a_file_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    log = written(path, moldau_audit_log_allowed="true")
+    log.info("denied")
+    log.info("allowed", extra={"is_allowed": True})
+    assert path.read_text() == "denied\n"
+    assert (tmp_path / "audit.log.allowed").read_text() == "allowed\n"

@@ -15,7 +15,7 @@ ALICE = Principal("User", "alice")
 
 
 class NoAudit:
-    def decided(self, access: AclAccess, operation: object, kind: object, name: str | None, is_allowed: bool) -> None:
+    def decided(self, access: AclAccess, decisions: object) -> None:
         pass
 
 
@@ -53,7 +53,9 @@ def test_a_deny_of_an_ipv6_address_is_not_overlooked(host: str) -> None:
 
 
 def test_a_client_cannot_fill_the_memory_with_long_names() -> None:
-    access = authorizer(binding("*", PermissionType.ALLOW)).access(ALICE, "192.0.2.1")
+    acls = authorizer(binding("*", PermissionType.ALLOW), binding("*", PermissionType.DENY)._replace(name="denied"))
+    access = acls.access(ALICE, "192.0.2.1")
     for length in (REMEMBERED_LENGTH_MAX, REMEMBERED_LENGTH_MAX + 1, 32_767):
         assert access.allows(AclOperation.READ, ResourceKind.TOPIC, "x" * length)
-    assert [len(name or "") for _, _, name in access._decisions] == [REMEMBERED_LENGTH_MAX]
+    (remembered,) = acls.remembered.values()
+    assert [len(name or "") for _, _, name in remembered] == [REMEMBERED_LENGTH_MAX]

@@ -8,7 +8,14 @@ import pytest
 
 from protocol.access import AclOperation
 from security.access import ResourceKind
-from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
+from security.acl.authorizer import (
+    AUDITED_NAMES_MAX,
+    REMEMBERED_MAX,
+    AlikeDecisions,
+    Authorizer,
+    AuthorizerSettings,
+    parse_super_users,
+)
 from security.acl.bindings import AclBinding, PatternType, PermissionType
 from security.acl.explaining import explain
 from security.principal import Principal
@@ -122,9 +129,11 @@ def test_a_change_voids_what_an_access_remembers() -> None:
 class Audit:
     def __init__(self) -> None:
         self.lines: list[tuple[str | None, bool]] = []
+        self.counts: list[int] = []
 
-    def decided(self, access: object, operation: int, kind: int, name: str | None, is_allowed: bool) -> None:
-        self.lines.append((name, is_allowed))
+    def decided(self, access: object, decisions: AlikeDecisions) -> None:
+        self.lines.extend((name, decisions.is_allowed) for name in decisions.names)
+        self.counts.append(decisions.count)
 
 
 def test_each_denied_request_is_audited_and_allowed_ones_where_asked() -> None:
@@ -145,6 +154,89 @@ def test_each_denied_request_is_audited_and_allowed_ones_where_asked() -> None:
     assert telling.access(ALICE, HOST).allows(READ, TOPIC, "t")
     assert not telling.access(ALICE, HOST).allows_for_any(WRITE, TOPIC)
     assert audit.lines == [("t", True), (None, False)]
+
+
+def test_the_decisions_about_a_request_are_one_entry_for_each_operation_and_outcome() -> None:
+    audit = Audit()
+    authorizer = Authorizer(AuthorizerSettings(), audit)
+    authorizer.changed({b"1": acl("t")})
+    authorizer.loaded()
+    access = authorizer.access(ALICE, HOST)
+    assert access.begin_request()
+    assert not access.begin_request(), "a call inside of it leaves the writing to the first one"
+    for number in range(1000):
+        assert not access.allows(READ, TOPIC, f"x{number}")
+    assert not access.allows(WRITE, TOPIC, "t")
+    assert not audit.counts, "nothing is written before the request has been handled"
+    access.end_request()
+    assert audit.counts == [1000, 1]
+    assert audit.lines == [*((f"x{number}", False) for number in range(AUDITED_NAMES_MAX)), ("t", False)]
+    assert not access.allows(WRITE, TOPIC, "t")
+    assert audit.counts == [1000, 1, 1], "a decision between requests is written at once"
+
+
+class Counted(Authorizer):
+    """Counts the decisions about single names."""
+
+    def __init__(self, settings: AuthorizerSettings) -> None:
+        super().__init__(settings, Silent())
+        self.named = 0
+
+    def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
+        self.named += 1
+        return super().decide(principal, host, operation, kind, name)
+
+
+@pytest.mark.parametrize(
+    ("bindings", "is_allowed"),
+    [
+        ([], False),
+        ([acl("*")], True),
+        ([acl("*"), acl("*", WRITE, PermissionType.DENY), acl("t", WRITE)], True),
+        ([acl("t"), acl("*", permission=PermissionType.DENY)], False),
+        ([acl("t", WRITE), acl("t", principal="User:bob")], False),
+        ([acl("t", READ), acl("t", READ, PermissionType.DENY)], None),
+        ([acl("*"), acl("t", READ, PermissionType.DENY, host=HOST)], None),
+        ([acl("*"), acl("t", READ, PermissionType.DENY, host="192.0.2.1")], True),
+    ],
+)
+def test_where_the_name_does_not_count_no_name_is_looked_up(
+    bindings: list[AclBinding], is_allowed: bool | None
+) -> None:
+    authorizer = Counted(AuthorizerSettings())
+    authorizer.changed({bytes([number]): each for number, each in enumerate(bindings)})
+    authorizer.loaded()
+    access = authorizer.access(ALICE, HOST)
+    names = [f"n{number}" for number in range(100)]
+    decisions = [access.allows(READ, TOPIC, name) for name in names]
+    assert access.decision_for_all(READ, TOPIC) is is_allowed
+    assert authorizer.named == (100 if is_allowed is None else 0)
+    assert decisions == [authorizer.decide(str(ALICE), HOST, READ, TOPIC, name) for name in names]
+
+
+def test_an_allow_for_all_ends_with_the_acl() -> None:
+    authorizer = authorizer_of(acl("*"), acl("t", permission=PermissionType.DENY))
+    access = authorizer.access(ALICE, HOST)
+    assert not access.allows(READ, TOPIC, "t")
+    authorizer.changed({bytes([1]): None})
+    assert access.allows(READ, TOPIC, "t") and access.decision_for_all(READ, TOPIC)
+    authorizer.changed({bytes([0]): None})
+    assert not access.allows(READ, TOPIC, "t")
+
+
+def test_the_node_remembers_a_bounded_number_of_decisions_for_all_clients() -> None:
+    authorizer = authorizer_of(acl("t"), acl("t", principal="User:*", host="10.0.0.2"))
+    clients = [authorizer.access(ALICE, HOST), authorizer.access(Principal("User", "bob"), "10.0.0.2")]
+    for number in range(REMEMBERED_MAX):
+        for access in clients:
+            assert not access.allows(READ, TOPIC, f"x{number}")
+        assert authorizer.remembered_count <= REMEMBERED_MAX
+    remembered = sum(map(len, authorizer.remembered.values()))
+    assert 0 < remembered + len(authorizer.remembered) == authorizer.remembered_count
+    assert clients[0].allows(READ, TOPIC, "t")
+    before = authorizer.remembered_count
+    assert authorizer.access(ALICE, HOST).allows(READ, TOPIC, "t")
+    assert authorizer.remembered_count == before, "the connections of a client share what is remembered"
 
 
 def test_super_users_are_separated_by_semicolons() -> None:
