@@ -8,8 +8,13 @@ import os
 from collections.abc import Sequence
 
 from protocol.primitives import BytesLike
+from storage.files.log_paths import holds_credentials
 from storage.files.open_files import OpenFiles
 
+FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
+"""The modes of new files and directories, less the umask: records of clients are for the node and its group."""
+SECRET_FILE_MODE, SECRET_DIRECTORY_MODE = 0o600, 0o700
+"""The modes where credentials are in the records of the metadata log."""
 # The most buffers of one vectored call (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
 # The size of Linux's default read-ahead: a page between two samples that is missing from the page cache costs one short
@@ -201,7 +206,8 @@ class LocalFiles:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        mode = SECRET_FILE_MODE if create and holds_credentials(path) else FILE_MODE
+        descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
         try:
             return LocalFile(descriptor)
         except BaseException:
@@ -221,7 +227,14 @@ class LocalFiles:
         return sorted(os.listdir(path))
 
     def make_directories(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        parent = os.path.dirname(path.rstrip("/"))
+        if parent and not os.path.isdir(parent):
+            self.make_directories(parent)
+        try:
+            os.mkdir(path, SECRET_DIRECTORY_MODE if holds_credentials(path) else DIRECTORY_MODE)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def read(self, path: str) -> bytes:
         file = self.open(path, read_only=True)
@@ -263,7 +276,7 @@ class LocalFiles:
         key = self._inode(path)
         if key is not None and key in self._locks_held:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
