@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from protocol.primitives import BytesLike
 from storage.files.log_paths import holds_credentials
@@ -302,3 +303,59 @@ class LocalFiles:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+
+class OwnDirectory:
+    """A directory that belongs to the user of this process, for files that no other user may replace or read.
+
+    It is opened once, and its files are made relative to it: a link in its place is never followed.
+    """
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str) -> None:
+        """Open the directory, and make it and its parents where they are missing. Raises OSError: also with EPERM where
+        it belongs to another user or others may write into it, and with ENOTDIR or ELOOP where it is a link.
+        """
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(path, SECRET_DIRECTORY_MODE)
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
+        problem = ""
+        if status.st_uid != os.geteuid():
+            problem = "the directory belongs to another user"
+        elif status.st_mode & 0o022:
+            problem = "other users may write into the directory (chmod go-w)"
+        if problem:
+            self.close()
+            raise PermissionError(errno.EPERM, problem, path)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is an entry of this name, be it a link."""
+        try:
+            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def create(self, name: str, content: bytes, mode: int) -> None:
+        """Write a new file with this mode, whatever the umask. Raises OSError, with EEXIST where the name is taken."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, SECRET_FILE_MODE, dir_fd=self._descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{self._path}/{name}") from None
+        try:
+            os.fchmod(descriptor, mode)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
