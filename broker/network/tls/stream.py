@@ -196,7 +196,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """Run one step in a thread. The transport is not read meanwhile, so that only the thread uses the buffers."""
         assert self._transport is not None
         self._transport.pause_reading()
-        self._handshakes.step(partial(_handshake_step, self._ssl), self._shaken)
+        self._handshakes.step(self, partial(_handshake_step, self._ssl), self._shaken)
 
     def _shaken(self, error: BaseException | None) -> None:
         transport = self._transport
