@@ -8,12 +8,17 @@ authenticated clients can use.
 
 Clients log in by SCRAM under TLS, and so does the node to itself. PLAINTEXT is served only on the loopback address, to
 clients without permissions. Existing files are not changed.
+
+The directory must belong to the user that runs the command, and must not be a link: another user could otherwise read
+the keys, or have them written elsewhere. A file is only ever created, never overwritten.
 """
 
 from __future__ import annotations
 
+import errno
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +26,7 @@ from broker.cli.certificate_authority import issue, new_authority
 from broker.cli.invocation import CommandError
 from broker.config.catalogue import broker_catalogue
 from broker.config.setting import Stance
+from storage.files.local_files import OwnDirectory
 
 MECHANISM: Final = "SCRAM-SHA-512"
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -29,10 +35,20 @@ NODE_USER, ADMIN_USER = "node", "admin"
 SECRET_SIZE: Final = 24
 """Random bytes of a password."""
 LOOPBACK: Final = ("localhost", "127.0.0.1")
+CONNECTION_LIMITS: Final = {
+    "listener.name.secure.max.connections": "10000",
+    "max.connections.per.ip": "2000",
+    "listener.name.secure.max.connection.creation.rate": "200",
+}
+"""The limits on connections: far above the needs of a node of one. A TLS handshake takes one to two milliseconds, so
+that new connections at this rate leave more than half of a processor to the others.
+"""
 SERVER: Final = "server.properties"
 CLIENT: Final = "client.properties"
 AUTHORITY, NODE = "ca.pem", "node.pem"
 OPEN_MODE, SECRET_MODE = 0o644, 0o600
+REFUSED: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no directory"}
+"""The reasons for which a directory is refused, besides those of `OwnDirectory`."""
 
 
 class SecureFiles:
@@ -54,25 +70,44 @@ class SecureFiles:
 def secure_files(
     directory: Path, data: str | None, hosts: list[str], random_bytes: Callable[[int], bytes], now_ms: int
 ) -> SecureFiles:
-    """Make the files that do not exist yet. `hosts`: the names and addresses by which clients reach the node, the
+    """Make the files, unless the settings exist. `hosts`: the names and addresses by which clients reach the node, the
     first one advertised. Raises `CommandError`.
     """
     directory = directory.absolute()
-    if (directory / SERVER).exists():
-        return SecureFiles(directory, [f"{directory / SERVER} is there already, and stays as it is"], [])
-    hosts = hosts or [LOOPBACK[0]]
+    try:
+        own = OwnDirectory(str(directory))
+    except OSError as error:
+        reason = REFUSED.get(error.errno or 0, error.strerror)
+        raise CommandError(f"{error.filename or directory} is refused for keys and passwords: {reason}") from None
+    with closing(own):
+        if own.exists(SERVER):
+            return SecureFiles(directory, [f"{directory / SERVER} is there already, and stays as it is"], [])
+        return _written(directory, own, data, hosts or [LOOPBACK[0]], random_bytes, now_ms)
+
+
+def _written(
+    directory: Path,
+    own: OwnDirectory,
+    data: str | None,
+    hosts: list[str],
+    random_bytes: Callable[[int], bytes],
+    now_ms: int,
+) -> SecureFiles:
     authority = new_authority("moldau cluster authority", now_ms)
     node = issue(authority, "moldau node 1", list(dict.fromkeys([*hosts, *LOOPBACK])), now_ms)
     passwords = {user: urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode() for user in (NODE_USER, ADMIN_USER)}
     key = urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode()
     server = server_settings(directory, str(Path(data or directory / "data").absolute()), hosts[0], passwords, key)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(directory / AUTHORITY, authority.certificate_pem(), OPEN_MODE)
-        _write(directory / "ca.key", authority.key_pem(), SECRET_MODE)
-        _write(directory / NODE, node.key_pem() + node.certificate_pem(), SECRET_MODE)
-        _write(directory / CLIENT, _lines(client_settings(directory, hosts[0], passwords[ADMIN_USER])), SECRET_MODE)
-        _write(directory / SERVER, _lines(server), SECRET_MODE)  # last: its presence says that all are there
+        own.create(AUTHORITY, authority.certificate_pem(), OPEN_MODE)
+        own.create("ca.key", authority.key_pem(), SECRET_MODE)
+        own.create(NODE, node.key_pem() + node.certificate_pem(), SECRET_MODE)
+        own.create(CLIENT, _lines(client_settings(directory, hosts[0], passwords[ADMIN_USER])), SECRET_MODE)
+        own.create(SERVER, _lines(server), SECRET_MODE)  # last: its presence says that all are there
+    except FileExistsError as error:
+        raise CommandError(
+            f"{error.filename} is there already, and is not overwritten: remove it, or name another directory"
+        ) from None
     except OSError as error:
         raise CommandError(f"{error.filename or directory} cannot be written: {error.strerror}") from None
     return SecureFiles(
@@ -114,6 +149,7 @@ def server_settings(
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(directory / AUTHORITY),
         "delegation.token.secret.key": token_key,
+        **CONNECTION_LIMITS,
     }
     if broker_catalogue()["authorizer.class.name"].stance is Stance.HONOURED:
         settings["authorizer.class.name"] = AUTHORIZER
@@ -136,10 +172,3 @@ def client_settings(directory: Path, host: str, password: str) -> dict[str, str]
 
 def _lines(settings: Mapping[str, str]) -> bytes:
     return "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file. It gets its mode before its content, so that no other user can read a secret in between."""
-    path.touch(mode)
-    path.chmod(mode)  # whatever the umask says, and whatever was there
-    path.write_bytes(content)

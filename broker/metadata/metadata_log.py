@@ -23,13 +23,14 @@ from protocol.record_builder import Record, build_batch
 from protocol.record_reader import records_of
 from protocol.records.metadata import NoOpRecord
 from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
+from storage.files.log_paths import METADATA_DIRECTORY
 from storage.files.port import FileSystem, make_durable_directory, write_atomically
 from storage.log.append_result import AppendOrigin
 from storage.log.log import Log
 from storage.log.reading import LogRead
 from storage.log_config import LogConfig
 
-DIRECTORY: Final = "__cluster_metadata-0"
+DIRECTORY: Final = METADATA_DIRECTORY
 TOPIC_ID: Final = (1).to_bytes(16, "big")
 BATCH_SIZE_MAX: Final = 8 << 20
 READ_SIZE: Final = 1 << 20

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from kraft.image.metadata_image import MetadataImage
 from kraft.image.security.scram_credentials import ScramKey
 from security.delegation_token import credential_of_token
-from security.sasl.scram.credential import ScramCredential, ScramMechanism
-from security.sasl.scram.server import TokenLogin
+from security.sasl.scram.credential import COMMON_FORM, ScramCredential, ScramForm, ScramMechanism
+from security.sasl.scram.server import DRAW_BITS, TokenLogin
 
 REMEMBERED_MAX: Final = 10_000
 """The most token credentials that are cached; at the limit all are dropped."""
@@ -27,10 +29,28 @@ class MetadataScramUsers:
         self._image = image
         self._token_key = token_key
         self._wall_clock_ms = wall_clock_ms
+        self._forms: Mapping[int, Mapping[ScramForm, int]] = {}
+        """The forms of the image to which `_shares` belongs."""
+        self._shares: dict[int, tuple[list[ScramForm], list[int]]] = {}
+        """By mechanism: the forms in order, and the number of credentials of each form and those before it."""
         self._of_tokens: dict[tuple[ScramMechanism, str], ScramCredential] = {}
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return self._image().scram.credentials.get(ScramKey(user, mechanism))
+
+    def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
+        forms = self._image().scram.forms
+        if forms is not self._forms:
+            self._forms = forms
+            self._shares = {}
+            for each, counts in forms.items():
+                ordered = sorted(counts)
+                self._shares[each] = ordered, list(accumulate(counts[form] for form in ordered))
+        shares = self._shares.get(mechanism)
+        if shares is None:
+            return COMMON_FORM
+        ordered, ends = shares
+        return ordered[bisect_right(ends, draw * ends[-1] >> DRAW_BITS)]
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         token = self._image().tokens.by_id.get(token_id)

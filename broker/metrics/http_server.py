@@ -12,7 +12,11 @@ from broker.runtime.tasks import Spawn
 HEAD_SIZE_MAX: Final = 8192
 PATIENCE_S: Final = 10
 CONNECTIONS_MAX: Final = 32
-"""The most connections; further ones are closed at once. A scraper needs one."""
+"""The most connections. A scraper needs one, and a probe another.
+
+For one more, the oldest connection of the address with the most connections is closed. So a probe is answered while
+clients at other addresses hold all connections.
+"""
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -59,6 +63,18 @@ class HttpServer:
                 error.errno, f"cannot listen on {where}: {(error.strerror or '').rpartition(': ')[2]}"
             ) from None
 
+    def make_room(self) -> None:
+        """Make room for one more connection where there are as many as there may be."""
+        if len(self.connections) < CONNECTIONS_MAX:
+            return
+        counts: dict[str, int] = {}
+        for each in self.connections:
+            counts[each.address] = counts.get(each.address, 0) + 1
+        most = max(counts.values())
+        oldest = next(each for each in self.connections if counts[each.address] == most)
+        del self.connections[oldest]
+        oldest.give_up()
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -71,6 +87,7 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
+        self.address = ""
         self._head = b""
         self._is_asked = False
         self._transport: asyncio.Transport | None = None
@@ -78,11 +95,11 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._server.connections) >= CONNECTIONS_MAX:
-            self._transport.close()
-            return
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
+        self._server.make_room()
         self._server.connections[self] = None
-        self._timer = self._server.loop.call_later(PATIENCE_S, self._give_up)
+        self._timer = self._server.loop.call_later(PATIENCE_S, self.give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -107,8 +124,10 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _give_up(self) -> None:
-        """Close the connection: the client sends its request, or reads the response, too slowly."""
+    def give_up(self) -> None:
+        """Close the connection: the client sends its request, or reads the response, too slowly, or another connection
+        needs the place.
+        """
         if self._transport is not None:
             self._transport.abort()
 

@@ -72,6 +72,11 @@ class SecuredConnection:
     def secured(self, stream: TlsStream) -> None:
         security, connection = self._security, self._connection
         certificate = stream.peer_certificate()
+        refusal = self._tls.trust(self, stream.peer_chain())
+        if refusal is not None:
+            self.not_secured(stream, refusal)
+            stream.close()
+            return
         if security.principal_of is not None and certificate is not None:
             try:
                 principal = security.principal_of(certificate)
@@ -82,7 +87,6 @@ class SecuredConnection:
             connection.access = security.access_of(principal, connection.client_host)
         if connection.authentication is None:
             security.counts.count(TLS, is_renewal=False, has_failed=False)
-        self._tls.trust(self)
 
     def not_secured(self, stream: TlsStream, reason: str) -> None:
         self._security.counts.count(TLS, is_renewal=False, has_failed=True)
@@ -93,9 +97,6 @@ class SecuredConnection:
         self._tls.forget(self)
 
     # Called by the trust store
-
-    def trusted_by(self) -> bytes | None:
-        return self.stream.trusted_by()
 
     def distrusted(self) -> None:
         self._connection.close("the authority of the client's certificate is no longer trusted")

@@ -52,8 +52,11 @@ class SecuredLink:
     # Called by the stream
 
     def secured(self, stream: TlsStream) -> None:
-        self._tls.trust(self)
-        if not self.handshake.done():
+        refusal = self._tls.trust(self, stream.peer_chain())
+        if refusal is not None:
+            self.not_secured(stream, refusal)
+            stream.abort()
+        elif not self.handshake.done():
             self.handshake.set_result(None)
 
     def not_secured(self, stream: TlsStream, reason: str) -> None:
@@ -64,9 +67,6 @@ class SecuredLink:
         self._tls.forget(self)
 
     # Called by the trust store
-
-    def trusted_by(self) -> bytes | None:
-        return self.stream.trusted_by()
 
     def distrusted(self) -> None:
         self.stream.abort()

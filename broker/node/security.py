@@ -92,7 +92,9 @@ class NodeSecurity:
         if names:
             handshakes, buffer = Handshakes(loop), memoryview(bytearray(RAW_BUFFER_SIZE))
             for name in names:
-                self._tls[name] = NodeTls(FollowedTls(tls_settings(config, name)), handshakes, buffer)
+                self._tls[name] = NodeTls(
+                    FollowedTls(tls_settings(config, name), environment.wall_ms), handshakes, buffer
+                )
         self._everything = Unrestricted()
         self.authorizer = authorizer_of(config, environment)
 

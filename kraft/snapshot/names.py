@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from storage.files import log_paths
+
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 """The suffix of a snapshot that is being written; a crash leaves such a file behind."""
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
+BOOTSTRAP_CHECKPOINT: Final = log_paths.BOOTSTRAP_CHECKPOINT
 """The file with the records with which the first leader begins the log; it lies in the metadata directory."""
 
 

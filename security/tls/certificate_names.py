@@ -1,4 +1,4 @@
-"""The name of a certificate's subject, written as Java does in the form of RFC 2253.
+"""The name of a certificate's subject, written as Java does in the form of RFC 2253, and the end of its validity.
 
     CN=orders,OU=Sales\\, EU,O=Example,C=DE
 
@@ -9,6 +9,7 @@ of the DER value`. TLS has verified the certificate before. Bytes that are not D
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 KEYWORDS: Final = {
@@ -26,6 +27,9 @@ SEQUENCE: Final = 0x30
 SET: Final = 0x31
 OBJECT_IDENTIFIER: Final = 0x06
 VERSION: Final = 0xA0
+UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
+VALIDITY_FIELD: Final = 3
+"""The index of the validity among the fields after the version."""
 FIELDS_BEFORE_SUBJECT: Final = 4
 """The number of fields between the version and the subject: serial number, algorithm, issuer, validity."""
 ENCODINGS: Final = {
@@ -56,13 +60,32 @@ class Element(NamedTuple):
 
 def subject_name(certificate: bytes) -> str:
     """The subject of a certificate in DER. Raises `MalformedCertificate`."""
+    return distinguished_name(_fields(certificate)[FIELDS_BEFORE_SUBJECT].encoded)
+
+
+def validity_end_ms(certificate: bytes) -> int:
+    """The time (wall clock, ms) after which a certificate in DER is not valid. Raises `MalformedCertificate`."""
+    times = list(_elements(_content(_fields(certificate)[VALIDITY_FIELD], SEQUENCE)))
+    if len(times) != 2 or times[1].tag not in (UTC_TIME, GENERALIZED_TIME):
+        raise MalformedCertificate("the validity of the certificate has no end")
+    text = times[1].content.decode("latin-1")
+    if times[1].tag == UTC_TIME:  # Its years have two digits: 1950 to 2049.
+        text = ("20" if text < "5" else "19") + text
+    try:
+        return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        raise MalformedCertificate("the end of the validity is not a time") from None
+
+
+def _fields(certificate: bytes) -> list[Element]:
+    """The fields of a certificate after its version, up to the subject at least."""
     signed = _elements(_content(_first(certificate), SEQUENCE))
     fields = list(_elements(_content(next(signed, None), SEQUENCE)))
     if fields and fields[0].tag == VERSION:
         del fields[0]
     if len(fields) <= FIELDS_BEFORE_SUBJECT:
         raise MalformedCertificate("the certificate has no subject")
-    return distinguished_name(fields[FIELDS_BEFORE_SUBJECT].encoded)
+    return fields
 
 
 def distinguished_name(name: bytes) -> str:

@@ -6,10 +6,16 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from protocol.primitives import BytesLike
+from storage.files.log_paths import holds_credentials
 from storage.files.open_files import OpenFiles
 
+FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
+"""The modes of new files and directories, less the umask: records of clients are for the node and its group."""
+SECRET_FILE_MODE, SECRET_DIRECTORY_MODE = 0o600, 0o700
+"""The modes where credentials are in the records of the metadata log."""
 # The most buffers of one vectored call (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
 # The size of Linux's default read-ahead: a page between two samples that is missing from the page cache costs one short
@@ -201,7 +207,8 @@ class LocalFiles:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        mode = SECRET_FILE_MODE if create and holds_credentials(path) else FILE_MODE
+        descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
         try:
             return LocalFile(descriptor)
         except BaseException:
@@ -221,7 +228,14 @@ class LocalFiles:
         return sorted(os.listdir(path))
 
     def make_directories(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        parent = os.path.dirname(path.rstrip("/"))
+        if parent and not os.path.isdir(parent):
+            self.make_directories(parent)
+        try:
+            os.mkdir(path, SECRET_DIRECTORY_MODE if holds_credentials(path) else DIRECTORY_MODE)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def read(self, path: str) -> bytes:
         file = self.open(path, read_only=True)
@@ -263,7 +277,7 @@ class LocalFiles:
         key = self._inode(path)
         if key is not None and key in self._locks_held:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -289,3 +303,59 @@ class LocalFiles:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+
+class OwnDirectory:
+    """A directory that belongs to the user of this process, for files that no other user may replace or read.
+
+    It is opened once, and its files are made relative to it: a link in its place is never followed.
+    """
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str) -> None:
+        """Open the directory, and make it and its parents where they are missing. Raises OSError: also with EPERM where
+        it belongs to another user or others may write into it, and with ENOTDIR or ELOOP where it is a link.
+        """
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(path, SECRET_DIRECTORY_MODE)
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
+        problem = ""
+        if status.st_uid != os.geteuid():
+            problem = "the directory belongs to another user"
+        elif status.st_mode & 0o022:
+            problem = "other users may write into the directory (chmod go-w)"
+        if problem:
+            self.close()
+            raise PermissionError(errno.EPERM, problem, path)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is an entry of this name, be it a link."""
+        try:
+            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def create(self, name: str, content: bytes, mode: int) -> None:
+        """Write a new file with this mode, whatever the umask. Raises OSError, with EEXIST where the name is taken."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, SECRET_FILE_MODE, dir_fd=self._descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{self._path}/{name}") from None
+        try:
+            os.fchmod(descriptor, mode)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -19,6 +19,11 @@ TEMPORARY_SUFFIX = ".tmp"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
+METADATA_DIRECTORY = "__cluster_metadata-0"
+"""The directory of the metadata log and its snapshots."""
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+"""The first records of the metadata log, which `moldau format` writes."""
+
 OFFSET_DIGITS = 20
 
 
@@ -39,6 +44,12 @@ STRAY_SUFFIX = "-stray"
 DIRECTORY_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 DIRECTORY_NAME_SIZE_MAX = 255
 UNIQUE_DIGITS = 32
+
+
+def holds_credentials(path: str) -> bool:
+    """Whether records of the metadata log are at this path, or belong below it: SCRAM credentials are among them."""
+    directory, _, name = path.rstrip("/").rpartition("/")
+    return name.startswith(BOOTSTRAP_CHECKPOINT) or METADATA_DIRECTORY in (name, directory.rpartition("/")[2])
 
 
 def offset_name(offset: int, suffix: str) -> str:

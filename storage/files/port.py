@@ -98,7 +98,11 @@ class FileSystem(Protocol):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open an existing file, or with `create` an existing or new one. The directory entry of a new file is durable
-        only after `sync_directory`."""
+        only after `sync_directory`.
+
+        A new file, as a new directory, is for the owner of the process and its group; where `holds_credentials` says
+        so, for the owner alone.
+        """
 
     def exists(self, path: str) -> bool: ...
 

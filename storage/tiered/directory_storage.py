@@ -21,6 +21,7 @@ import aiofiles
 from aiofiles import os as aio_os
 
 from protocol.primitives import BytesLike
+from storage.files.local_files import DIRECTORY_MODE, FILE_MODE
 from storage.tiered.errors import (
     AccessRefused,
     ObjectExists,
@@ -54,7 +55,7 @@ class DirectoryStorage:
         with self._errors(key):
             await self._run(self._make_directories, os.path.dirname(temporary))
             try:
-                async with aiofiles.open(temporary, "xb", buffering=0) as file:
+                async with aiofiles.open(temporary, "xb", buffering=0, opener=_opened) as file:
                     if isinstance(content, bytes):
                         await file.write(content)
                     else:
@@ -110,7 +111,7 @@ class DirectoryStorage:
             path = os.path.dirname(path)
         for directory in reversed(missing):
             with suppress(FileExistsError):
-                os.mkdir(directory)
+                os.mkdir(directory, DIRECTORY_MODE)
             _sync_directory(os.path.dirname(directory))
 
     def _install(self, temporary: str, path: str, must_create: bool) -> None:
@@ -181,6 +182,10 @@ class DirectoryStorage:
         if error.errno in REFUSED:
             return AccessRefused(what)
         return StorageUnavailable(what)
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _read(path: str, position: int, size: int) -> bytes:

@@ -7,8 +7,9 @@
                                       └───────────────────────────────────────────────────┘ handshake
 
 A failure in GREETING, TOKENS or RAW ends the connection (FAILED). A wrong request of a client that has authenticated is
-answered with ILLEGAL_SASL_STATE and changes nothing. The responses are those of Apache Kafka 4.3.1, as observed. The
-state does not change while a mechanism waits for a lookup, whose result is passed to `found`.
+answered with ILLEGAL_SASL_STATE and changes nothing. A client can renew its session where this session expires: by
+`connections.max.reauth.ms` of its mechanism, or with its credential (a token). The responses are those of Apache Kafka
+4.3.1, as observed. The state does not change while a mechanism waits for a lookup, whose result is passed to `found`.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ class SaslExchange:
         """The principal of the last successful authentication."""
         self._mechanism: Mechanism | None = None
         self._renewed_at_ms: int | None = None
+        self._expires = False
+        """Whether the session of the last successful authentication expires."""
 
     def handshake(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
         """Handle a SaslHandshake; `now_ms` is monotonic."""
@@ -142,7 +145,7 @@ class SaslExchange:
 
     def _begin_renewal(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
         since = self._renewed_at_ms
-        if not any(self._reauth_ms_max.values()) or (since is not None and now_ms - since < RENEWAL_MS_MIN):
+        if not self._expires or (since is not None and now_ms - since < RENEWAL_MS_MIN):
             return Mistaken("")
         self._renewed_at_ms = now_ms
         if mechanism != self.mechanism_name:
@@ -183,6 +186,7 @@ class SaslExchange:
         self.state = ExchangeState.AUTHENTICATED
         self.principal = principal
         self._mechanism = None
+        self._expires = session_ms > 0
         return Accepted(step.message, principal, session_ms, before is not None)
 
     def _refuse(self, error: ErrorCode, reason: str, message: str = "") -> LoginRefused:

@@ -7,7 +7,8 @@
     EXPIRED                 SaslHandshake
 
 A request without a route ends the connection before it is decoded. So the requests of an authenticated client need no
-check of the state.
+check of the state. A client has `LOGIN_S` for the whole login, from the connection on, the TLS handshake included; and
+the same time for a renewal, from its SaslHandshake on.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 from security.access import Access
 from security.principal import Principal
 
+LOGIN_S: Final = 30
+"""The time (seconds) for a login.
+
+DIVERGES: in Apache Kafka a client that never logs in is closed as an idle one, and not while it sends a byte now and
+then.
+"""
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
@@ -116,11 +123,14 @@ class SaslAuthentication:
         self._exchange = SaslExchange(gate.mechanisms, gate.settings.reauth_ms_max)
         self._request_size_max = connection.request_size_max
         self._session_timer: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = gate.loop.call_later(LOGIN_S, self._too_late)
+        """The end of the time for the login; None where none is under way."""
         self._see(SASL_HANDSHAKE, API_VERSIONS)
 
     def closed(self) -> None:
         """Release the exchange: the connection is closed."""
         self._connection = None
+        self._end_deadline()
         if self._session_timer is not None:
             self._session_timer.cancel()
 
@@ -133,6 +143,8 @@ class SaslAuthentication:
         gate = self._gate
         match self._exchange.handshake(request.mechanism, context.version, gate.environment.monotonic_ms()):
             case Begun(names, is_raw):
+                if self._deadline is None:
+                    self._deadline = gate.loop.call_later(LOGIN_S, self._too_late)
                 if is_raw and self._connection is not None:
                     self._see()
                     self._connection.hook = RawTokens(self.raw_token)
@@ -207,6 +219,7 @@ class SaslAuthentication:
     def _accept(self, accepted: Accepted) -> None:
         gate, connection = self._gate, self._connection
         gate.counts.count(self._exchange.mechanism_name, is_renewal=accepted.is_renewal, has_failed=False)
+        self._end_deadline()
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
@@ -230,13 +243,27 @@ class SaslAuthentication:
         The error is sent after a pause, so that passwords cannot be guessed fast.
         """
         gate = self._gate
-        is_renewal = self._exchange.principal is not None
-        gate.counts.count(self._exchange.mechanism_name or "none", is_renewal=is_renewal, has_failed=True)
+        self._count_failure()
         if self._connection is not None:
             self._connection.hold()
         reply: Pending[Response] = Pending()
         gate.loop.call_later(gate.settings.failure_delay_ms / 1000, self._end, reply, response, reason)
         return reply
+
+    def _count_failure(self) -> None:
+        self._end_deadline()
+        is_renewal = self._exchange.principal is not None
+        self._gate.counts.count(self._exchange.mechanism_name or "none", is_renewal=is_renewal, has_failed=True)
+
+    def _too_late(self) -> None:
+        self._count_failure()
+        if self._connection is not None:
+            self._connection.close(f"the login took longer than {LOGIN_S} s")
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _end(self, reply: Pending[Response], response: Response, reason: str) -> None:
         reply.complete(response)

@@ -4,8 +4,14 @@
     cannot be used      the contexts stay as they are, and the log says why, once for each reason
     another name        refused, unless ssl.allow.dn.changes or ssl.allow.san.changes allows it
     authority removed   the connections that it authenticated are closed
+    session resumed     the chain that the full handshake verified is checked again: OpenSSL checks nothing then
 
 A new context is used by later connections. Existing connections keep the certificate with which they began.
+
+A client can resume a session of TLS 1.2 by its id, with the session cache of the context; TLS 1.3 and tickets are not
+resumed. So the chains of these sessions are remembered, and a resumed handshake ends as a full one would: it fails
+where a certificate of the chain has expired, and the removal of its authority closes the connection. A changed store
+ends all sessions, because the new context has no session.
 """
 
 from __future__ import annotations
@@ -16,39 +22,66 @@ import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from broker.config.tls import TlsSettings
 from broker.network.tls.contexts import TlsContexts, make_contexts
 from broker.network.tls.stores import InvalidStore
+from security.tls.certificate_names import MalformedCertificate, validity_end_ms
 
 log = logging.getLogger("moldau.listener")
 
 LOOK_S: Final = 1.0
+SESSIONS_MAX: Final = 32_768
+"""The most sessions whose chains are remembered; the oldest is forgotten, and can then not be resumed. OpenSSL's own
+cache holds fewer: 20,480.
+"""
 
 Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs blocking work in an executor thread."""
 
 
+class PeerChain(NamedTuple):
+    """The chain of a peer's certificate, as a handshake left it."""
+
+    verified: tuple[bytes, ...]
+    """The certificates in DER, the trusted one last. Empty where the handshake resumed a session: OpenSSL verifies
+    nothing then.
+    """
+    session_id: bytes
+    """The id by which the peer may resume the session; empty where it cannot."""
+
+
 class TrustedConnection(Protocol):
     """A connection that a certificate authenticated."""
 
-    def trusted_by(self) -> bytes | None:
-        """The trusted certificate at the end of the peer's chain; None where the peer presented no certificate."""
-
     def distrusted(self) -> None:
-        """Close the connection: the certificate `trusted_by` is not trusted any more."""
+        """Close the connection: the authority of its peer's certificate is not trusted any more."""
+
+
+class VerifiedChain(NamedTuple):
+    """What is remembered of a chain that a full handshake verified."""
+
+    anchor: bytes
+    """The trusted certificate at its end, in DER."""
+    ends_at_ms: int
+    """The time (wall clock, ms) at which the first certificate of the chain expires."""
 
 
 class FollowedTls:
     """The current contexts of one listener. Raises `InvalidStore` where the stores cannot be used at first."""
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: TlsSettings, wall_clock_ms: Callable[[], int]) -> None:
         self.settings = settings
+        self._wall_clock_ms = wall_clock_ms
         self._stamp = self._look()
         self._contexts = make_contexts(settings)
         self._trusting: dict[TrustedConnection, bytes] = {}
         """The connections whose peer presented a certificate, with the trusted certificate of its chain."""
+        self._sessions: dict[bytes, VerifiedChain] = {}
+        """The chains of the sessions that clients can resume in the current context, the oldest first."""
+        self._anchors: dict[bytes, bytes] = {}
+        """Each trusted certificate that a chain ended with, once: sessions and connections share its bytes."""
         self._problem: str | None = None
 
     @property
@@ -64,13 +97,39 @@ class FollowedTls:
         """The context for a connection of this node that begins now."""
         return self._contexts.client
 
-    def trust(self, connection: TrustedConnection) -> None:
-        """Register a connection that its certificate authenticated, until `forget`."""
-        anchor = connection.trusted_by()
-        if anchor is not None:
-            self._trusting[connection] = anchor
-            if not self._trusts(anchor):  # Its handshake began before the authority was removed.
-                connection.distrusted()
+    def trust(self, connection: TrustedConnection, presented: PeerChain | None) -> str | None:
+        """Register a connection that its certificate authenticated, until `forget`. Returns why it is refused; None
+        where it is not.
+        """
+        if presented is None:
+            return None
+        if presented.verified:
+            chain = self._remembered(presented.verified, presented.session_id)
+        else:
+            resumed = self._sessions.get(presented.session_id)
+            if resumed is None:
+                return "the session that the client resumes is not known any more"
+            if resumed.ends_at_ms <= self._wall_clock_ms():
+                return "a certificate of the session that the client resumes has expired"
+            chain = resumed
+        if not self._trusts(chain.anchor):  # Its handshake began before the authority was removed.
+            return "the authority of the peer's certificate is no longer trusted"
+        self._trusting[connection] = chain.anchor
+        return None
+
+    def _remembered(self, certificates: tuple[bytes, ...], session_id: bytes) -> VerifiedChain:
+        """The chain of a full handshake, which is remembered where the client can resume the session."""
+        anchor = self._anchors.setdefault(certificates[-1], certificates[-1])
+        try:
+            ends_at_ms = min(map(validity_end_ms, certificates))
+        except MalformedCertificate:  # OpenSSL can read the time, and checks it in the next full handshake.
+            ends_at_ms = 0
+        chain = VerifiedChain(anchor, ends_at_ms)
+        if session_id:
+            if len(self._sessions) >= SESSIONS_MAX:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[session_id] = chain
+        return chain
 
     def forget(self, connection: TrustedConnection) -> None:
         self._trusting.pop(connection, None)
@@ -93,6 +152,8 @@ class FollowedTls:
         self._stamp = stamp
         self._problem = None
         self._contexts = contexts
+        self._sessions.clear()
+        self._anchors.clear()
         log.info("listener %s uses its changed key store or trust store now", self.settings.listener)
         for connection, anchor in tuple(self._trusting.items()):
             if not self._trusts(anchor):

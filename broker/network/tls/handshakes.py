@@ -1,6 +1,7 @@
 """The TLS handshakes of one node: they run outside of the event loop, limited in number and in time.
 
-    steps in an executor thread  at most `STEPS_MAX` at a time; the others wait in the order of their arrival
+    steps in an executor thread  at most `STEPS_MAX` at a time; the others wait in the order of their arrival, as long
+                                 as their handshake is open
     handshakes that wait         at most `WAITING_MAX`; beyond, the handshake that has waited longest for its peer ends
     time                         `HANDSHAKE_S` from the connection to the end of the handshake
 
@@ -10,7 +11,6 @@ A signature takes 0.1 to 2 ms: on the loop, a thousand clients that return at on
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -22,6 +22,10 @@ With a second thread, a crowd of 500 clients was served in 1.8 s instead of 2.1 
 longer: their p99 was 2.0 times that without the crowd instead of 1.4.
 """
 WAITING_MAX: Final = 2000
+
+
+Done = Callable[[BaseException | None], None]
+"""Handles the result of a step: the error that ended it, or None."""
 
 
 class Handshake(Protocol):
@@ -39,7 +43,8 @@ class Handshakes:
         self._open: dict[Handshake, asyncio.TimerHandle] = {}
         """The open handshakes in order of arrival."""
         self._running = 0
-        self._queue: deque[tuple[Callable[[], BaseException | None], Callable[[BaseException | None], None]]] = deque()
+        self._queue: dict[Handshake, tuple[Callable[[], BaseException | None], Done]] = {}
+        """The step that waits of each open handshake, in order of arrival."""
 
     @property
     def count(self) -> int:
@@ -55,30 +60,31 @@ class Handshakes:
         self._open[handshake] = self._loop.call_later(HANDSHAKE_S, self._timed_out, handshake)
 
     def end(self, handshake: Handshake) -> None:
-        """End a handshake, successful or not."""
+        """End a handshake, successful or not. A step of it that waits does not run."""
+        self._queue.pop(handshake, None)
         timer = self._open.pop(handshake, None)
         if timer is not None:
             timer.cancel()
 
-    def step(self, work: Callable[[], BaseException | None], done: Callable[[BaseException | None], None]) -> None:
-        """Run one step of a handshake in an executor thread.
+    def step(self, handshake: Handshake, work: Callable[[], BaseException | None], done: Done) -> None:
+        """Run one step of an open handshake in an executor thread; the next one follows when it is done.
 
-        `done` is called on the loop with its result, even if the connection has ended meanwhile.
+        `done` is called on the loop with its result, even if the connection has ended while the step ran.
         """
         if self._running < STEPS_MAX:
             self._run(work, done)
         else:
-            self._queue.append((work, done))
+            self._queue[handshake] = work, done
 
-    def _run(self, work: Callable[[], BaseException | None], done: Callable[[BaseException | None], None]) -> None:
+    def _run(self, work: Callable[[], BaseException | None], done: Done) -> None:
         self._running += 1
         future = self._loop.run_in_executor(None, work)
         future.add_done_callback(lambda future: self._ran(future, done))
 
-    def _ran(self, future: asyncio.Future[BaseException | None], done: Callable[[BaseException | None], None]) -> None:
+    def _ran(self, future: asyncio.Future[BaseException | None], done: Done) -> None:
         self._running -= 1
         if self._queue:
-            self._run(*self._queue.popleft())
+            self._run(*self._queue.pop(next(iter(self._queue))))
         if not future.cancelled():
             done(future.exception() or future.result())
 

@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from broker.network.output import TAKES_FILES
+from broker.network.tls.following import PeerChain
 from broker.network.tls.handshakes import Handshakes
 from broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
 from protocol.primitives import Chunk
@@ -129,15 +130,17 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """The peer's certificate in DER; None where it presented none."""
         return self._ssl.getpeercert(binary_form=True)
 
-    def trusted_by(self) -> bytes | None:
-        """The trusted certificate, in DER, at the end of the peer's chain; None where the peer presented none."""
+    def peer_chain(self) -> PeerChain | None:
+        """The chain of the peer's certificate; None where it presented none."""
         if self._ssl.getpeercert(binary_form=True) is None:
             return None
+        session = self._ssl.session if self._is_server else None
+        session_id = b"" if session is None else session.id
         known = getattr(self._ssl, "get_verified_chain", None)
         if known is not None:  # Available from Python 3.13 on.
-            return cast("bytes", known()[-1])
+            return PeerChain(tuple(known()), session_id)
         chain = cast("Any", self._ssl)._sslobj.get_verified_chain()
-        return ssl.PEM_cert_to_DER_cert(chain[-1].public_bytes()) if chain else None
+        return PeerChain(tuple(ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain or ()), session_id)
 
     # Called by the raw transport
 
@@ -193,7 +196,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         """Run one step in a thread. The transport is not read meanwhile, so that only the thread uses the buffers."""
         assert self._transport is not None
         self._transport.pause_reading()
-        self._handshakes.step(partial(_handshake_step, self._ssl), self._shaken)
+        self._handshakes.step(self, partial(_handshake_step, self._ssl), self._shaken)
 
     def _shaken(self, error: BaseException | None) -> None:
         transport = self._transport

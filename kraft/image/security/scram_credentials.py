@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kraft.image.persistent_map import PersistentMap, place_of_text
 from protocol.records.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
-from security.sasl.scram.credential import ScramCredential
+from security.sasl.scram.credential import ScramCredential, ScramForm, form_of
 
 
 class ScramKey(NamedTuple):
@@ -25,6 +26,8 @@ class ScramImage(NamedTuple):
     """Credentials by user and mechanism."""
 
     credentials: PersistentMap[ScramKey, ScramCredential] = PersistentMap(place_of_key)
+    forms: Mapping[int, Mapping[ScramForm, int]] = MappingProxyType({})
+    """The number of credentials of each form, by mechanism: what an unknown user is answered is drawn from them."""
 
     def snapshot_records(self) -> Iterator[object]:
         for key, credential in self.credentials.items():
@@ -49,7 +52,22 @@ class ScramDelta:
         self.changed[ScramKey(record.name, record.mechanism)] = None
 
     def apply(self) -> ScramImage:
-        return ScramImage(self.image.credentials.updated(self.changed)) if self.changed else self.image
+        if not self.changed:
+            return self.image
+        before = self.image.credentials
+        forms = {mechanism: dict(counts) for mechanism, counts in self.image.forms.items()}
+        for key, credential in self.changed.items():
+            counts = forms.setdefault(key.mechanism, {})
+            former = before.get(key)
+            for each, change in ((former, -1), (credential, 1)):
+                if each is not None:
+                    form = form_of(each)
+                    counts[form] = counts.get(form, 0) + change
+                    if not counts[form]:
+                        del counts[form]
+        return ScramImage(
+            before.updated(self.changed), {mechanism: counts for mechanism, counts in forms.items() if counts}
+        )
 
 
 def record_of(key: ScramKey, credential: ScramCredential) -> UserScramCredentialRecord:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -58,6 +59,25 @@ class ScramCredential(NamedTuple):
 
     def __repr__(self) -> str:
         return f"ScramCredential of {self.iterations} iterations"
+
+
+class ScramForm(NamedTuple):
+    """What a server's first message shows of a credential, besides the bytes of its salt."""
+
+    iterations: int
+    salt_size: int
+    """The size of the salt in bytes; 0 for a salt in the form of Kafka's tools."""
+
+
+COMMON_FORM: Final = ScramForm(ITERATIONS_MIN, 0)
+"""The form of a credential that Kafka's tools make by default."""
+_KAFKA_SALT: Final = re.compile(rb"[0-9a-z]{1,26}")
+
+
+def form_of(credential: ScramCredential) -> ScramForm:
+    salt = credential.salt
+    is_of_kafka = _KAFKA_SALT.fullmatch(salt) is not None and int(salt, 36) >> SALT_BITS == 0
+    return ScramForm(credential.iterations, 0 if is_of_kafka else len(salt))
 
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:

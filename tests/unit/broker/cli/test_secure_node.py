@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from broker.cli.invocation import read_file
 from broker.config import Config
 from broker.config.sasl import sasl_settings, token_key
 from broker.config.tls import tls_settings
+from broker.network.connection_quota import connection_limits
 from broker.network.tls.contexts import make_contexts
 from security.acl.authorizer import parse_super_users
 
@@ -55,6 +57,52 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixt
     before = {name: (secure / name).read_bytes() for name in SECRET_FILES}
     assert main(["format", "--secure", str(secure), "--ignore-formatted"]) == 0
     assert before == {name: (secure / name).read_bytes() for name in SECRET_FILES}
+
+
+def refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The error of the command; it has written nothing."""
+    before = sorted(directory.rglob("*"))
+    assert main(["format", "--secure", str(directory)]) == 1
+    assert sorted(directory.rglob("*")) == before
+    return capsys.readouterr().err
+
+
+def test_a_link_is_refused_as_directory_and_as_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in refused(link, capsys)
+    secure = tmp_path / "secure"
+    secure.mkdir(mode=0o700)
+    (secure / "ca.pem").symlink_to(tmp_path / "stolen")
+    assert f"{secure}/ca.pem is there already" in refused(secure, capsys)
+    assert not (tmp_path / "stolen").exists()
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "ca.pem").write_text("another authority")
+    assert "is not overwritten" in refused(tmp_path, capsys)
+    assert (tmp_path / "ca.pem").read_text() == "another authority"
+
+
+def test_a_directory_of_another_user_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o770)
+    assert "other users may write" in refused(tmp_path, capsys)
+    tmp_path.chmod(0o700)
+    (tmp_path / "server.properties").write_text("log.dirs=/of/another\n")
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert "belongs to another user" in refused(tmp_path, capsys)
+
+
+def test_a_secured_node_limits_its_connections(tmp_path: Path) -> None:
+    assert main(["format", "--secure", str(tmp_path / "secure")]) == 0
+    config = Config.load(read_file(str(tmp_path / "secure" / "server.properties")))
+    limits = connection_limits(config)
+    assert limits.count_max_of_listener == (("SECURE", 10_000),) and limits.per_address_max == 2_000
+    assert limits.creation_rate_of_listener == (("SECURE", 200),)
 
 
 @pytest.mark.parametrize("arguments", [["--host", "a"], ["--secure", "x", "--config", "y"]])

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from broker.metadata.scram_users import MetadataScramUsers
 from kraft.image.security.scram_credentials import ScramKey, record_of
 from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from protocol.records.metadata import RemoveUserScramCredentialRecord
 from security.principal import Principal
 from security.sasl.mechanism import Authenticated, Challenge, Failed, Step
 from security.sasl.scram.client import ScramClient, ScramLogin
-from security.sasl.scram.credential import ScramMechanism, credential_of_password
-from security.sasl.scram.server import ScramServer
+from security.sasl.scram.credential import COMMON_FORM, ScramForm, ScramMechanism, credential_of_password
+from security.sasl.scram.server import DRAW_BITS, ScramServer
 from tests.support.deciding import KEY, Deciding
 from tests.unit.kraft.image.images import image_of
 
@@ -40,6 +41,26 @@ def test_a_credential_counts_as_the_metadata_has_it_now() -> None:
     assert isinstance(log_in(users, "alice", "secret"), Authenticated)
     published.image = image_of([])
     assert isinstance(log_in(users, "alice", "secret"), Failed)
+
+
+def test_an_unknown_user_gets_a_form_as_often_as_known_users_have_it() -> None:
+    common, strong = credential_of_password(SHA_256, "a", b"salt"), credential_of_password(SHA_256, "b", b"!", 8192)
+    records = [record_of(ScramKey(f"user-{number}", SHA_256), common) for number in range(3)]
+    published = SimpleNamespace(image=image_of([]))
+    users = MetadataScramUsers(lambda: published.image, None, lambda: 0)
+
+    def drawn() -> list[ScramForm]:
+        return [users.drawn_form(SHA_256, eighth << DRAW_BITS - 3) for eighth in range(8)]
+
+    assert drawn() == [COMMON_FORM] * 8
+    published.image = image_of([*records, record_of(ScramKey("admin", SHA_256), strong)])
+    assert drawn() == [COMMON_FORM] * 6 + [ScramForm(8192, 1)] * 2
+    assert users.drawn_form(ScramMechanism.SCRAM_SHA_512, 0) == COMMON_FORM
+    published.image = image_of([*records, record_of(ScramKey("user-0", SHA_256), strong)])
+    assert sorted(published.image.scram.forms[SHA_256].values()) == [1, 2]
+    removed = [RemoveUserScramCredentialRecord(name=f"user-{number}", mechanism=SHA_256) for number in range(3)]
+    published.image = image_of([*records, *removed])
+    assert published.image.scram.forms == {}
 
 
 def test_a_token_logs_its_owner_in_until_it_expires() -> None:

@@ -98,18 +98,40 @@ def test_who_says_nothing_is_cut_off() -> None:
     talk(conversation)
 
 
-def test_more_connections_than_anybody_needs_are_refused() -> None:
-    async def conversation() -> None:
-        kept = [await asyncio.open_connection(HOST, PORT) for _ in range(CONNECTIONS_MAX)]
-        with pytest.raises(ConnectionError):
-            if not await said(b"GET / HTTP/1.1\r\n\r\n"):
-                raise ConnectionResetError
-        for _, writer in kept:
-            writer.close()
-        await asyncio.sleep(0.1)
-        assert "hello" in await said(b"GET / HTTP/1.1\r\n\r\n")
+def test_a_probe_is_answered_while_others_hold_all_connections() -> None:
+    with World(1) as world:
+        host, crowd, prober = world.add_host(HOST), world.add_host("crowd"), world.add_host("prober")
+        answers: list[str] = []
+        kept: list[asyncio.StreamReader] = []
 
-    talk(conversation)
+        async def serve(environment: SimulatedEnvironment) -> None:
+            loop = asyncio.get_running_loop()
+            await HttpServer(loop, {"/": greet}, Tasks(environment.halt).spawn).start(HttpAddress("", PORT))
+            await loop.create_future()
+
+        async def hold(environment: SimulatedEnvironment) -> None:
+            await asyncio.sleep(0.1)
+            writers = []
+            for _ in range(CONNECTIONS_MAX):
+                reader, writer = await asyncio.open_connection(HOST, PORT)
+                kept.append(reader)
+                writers.append(writer)
+            await asyncio.sleep(5)
+
+        async def probe(environment: SimulatedEnvironment) -> None:
+            await asyncio.sleep(1)
+            reader, writer = await asyncio.open_connection(HOST, PORT)
+            _, second = await asyncio.open_connection(HOST, PORT)  # It takes the place of one of the crowd, too.
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            answers.append((await reader.read()).decode())
+            second.close()
+
+        host.boot(serve)
+        crowd.boot(hold)
+        prober.boot(probe)
+        world.run(asyncio.sleep(4), limit_s=100)
+        assert answers[0].endswith("hello\n")
+        assert [reader.at_eof() or reader.exception() is not None for reader in kept] == [True] * 2 + [False] * 30
 
 
 @pytest.mark.parametrize(

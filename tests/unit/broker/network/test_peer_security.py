@@ -13,6 +13,7 @@ from broker.network.peer_security import NodeTls, PeerSecurity
 from broker.network.tls.following import FollowedTls
 from broker.network.tls.handshakes import Handshakes
 from broker.purgatory.timer_wheel import Timeouts
+from broker.runtime.environment import LocalEnvironment
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from security.access import Unrestricted
 from security.principal import Principal
@@ -28,7 +29,9 @@ Story = Callable[[SecuredListener, PeerChannels], Awaitable[None]]
 
 
 def tls(settings: TlsSettings, loop: asyncio.AbstractEventLoop) -> NodeTls:
-    return NodeTls(FollowedTls(settings), Handshakes(loop), memoryview(bytearray(1 << 16)))
+    return NodeTls(
+        FollowedTls(settings, LocalEnvironment(loop).wall_ms), Handshakes(loop), memoryview(bytearray(1 << 16))
+    )
 
 
 async def ask(channels: PeerChannels, port: int, host: str = "127.0.0.1") -> object:

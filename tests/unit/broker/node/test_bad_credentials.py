@@ -88,6 +88,7 @@ def test_a_wrong_key_file(tmp_path: Path) -> None:
     key = tmp_path / "node.pem"
     key.write_text(authority.issue("node").key_pem() + authority.issue("node").certificate_pem)
     with pytest.raises(InvalidStore) as refused:
-        FollowedTls(settings_of(None, authority.trust_store(tmp_path / "ca.pem"), ClientAuth.NONE, key_file=key))
+        settings = settings_of(None, authority.trust_store(tmp_path / "ca.pem"), ClientAuth.NONE, key_file=key)
+        FollowedTls(settings, lambda: 0)
     assert str(key) in str(refused.value)
     assert "PRIVATE KEY" not in str(refused.value)

@@ -104,6 +104,26 @@ def test_a_token_that_ends_takes_its_sessions_with_it() -> None:
     serve_and(story, **WITH_KEY)
 
 
+def test_the_session_of_a_token_that_was_renewed_is_renewed_too() -> None:
+    async def story(node: Node) -> None:
+        alice = await logged_in(node, "alice")
+        token = await alice.ask(created(), 3)
+        short = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=5_000)
+        assert (await alice.ask(short, 2)).error_code == ErrorCode.NONE
+        client, reply = await bearer(node, token)
+        assert 0 < reply.session_lifetime_ms <= 5_000
+        longer = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=60_000)
+        assert (await alice.ask(longer, 2)).error_code == ErrorCode.NONE
+        password = b64encode(token.hmac).decode()
+        renewed = await scram_log_in(client, token.token_id, password, extensions=",tokenauth=true")
+        assert renewed.error_code == ErrorCode.NONE and renewed.session_lifetime_ms > 58_000
+        await asyncio.sleep(10)
+        described = await client.ask(DescribeDelegationTokenRequest(owners=None), 3)
+        assert described.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+    serve_and(story, **WITH_KEY)
+
+
 def test_without_a_key_there_are_no_tokens() -> None:
     async def story(node: Node) -> None:
         alice = await logged_in(node, "alice")

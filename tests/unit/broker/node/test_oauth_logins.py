@@ -106,6 +106,24 @@ def test_unsecured_tokens_are_taken_with_a_warning(caplog: pytest.LogCaptureFixt
     assert any("for development alone" in each for each in caplog.messages)
 
 
+def test_a_session_of_a_token_is_renewed_with_a_new_token() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect(SASL_PORT)
+        wall_ms = node.broker.environment.wall_ms
+        reply = await bear(client, unsecured_token("alice", wall_ms(), 5_000))
+        assert 0 < reply.session_lifetime_ms <= 5_000
+        await asyncio.sleep(2)
+        renewed = await bear(client, unsecured_token("alice", wall_ms(), 60_000))
+        assert renewed.error_code == ErrorCode.NONE and renewed.session_lifetime_ms > 58_000
+        await asyncio.sleep(10)
+        await client.ask(METADATA, 9)
+        await asyncio.sleep(60)
+        with pytest.raises(Closed):
+            await client.ask(METADATA, 9)
+
+    serve_and(story, **UNSECURED)
+
+
 def test_brokers_and_controllers_log_in_to_each_other() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.settled()

@@ -1,12 +1,21 @@
-"""Names of subjects; each DER value with its text was written by Java's X500Principal."""
+"""Names of subjects, and ends of validity; each DER value with its text was written by Java's X500Principal."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.tls.certificate_names import MalformedCertificate, distinguished_name, escaped, subject_name
+from security.tls.certificate_names import (
+    MalformedCertificate,
+    distinguished_name,
+    escaped,
+    subject_name,
+    validity_end_ms,
+)
+from tests.support.certificates import Authority
 
 WRITTEN_BY_JAVA = (
     (
@@ -45,6 +54,12 @@ def test_the_subject_of_a_certificate() -> None:
         assert subject_name(certificate) == WRITTEN_BY_JAVA[0][1]
 
 
+@pytest.mark.parametrize("year", [2019, 2049, 2050, 2120])
+def test_the_end_of_the_validity_of_a_certificate(year: int) -> None:
+    ends = datetime(year, 12, 31, 23, 59, 58, tzinfo=UTC)
+    assert validity_end_ms(Authority("one").issue("client", ends=ends).der) == int(ends.timestamp()) * 1000
+
+
 def test_spaces_at_the_ends_are_escaped() -> None:
     assert escaped("  a b ") == r"\ \ a b\ "
     assert escaped("   ") == r"\ \ \ "
@@ -54,3 +69,5 @@ def test_spaces_at_the_ends_are_escaped() -> None:
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedCertificate):
         subject_name(data)
+    with pytest.raises(MalformedCertificate):
+        validity_end_ms(data)

@@ -29,6 +29,30 @@ def file(fs: FileSystem, tmp_path: Path) -> Iterator[File]:
     file.close()
 
 
+def test_new_files_are_for_the_owner_and_its_group_and_credentials_for_the_owner(
+    fs: FileSystem, tmp_path: Path
+) -> None:
+    def mode(path: str) -> int:
+        return (tmp_path / path).stat().st_mode & 0o777
+
+    before = os.umask(0o022)
+    try:
+        for directory in ("data/topic-0", "data/__cluster_metadata-0"):
+            fs.make_directories(f"{tmp_path}/{directory}")
+        fs.make_directories(f"{tmp_path}/data/topic-0")
+        names = ("topic-0/0.log", "bootstrap.checkpoint.part", "__cluster_metadata-0/0.log", "meta.properties")
+        for name in names:
+            fs.open(f"{tmp_path}/data/{name}", create=True).close()
+        fs.lock(f"{tmp_path}/data/.lock").release()
+    finally:
+        os.umask(before)
+    assert [mode(f"data/{name}") for name in names] == [0o640, 0o600, 0o600, 0o640]
+    assert [mode(f"data/{name}") for name in ("", "topic-0", "__cluster_metadata-0")] == [0o750, 0o750, 0o700]
+    assert mode("data/.lock") == 0o640
+    with pytest.raises(FileExistsError):
+        fs.make_directories(f"{tmp_path}/data/meta.properties")
+
+
 def test_append_returns_the_position_of_its_first_byte(file: File) -> None:
     assert file.append([b"abc", bytearray(b"de"), memoryview(b"f")]) == 0
     assert file.append([b"gh"]) == 6

@@ -39,6 +39,15 @@ def test_a_put_that_fails_leaves_nothing(tmp_path: Path) -> None:
     run(story())
 
 
+def test_objects_are_for_the_owner_and_its_group(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        run(DirectoryStorage(str(tmp_path), Random(1)).put("t/a", b"1"))
+    finally:
+        os.umask(before)
+    assert [(tmp_path / each).stat().st_mode & 0o777 for each in ("t", "t/a")] == [0o750, 0o640]
+
+
 def test_what_a_crash_left_is_not_listed_and_is_removed_by_age(tmp_path: Path) -> None:
     async def story() -> None:
         storage = DirectoryStorage(str(tmp_path), Random(1))

@@ -132,6 +132,18 @@ def test_a_client_authenticates_again_once_a_second(has_expired: bool) -> None:
     assert isinstance(made.handshake("WORD", 1, NOW_MS + RENEWAL_MS_MIN), Begun)
 
 
+def test_a_session_that_expires_is_renewed_and_another_is_not() -> None:
+    token = authenticated(0, WALL_MS + 5000)
+    assert isinstance(token.handshake("WORD", 1, NOW_MS), Begun)
+    token.token(b"hello", WALL_MS)
+    assert token.token(word("alice"), WALL_MS) == Accepted(b"welcome", ALICE, 5000, True)
+    other = SaslExchange({"WORD": WordMechanism, "OTHER": WordMechanism}, {"WORD": 0, "OTHER": 3000})
+    other.handshake("WORD", 1, NOW_MS)
+    other.token(b"hello", WALL_MS)
+    assert other.token(word("alice"), WALL_MS) == Accepted(b"welcome", ALICE, 0, False)
+    assert isinstance(other.handshake("WORD", 1, NOW_MS), Mistaken)
+
+
 def test_neither_the_principal_nor_the_mechanism_may_change() -> None:
     made = authenticated(3000)
     made.handshake("WORD", 1, NOW_MS)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from broker.network.authentication.sasl import LOGIN_S
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
@@ -134,6 +135,43 @@ def test_a_frame_that_is_too_large_is_not_read_before_the_client_has_authenticat
         await other.reply()
 
     tell(story)
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_client_that_does_not_log_in_is_disconnected_whatever_it_sends(begins: bool) -> None:
+    async def story(node: Node, client: Client) -> None:
+        began_s = asyncio.get_running_loop().time()
+        if begins:
+            await handshake(client)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError, Closed)):
+            for piece in struct.pack(">i", 100) + bytes(96):  # A request, slowly: the connection is never idle.
+                client.writer.write(bytes((piece,)))
+                await asyncio.sleep(1)
+                if client.reader.at_eof():
+                    raise Closed
+        assert LOGIN_S - 1 < asyncio.get_running_loop().time() - began_s < LOGIN_S + 2
+        listener = next(each for each in node.broker.listeners if each.name == "SASL")
+        assert listener.security.counts.failed == {"PLAIN" if begins else "none": 1}
+
+    tell(story)
+
+
+def test_a_client_that_logs_in_stays_and_has_the_same_time_for_a_renewal() -> None:
+    async def story(node: Node, client: Client) -> None:
+        await log_in(client)
+        await asyncio.sleep(2)
+        await log_in(client)
+        await asyncio.sleep(LOGIN_S + 1)
+        assert not client.reader.at_eof()
+        await handshake(client)
+        await asyncio.sleep(LOGIN_S - 1)
+        assert not client.reader.at_eof()
+        await asyncio.sleep(2)
+        assert client.reader.at_eof()
+        listener = next(each for each in node.broker.listeners if each.name == "RENEWING")
+        assert listener.security.counts.not_renewed == {"PLAIN": 1}
+
+    tell(story, RENEWING_PORT)
 
 
 @pytest.mark.parametrize(

@@ -6,28 +6,37 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from broker.config.tls import ClientAuth, TlsSettings
-from broker.network.tls.following import FollowedTls
+from broker.network.tls import following
+from broker.network.tls.following import FollowedTls, PeerChain
 from tests.support.certificates import Authority, Issued
 from tests.support.tls_pair import settings_of
 
 ONE, OTHER = Authority("one"), Authority("other")
 NODE = ONE.issue("node", "localhost")
+ENDS = datetime(2090, 1, 1, tzinfo=UTC)
+CLIENTS = {authority: authority.issue("client", ends=ENDS) for authority in (ONE, OTHER)}
 
 
 class Peer:
-    """A connection that was let in by an authority."""
+    """A connection that was let in by an authority, in a session that it may resume."""
 
-    def __init__(self, authority: Authority | None) -> None:
+    def __init__(self, authority: Authority | None, session: bytes = b"", *, is_resumed: bool = False) -> None:
         self._authority = authority
+        self._session = session
+        self._is_resumed = is_resumed
         self.is_distrusted = False
 
-    def trusted_by(self) -> bytes | None:
-        return None if self._authority is None else self._authority.der
+    def chain(self) -> PeerChain | None:
+        authority = self._authority
+        if authority is None:
+            return None
+        return PeerChain(() if self._is_resumed else (CLIENTS[authority].der, authority.der), self._session)
 
     def distrusted(self) -> None:
         self.is_distrusted = True
@@ -57,6 +66,10 @@ class Directory:
         return settings_of(None, self.trust, ClientAuth.REQUIRED, key_file=self.key)
 
 
+def followed(settings: TlsSettings) -> FollowedTls:
+    return FollowedTls(settings, lambda: 0)
+
+
 def look(tls: FollowedTls) -> None:
     async def offload(work: Callable[[], object]) -> object:
         return work()
@@ -70,14 +83,14 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def test_nothing_is_made_anew_while_nothing_changes(directory: Directory) -> None:
-    tls = FollowedTls(directory.settings)
+    tls = followed(directory.settings)
     before = tls.server_context()
     look(tls)
     assert tls.server_context() is before
 
 
 def test_a_renewed_certificate_is_taken_up(directory: Directory) -> None:
-    tls = FollowedTls(directory.settings)
+    tls = followed(directory.settings)
     server, client = tls.server_context(), tls.client_context()
     directory.put_key(ONE.issue("node", "localhost", "also.example"))
     look(tls)
@@ -85,24 +98,54 @@ def test_a_renewed_certificate_is_taken_up(directory: Directory) -> None:
 
 
 def test_an_authority_that_goes_ends_the_connections_that_it_let_in(directory: Directory) -> None:
-    tls = FollowedTls(directory.settings)
+    tls = followed(directory.settings)
     stays, goes, anonymous, gone = Peer(ONE), Peer(OTHER), Peer(None), Peer(OTHER)
     for peer in (stays, goes, anonymous, gone):
-        tls.trust(peer)
+        assert tls.trust(peer, peer.chain()) is None
     tls.forget(gone)
     directory.trust_only(ONE)
     look(tls)
     assert [peer.is_distrusted for peer in (stays, goes, anonymous, gone)] == [False, True, False, False]
     late = Peer(OTHER)
-    tls.trust(late)
-    assert late.is_distrusted
+    assert tls.trust(late, late.chain()) == "the authority of the peer's certificate is no longer trusted"
+
+
+def test_a_resumed_session_counts_as_the_chain_of_its_full_handshake(directory: Directory) -> None:
+    tls = followed(directory.settings)
+    peers = [Peer(OTHER, b"one"), Peer(OTHER, b"one", is_resumed=True), Peer(ONE, b"two", is_resumed=True)]
+    refusals = [tls.trust(peer, peer.chain()) for peer in peers]
+    assert refusals == [None, None, "the session that the client resumes is not known any more"]
+    directory.trust_only(ONE)
+    look(tls)
+    assert [peer.is_distrusted for peer in peers] == [True, True, False]
+    late = Peer(OTHER, b"one", is_resumed=True)
+    assert tls.trust(late, late.chain()) == "the session that the client resumes is not known any more"
+
+
+def test_a_session_is_not_resumed_after_its_certificate_has_expired(directory: Directory) -> None:
+    now_ms = int(ENDS.timestamp()) * 1000 - 1
+    tls = FollowedTls(directory.settings, lambda: now_ms)
+    full, early, late = Peer(ONE, b"one"), *(Peer(ONE, b"one", is_resumed=True) for _ in range(2))
+    assert tls.trust(full, full.chain()) is tls.trust(early, early.chain()) is None
+    now_ms += 1
+    assert tls.trust(late, late.chain()) == "a certificate of the session that the client resumes has expired"
+
+
+def test_the_oldest_of_too_many_sessions_is_forgotten(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "SESSIONS_MAX", 2)
+    tls = followed(directory.settings)
+    for session in (b"one", b"two", b"three"):
+        peer = Peer(ONE, session)
+        assert tls.trust(peer, peer.chain()) is None
+    resumed = [Peer(ONE, session, is_resumed=True) for session in (b"one", b"two", b"three")]
+    assert [tls.trust(peer, peer.chain()) is None for peer in resumed] == [False, True, True]
 
 
 @pytest.mark.parametrize("hosts", [("localhost",), ()])
 def test_a_certificate_of_another_name_is_refused(
     directory: Directory, hosts: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    tls = FollowedTls(directory.settings)
+    tls = followed(directory.settings)
     before = tls.server_context()
     directory.put_key(ONE.issue("other" if hosts else "node", *hosts))
     with caplog.at_level(logging.ERROR):
@@ -112,7 +155,7 @@ def test_a_certificate_of_another_name_is_refused(
     (record,) = caplog.records
     setting = "ssl.allow.dn.changes" if hosts else "ssl.allow.san.changes"
     assert setting in record.getMessage() and str(directory.key) in record.getMessage()
-    allowed = FollowedTls(replace(directory.settings, may_change_name=True, may_lose_names=True))
+    allowed = followed(replace(directory.settings, may_change_name=True, may_lose_names=True))
     directory.put_key(ONE.issue("third"))
     made = allowed.server_context()
     look(allowed)
@@ -122,7 +165,7 @@ def test_a_certificate_of_another_name_is_refused(
 def test_a_file_that_cannot_be_used_changes_nothing_until_it_can(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tls = FollowedTls(directory.settings)
+    tls = followed(directory.settings)
     before = tls.server_context()
     directory.key.write_text(NODE.certificate_pem)  # half written
     with caplog.at_level(logging.ERROR):

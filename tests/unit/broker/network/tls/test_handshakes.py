@@ -92,10 +92,24 @@ def test_a_few_steps_run_at_once_and_the_others_in_order() -> None:
     handshakes = Handshakes(cast("asyncio.AbstractEventLoop", loop))
     done: list[tuple[int, object]] = []
     for number in range(STEPS_MAX + 2):
-        handshakes.step(lambda: None, lambda error, number=number: done.append((number, error)))  # type: ignore[misc]
+        handshakes.step(Peer(), lambda: None, lambda error, number=number: done.append((number, error)))  # type: ignore[misc]
     assert len(loop.works) == STEPS_MAX
     failure = OSError()
     cast("Future", loop.works[0][1]).finish(failure)
     assert len(loop.works) == STEPS_MAX + 1 and done == [(0, failure)]
     cast("Future", loop.works[STEPS_MAX][1]).finish(None)
     assert done == [(0, failure), (STEPS_MAX, None)] and len(loop.works) == STEPS_MAX + 2
+
+
+def test_the_step_of_a_handshake_that_has_ended_does_not_run() -> None:
+    loop, peers = Loop(), [Peer() for _ in range(STEPS_MAX + 3)]
+    handshakes = Handshakes(cast("asyncio.AbstractEventLoop", loop))
+    done: list[int] = []
+    for number, peer in enumerate(peers):
+        handshakes.begin(peer)
+        handshakes.step(peer, lambda: None, lambda error, number=number: done.append(number))  # type: ignore[misc]
+    handshakes.end(peers[STEPS_MAX])  # The client has left.
+    loop.timers[STEPS_MAX + 1][1]()  # The time of the next one is over.
+    for _, future in loop.works:  # The list grows while the steps finish.
+        cast("Future", future).finish(None)
+    assert done == [*range(STEPS_MAX), STEPS_MAX + 2]

@@ -13,6 +13,7 @@ import pytest
 
 from broker.config.tls import ClientAuth
 from broker.network.tls.contexts import make_contexts
+from broker.network.tls.following import PeerChain
 from broker.network.tls.handshakes import Handshakes
 from broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
 from storage.files.file_slice import FileSlice
@@ -58,7 +59,10 @@ def test_the_peer_is_known_by_its_certificate_and_by_what_it_is_trusted_for(prot
         assert await client.ended == await server.ended == ""
         assert server.stream is not None and client.stream is not None
         assert server.stream.peer_certificate() == CLIENT.der
-        assert server.stream.trusted_by() == client.stream.trusted_by() == AUTHORITY.der
+        there, here = server.stream.peer_chain(), client.stream.peer_chain()
+        assert there is not None and there.verified == (CLIENT.der, AUTHORITY.der)
+        assert bool(there.session_id) is (protocol == "TLSv1.2")
+        assert here == PeerChain((SERVER.der, AUTHORITY.der), b"")
         assert server.stream._ssl.version() == protocol
         assert server.stream.get_extra_info("sslcontext") is not None
 
@@ -70,7 +74,8 @@ def test_the_peer_is_known_by_its_certificate_and_by_what_it_is_trusted_for(prot
 def test_without_a_certificate_the_client_is_let_in_where_one_is_only_requested() -> None:
     async def story(server: Side, client: Side) -> None:
         assert await server.ended == ""
-        assert server.stream is not None and server.stream.peer_certificate() is server.stream.trusted_by() is None
+        assert server.stream is not None
+        assert server.stream.peer_certificate() is None and server.stream.peer_chain() is None
 
     there = contexts_of(SERVER, AUTHORITY, ClientAuth.REQUESTED)
     assert there.server is not None

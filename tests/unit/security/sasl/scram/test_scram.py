@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from base64 import b64decode
+from collections.abc import Callable
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from security.delegation_token import credential_of_token
 from security.principal import Principal
 from security.sasl.client_mechanism import LoginFailed
 from security.sasl.mechanism import Authenticated, Challenge, Failed, Step
 from security.sasl.scram.client import ScramClient, ScramLogin
 from security.sasl.scram.credential import (
+    COMMON_FORM,
     ScramCredential,
+    ScramForm,
     ScramMechanism,
     credential_of_password,
+    form_of,
     new_salt,
 )
 from security.sasl.scram.messages import MalformedScram, escaped, parse_server_first, unescaped
-from security.sasl.scram.server import ScramServer, TokenLogin
+from security.sasl.scram.server import DRAW_BITS, ScramServer, TokenLogin
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SECRET = b"of the cluster"
@@ -37,9 +44,13 @@ class Users:
             for mechanism in (SHA_256, SHA_512)
             for user, password in self.passwords.items()
         }
+        self.forms = [COMMON_FORM]
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return self.credentials.get((mechanism, user))
+
+    def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
+        return self.forms[draw * len(self.forms) >> DRAW_BITS]
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         if token_id != "token-1":
@@ -95,6 +106,61 @@ def test_an_unknown_user_and_a_wrong_password_look_alike() -> None:
     assert {each.iterations for each in messages} == {4096}
     assert messages[1].salt == messages[2].salt != messages[3].salt
     assert all(24 <= len(each.salt) <= 26 and each.salt.isalnum() for each in messages)
+
+
+def shown(users: Users, user: str, extensions: str = "") -> tuple[bytes, int]:
+    """Salt and iterations in the answer to the first message."""
+    other = ScramServer(SHA_256, users, random.randbytes, SECRET)
+    step = other.step(client(user, "x", extensions=extensions).first())
+    assert isinstance(step, Challenge)
+    first = parse_server_first(step.message)
+    return first.salt, first.iterations
+
+
+def test_unknown_users_are_shown_the_forms_of_credentials_each_always_its_own() -> None:
+    users = Users()
+    users.forms = [ScramForm(4096, 0), ScramForm(8192, 0), ScramForm(16384, 64), ScramForm(8192, 300)]
+    names = [f"unknown-{number}" for number in range(400)]
+    answers = {name: shown(users, name) for name in names}
+    assert answers == {name: shown(users, name) for name in names}
+    assert len({salt for salt, _ in answers.values()}) == len(names)
+    forms = [form_of(ScramCredential(salt, b"", b"", iterations)) for salt, iterations in answers.values()]
+    assert all(60 < forms.count(form) < 140 for form in users.forms)
+    assert len(forms) == sum(forms.count(form) for form in users.forms)
+
+
+def test_an_unknown_token_is_shown_what_a_known_one_is() -> None:
+    salt, iterations = shown(USERS, "no-token", ",tokenauth=true")
+    known = credential_of_token(SHA_256, "token", b"key")
+    assert (len(salt), iterations) == (len(known.salt), known.iterations)
+    assert shown(USERS, "no-token", ",tokenauth=true") == (salt, iterations)
+
+
+def test_the_work_is_the_same_for_known_and_unknown_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for module, name in ((hmac, "digest"), (hashlib, "new"), (hashlib, "shake_256")):
+        real = getattr(module, name)
+
+        def counted(*arguments: object, name: str = name, real: Callable[..., object] = real) -> object:
+            calls.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    def work(user: str) -> list[str]:
+        one = client(user, "wrong")
+        other = server()
+        calls.clear()
+        step = other.step(one.first())
+        assert isinstance(step, Challenge)
+        first = list(calls)
+        final = one.answer(step.message)
+        assert final is not None
+        calls.clear()
+        assert isinstance(other.step(final), Failed)
+        return [*first, "proof", *calls]
+
+    assert work("alice") == work("mallory")
 
 
 def test_a_delegation_token_stands_for_its_owner() -> None:
