@@ -33,7 +33,7 @@ from protocol.schema import VERSION_MAX
 from replication.follower_fetch import LocalReplicas
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.tiered.errors import RemoteStorageError
+from storage.tiered.errors import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
@@ -168,7 +168,7 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
         log.error(
             "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
         )
-        each.answers[each.slot] = _refused(each.wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        each.answers[each.slot] = _refused(each.wish, error_of(error))
         return
     if found is not None:
         answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
