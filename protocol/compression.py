@@ -29,6 +29,10 @@ class DecompressedSizeExceeded(MalformedMessage):
     """The decompressed data would be larger than the limit."""
 
 
+class RecordSizeExceeded(MalformedMessage):
+    """A record of a compressed batch is larger than `max.decompressed.message.bytes`; the batch may be whole."""
+
+
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
 """The size of a piece (bytes).

@@ -15,21 +15,32 @@ RECORDS_SIZE_MAX = 256 << 20
 
 
 def records_of(
-    buffer: BytesLike, position: int = 0, header: BatchHeader | None = None, *, size_max: int = RECORDS_SIZE_MAX
+    buffer: BytesLike,
+    position: int = 0,
+    header: BatchHeader | None = None,
+    *,
+    size_max: int = RECORDS_SIZE_MAX,
+    record_size_max: int = RECORDS_SIZE_MAX,
 ) -> Iterator[Record]:
     """The records of the batch at `position`, decoded one by one, with absolute offsets and effective timestamps.
 
     The effective timestamp is the append time (the batch's max timestamp) where the batch says so. Control records are
-    included. Raises `MalformedMessage` where the framing is wrong; the caller verifies the checksum.
+    included. Raises `MalformedMessage` where the framing is wrong, and `RecordSizeExceeded` for a record of more than
+    `record_size_max` bytes in a compressed batch; the caller verifies the checksum.
     """
     if header is None:
         header = parse_header(buffer, position)
-    runs = runs_of(buffer, position, header, size_max=size_max)
+    runs = runs_of(buffer, position, header, size_max=size_max, record_size_max=record_size_max)
     return (record for run, count in runs for record in decode_run(run, count, header))
 
 
 def runs_of(
-    buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int = RECORDS_SIZE_MAX
+    buffer: BytesLike,
+    position: int,
+    header: BatchHeader,
+    *,
+    size_max: int = RECORDS_SIZE_MAX,
+    record_size_max: int = RECORDS_SIZE_MAX,
 ) -> Iterable[tuple[bytes, int]]:
     """The records of a batch as they are encoded, in runs of whole records with their count (`record_runs`).
 
@@ -43,7 +54,7 @@ def runs_of(
     stored = memoryview(buffer)[position + HEADER_SIZE : end]
     if header.codec is Codec.NONE:
         return ((bytes(stored), header.records_count),)
-    return record_runs(expand(header.codec, stored, size_max=size_max), header.records_count, size_max)
+    return record_runs(expand(header.codec, stored, size_max=size_max), header.records_count, record_size_max)
 
 
 def decode_records(body: bytes, header: BatchHeader) -> Iterator[Record]:

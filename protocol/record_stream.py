@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from protocol.compression import DecompressedSizeExceeded, expand
+from protocol.compression import RecordSizeExceeded, expand
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, BatchHeader
-from protocol.record_walk import OFFSETS_DIFFER, walk_records, whole_records
+from protocol.record_walk import OFFSETS_DIFFER, largest_record, read_raw_varint, walk_records, whole_records
 
 RECORD_SIZE_MAX = 16 << 20
-"""The most bytes of a decompressed record, unless the topic allows larger batches."""
+"""The most bytes of a decompressed record that a producer sends, where `max.decompressed.message.bytes` has its default
+and the topic does not allow larger batches.
+"""
+RECORD_SIZE_UNLIMITED = (1 << 31) - 9
+"""The default of `max.decompressed.message.bytes`, which Apache Kafka takes for no limit."""
 
 
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
@@ -22,27 +26,37 @@ def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -
 
     `count` is the number of records that the header of the batch states. Where the bytes do not hold exactly `count`
     whole records, the last run has the bytes that are left over and the number of records that are missing (0 where
-    there are too many bytes); the reader of the run must refuse it. Raises `DecompressedSizeExceeded` for a record of
-    more than `record_size_max` bytes.
+    there are too many bytes); the reader of the run must refuse it. Raises `RecordSizeExceeded` for a record of more
+    than `record_size_max` bytes.
     """
     held = bytearray()
     wanted = 0
     for piece in pieces:
         held += piece
         if len(held) < wanted:
-            if len(held) > record_size_max:
-                raise DecompressedSizeExceeded(f"a record of {wanted} bytes expands past {record_size_max}")
             continue
         if not count:
             break
         window = bytes(held)
         found, size, wanted = whole_records(window, count)
+        if wanted > record_size_max:
+            refuse_large_record(read_raw_varint(window, size)[0] >> 1, record_size_max)
         if found:
+            if size > record_size_max:
+                refuse_large_record(largest_record(window, found), record_size_max)
             yield window[:size], found
             count -= found
             del held[:size]
     if held or count:
         yield bytes(held), count
+
+
+def refuse_large_record(size: int, record_size_max: int) -> None:
+    """Raises `RecordSizeExceeded` for a record above the limit."""
+    if size > record_size_max:
+        raise RecordSizeExceeded(
+            f"a record of {size} bytes is above max.decompressed.message.bytes ({record_size_max})"
+        )
 
 
 def walk_batch(batch: BytesLike, header: BatchHeader, *, size_max: int, record_size_max: int) -> tuple[int, int, int]:

@@ -138,6 +138,21 @@ def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
     return count_max - left, end, 0
 
 
+def largest_record(window: bytes, count: int) -> int:
+    """The size of the largest of `count` whole records, as their length fields state it."""
+    at: i64 = 0
+    left: i64 = count
+    largest: i64 = 0
+    size: i64
+    while left > 0:
+        size, at = read_raw_varint(window, at)
+        size >>= 1
+        at += size
+        largest = size if size > largest else largest
+        left -= 1
+    return largest
+
+
 def skip_headers(window: bytes, at: i64) -> i64:
     """The position after the headers, whose count is at `at`. Raises `IndexError` past the end."""
     count: i64

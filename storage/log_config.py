@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from protocol.compression import Codec
 from protocol.record_batch import TimestampType
+from protocol.record_stream import RECORD_SIZE_UNLIMITED
 
 INT64_MAX = (1 << 63) - 1
 HOUR_MS = 3_600_000
@@ -30,6 +31,8 @@ class LogConfig:
     max_message_bytes: int = 1_048_588
     expanded_bytes_max: int = 100 << 20
     """The most bytes to which the records of a compressed batch may expand."""
+    expanded_record_bytes_max: int = RECORD_SIZE_UNLIMITED
+    """The most bytes of one record of a compressed batch, in validation, compaction and search by time."""
     compression_type: Codec | None = None
     """The codec; None is `producer`: batches keep the codec that the client chose."""
     compression_level: int | None = None

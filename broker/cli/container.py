@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from broker.cli.invocation import CommandError, Invocation, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from broker.config import Config
 
@@ -44,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format the directories and serve until a signal stops the node."""
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
-    config = load(container_settings(properties, invocation.variables))
+    from broker.config.sources import unknown_variables
+
+    settings = container_settings(properties, invocation.variables)
+    config = load(settings, unknown_variables(invocation.variables))
     _format(config, invocation)
     from broker.node.main import Start, serve
 
@@ -74,11 +77,11 @@ def single_node() -> dict[str, str]:
     }
 
 
-def load(settings: Mapping[str, str]) -> Config:
+def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
     from broker.config import Config, ConfigError
 
     try:
-        return Config.load(settings)
+        return Config.load(settings, unknown_variables)
     except ConfigError as refusal:
         raise CommandError("the settings of this container cannot be used", *refusal.problems) from None
 

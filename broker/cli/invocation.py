@@ -32,7 +32,13 @@ class Invocation:
 def load_config(file: str | None, data: str | None, overrides: list[str], variables: Mapping[str, str]) -> Config:
     """The configuration of a node: file (or a ready node of one), then environment, then command line."""
     from broker.config import Config, ConfigError
-    from broker.config.sources import MalformedOverride, from_environment, read_overrides, single_node_defaults
+    from broker.config.sources import (
+        MalformedOverride,
+        from_environment,
+        read_overrides,
+        single_node_defaults,
+        unknown_variables,
+    )
 
     settings = single_node_defaults("./data") if file is None else read_file(file)
     settings |= from_environment(variables)
@@ -40,7 +46,7 @@ def load_config(file: str | None, data: str | None, overrides: list[str], variab
         settings["log.dirs"] = data
     try:
         settings |= read_overrides(overrides)
-        return Config.load(settings)
+        return Config.load(settings, unknown_variables(variables))
     except MalformedOverride as problem:
         raise CommandError(str(problem)) from None
     except ConfigError as refusal:

@@ -32,7 +32,7 @@ Settings are Apache Kafka's own. A later source wins:
 
 1. the file, in Java's properties format: `moldau serve server.properties`
 2. environment variables as in the official image: `KAFKA_LOG_DIRS` is `log.dirs`; `_` is a dot, `__` an underscore,
-   `___` a dash
+   `___` a dash. One warning names the variables that name no setting (KAFKA_LIB, KAFKA_SERVICE_HOST)
 3. `--data DIR`, which is `log.dirs`
 4. `--override name=value`
 

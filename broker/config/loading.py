@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from broker.config.catalogue import base_name, broker_catalogue, broker_setting
 from broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
@@ -23,9 +23,13 @@ _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.p
 OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 
 
-def load(properties: Mapping[str, str]) -> Config:
-    """The checked configuration of a node, or ConfigError with every problem."""
+def load(properties: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
+    """The checked configuration of a node, or ConfigError with every problem. `unknown_variables`: environment
+    variables that name no setting, for a warning.
+    """
     reading = _Reading()
+    if unknown_variables:
+        reading.warnings.append(f"No setting has the name of these variables: {', '.join(unknown_variables)}.")
     sealed = {name: _sealed(name, text) for name, text in properties.items()}
     for name, text in sealed.items():
         reading.take(name, text)
@@ -41,6 +45,12 @@ def load(properties: Mapping[str, str]) -> Config:
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def is_setting(name: str) -> bool:
+    """Whether Apache Kafka or this broker knows a setting of this name, or once knew it."""
+    is_known = broker_setting(name) is not None or name in METADATA_TOPIC_SETTINGS
+    return is_known or bool(refusal_of(name) or advice_for(name)) or name.startswith(tuple(_PLUGIN_PREFIXES))
 
 
 def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:

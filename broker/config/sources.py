@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from broker.config.loading import is_setting
+
 # Variables of the image that are not settings, but for its scripts, the JVM or the logger.
 _NOT_SETTINGS: Final = frozenset(
     {
@@ -36,12 +38,24 @@ class MalformedOverride(Exception):
 
 
 def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs."""
-    return {
-        setting_name(variable): value
-        for variable, value in variables.items()
-        if variable.startswith(_PREFIX) and variable != _PREFIX and variable not in _NOT_SETTINGS
-    }
+    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs. A variable that names no setting is none
+    (`unknown_variables`).
+    """
+    named = {setting_name(variable): value for variable, value in variables.items() if _may_be_setting(variable)}
+    return {name: value for name, value in named.items() if is_setting(name)}
+
+
+def unknown_variables(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that begin like those of settings and name none: a mistake, or of another program, such as
+    KAFKA_LIB, or KAFKA_SERVICE_HOST of Kubernetes.
+    """
+    return tuple(
+        variable for variable in variables if _may_be_setting(variable) and not is_setting(setting_name(variable))
+    )
+
+
+def _may_be_setting(variable: str) -> bool:
+    return variable.startswith(_PREFIX) and variable != _PREFIX and variable not in _NOT_SETTINGS
 
 
 def setting_name(variable: str) -> str:

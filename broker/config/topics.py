@@ -80,6 +80,7 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         flush_messages=topic.integer("flush.messages"),
         flush_ms=topic.integer("flush.ms"),
         expanded_bytes_max=max(config.integer("moldau.batch.expanded.bytes.max"), topic.integer("max.message.bytes")),
+        expanded_record_bytes_max=topic.integer("max.decompressed.message.bytes"),
         max_message_bytes=topic.integer("max.message.bytes"),
         compression_type=codec,
         compression_level=topic.integer(level_name) if level_name in topic_catalogue() else None,

@@ -25,6 +25,7 @@ from broker.replicas.replicas import Replicas
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
+from protocol.compression import RecordSizeExceeded
 from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
@@ -107,6 +108,8 @@ class LogCleaner:
         """The cleaning of remote segments; None where no log is tiered."""
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
+        self._record_limits: dict[Log, int] = {}
+        """The limit on a record of the uncleanable logs that have a record above it."""
         self.totals = CleanerTotals()
 
     def begin(self) -> None:
@@ -163,6 +166,10 @@ class LogCleaner:
             await self._clean(partition, part)
         except LogChanged:
             return False
+        except RecordSizeExceeded as exceeded:
+            self._mark_uncleanable(partition.log, str(exceeded))
+            self._record_limits[partition.log] = partition.log.config.expanded_record_bytes_max
+            return False
         except MalformedMessage as malformed:
             self._mark_uncleanable(partition.log, str(malformed))
             return False
@@ -184,6 +191,7 @@ class LogCleaner:
         parts = []
         served = {partition.log for partition in self._replicas}
         self.uncleanable = {each: reason for each, reason in self.uncleanable.items() if each in served}
+        self._record_limits = {each: limit for each, limit in self._record_limits.items() if each in served}
         for number, partition in enumerate(tuple(self._replicas)):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -200,7 +208,7 @@ class LogCleaner:
         its_log = partition.log
         if not its_log.config.is_compacted or not self._is_served(partition):
             return None
-        if its_log in self._in_progress or its_log in self.uncleanable:
+        if its_log in self._in_progress or (its_log in self.uncleanable and not self._is_limit_changed(its_log)):
             return None
         try:
             now_ms = self._environment.wall_ms()
@@ -214,6 +222,14 @@ class LogCleaner:
                 its_log.first_dirty_offset = part.first_dirty_offset
             return part
         return None
+
+    def _is_limit_changed(self, its_log: Log) -> bool:
+        """Whether a log that has a record above `max.decompressed.message.bytes` got another limit."""
+        limit = self._record_limits.get(its_log)
+        if limit is None or limit == its_log.config.expanded_record_bytes_max:
+            return False
+        del self._record_limits[its_log], self.uncleanable[its_log]
+        return True
 
     # Cleaning one log
 

@@ -37,6 +37,7 @@ def remote_rules(
         index_interval_bytes=config.index_interval_bytes,
         delete_retention_ms=config.delete_retention_ms,
         expanded_bytes_max=config.expanded_bytes_max,
+        expanded_record_bytes_max=config.expanded_record_bytes_max,
         compression_type=config.compression_type,
         compression_level=config.compression_level,
         limits=limits,

@@ -6,6 +6,7 @@ from broker.tiering.metadata_reader import MetadataReader
 from broker.tiering.opening import OpenStorage
 from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from replication.partition import Partition
+from storage.log.log import Log
 from storage.log.timestamp_lookup import TimestampedOffset
 from storage.tiered.errors import StorageUnavailable
 from storage.tiered.index_cache import RemoteIndexCache
@@ -25,7 +26,7 @@ class RemoteOffsets:
     async def find(self, partition: Partition, timestamp: int) -> TimestampedOffset | None:
         """The first record at or after a timestamp (ms) that is only in remote storage; None where there is none.
 
-        Raises `RemoteStorageError` and OSError.
+        Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
         """
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
@@ -42,17 +43,20 @@ class RemoteOffsets:
                 seen.add(segment.segment_id)
                 entries, is_compacted = its_log.epochs.entries, its_log.config.is_compacted
                 if is_in_history(segment, its_log.end_offset, entries, is_compacted=is_compacted):
-                    found = await self._find_in(followed, segment, timestamp, its_log.log_start_offset)
+                    found = await self._find_in(followed, segment, timestamp, its_log)
                     if found is not None:
                         return found
         return None
 
     async def _find_in(
-        self, followed: FollowedRemoteLog, segment: RemoteSegment, timestamp: int, start_offset: int
+        self, followed: FollowedRemoteLog, segment: RemoteSegment, timestamp: int, its_log: Log
     ) -> TimestampedOffset | None:
         storage, cluster_id = self._opened.storage, self._opened.cluster_id
         indexes = await self._indexes.open(storage, cluster_id, followed.key, segment)
         try:
-            return await find_timestamp(storage, followed.key, segment, indexes, timestamp, start_offset)
+            start_offset, record_size_max = its_log.log_start_offset, its_log.config.expanded_record_bytes_max
+            return await find_timestamp(
+                storage, followed.key, segment, indexes, timestamp, start_offset, record_size_max
+            )
         finally:
             await self._indexes.give_back(indexes)

@@ -47,7 +47,7 @@ from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Loc
 from storage.files.memory_file import memory_slice
 from storage.log.log import Log
 from storage.segment.transaction_index import AbortedTransaction as AbortedRange
-from storage.tiered.errors import ObjectNotFound, RemoteStorageError
+from storage.tiered.errors import ObjectNotFound, RemoteStorageError, error_of
 from storage.tiered.index_cache import RemoteIndexCache
 from storage.tiered.metadata.leader_history import epoch_at
 from storage.tiered.metadata.remote_segment import RemoteSegment
@@ -156,8 +156,8 @@ class RemoteSource:
         waits: bool,
     ) -> Located | Cold | Remote | ErrorCode:
         """The records at an offset, as `Source.read` gives them. KAFKA_STORAGE_ERROR, which clients try again, while
-        the storage or the metadata cannot be read, and where too many reads wait. OFFSET_OUT_OF_RANGE where no remote
-        segment has the offset.
+        the storage or the metadata cannot be read, and where too many reads wait. UNKNOWN_SERVER_ERROR where the
+        segment is damaged (`error_of`). OFFSET_OUT_OF_RANGE where no remote segment has the offset.
         """
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
@@ -244,7 +244,7 @@ class RemoteSource:
         except (RemoteStorageError, OSError) as error:
             self.failures += 1
             self._traffic.count(topic, RemoteCount.FETCH_ERRORS)
-            self._note_failed(key)
+            self._note_failed(key, error_of(error))
             log.error("offset %d of %s-%d cannot be read remotely: %s", key.offset, topic, key.partition, error)
         finally:
             self.reads_ended += 1
@@ -370,8 +370,8 @@ class RemoteSource:
         ordered = sorted(found, key=lambda one: one.first_offset)
         return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in ordered]
 
-    def _note_failed(self, key: ReadKey) -> None:
-        self._failed[key] = (self._environment.monotonic_ms(), ErrorCode.KAFKA_STORAGE_ERROR)
+    def _note_failed(self, key: ReadKey, error: ErrorCode) -> None:
+        self._failed[key] = (self._environment.monotonic_ms(), error)
         while len(self._failed) > FAILED_MAX:
             del self._failed[next(iter(self._failed))]
 

@@ -50,7 +50,7 @@ from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.events import CleaningStatistics
 from storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
 from storage.compaction.request import CleaningRequest
-from storage.compaction.source_segment import expanded_runs
+from storage.compaction.source_segment import runs_of_batch
 from storage.compaction.timestamp_shift import shifted
 
 SMALLEST: Final = -(1 << 63)
@@ -95,7 +95,7 @@ class BatchCleaner:
             return self._empty(header)
         self._statistics.messages_written += header.records_count
         if is_discardable and horizon_ms is None:
-            body = b"".join([run for run, _ in expanded_runs(header, batch, self._request.expanded_bytes_max)])
+            body = b"".join([run for run, _ in runs_of_batch(self._request, header, batch)])
             return self._with_horizon(header, body, header.records_count, header.max_timestamp)
         return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
@@ -120,7 +120,7 @@ class BatchCleaner:
         keeps_tombstones = horizon_ms is None or request.now_ms < horizon_ms or not is_settled
         kept_count, max_timestamp_delta, has_tombstones = 0, SMALLEST, False
         parts: list[BytesLike] = []
-        for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
+        for run, count in runs_of_batch(request, header, batch):
             part, part_count, part_max, part_has_tombstones, without_key_count = self._offsets.select_run(
                 run, count, header.base_offset, keeps_tombstones
             )

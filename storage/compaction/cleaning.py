@@ -23,7 +23,7 @@ from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStati
 from storage.compaction.grouping import group_segments
 from storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
 from storage.compaction.request import CleaningRequest
-from storage.compaction.source_segment import SourceSegment, checked_batches, expanded_runs
+from storage.compaction.source_segment import SourceSegment, checked_batches, runs_of_batch
 from storage.files.port import FileSystem
 from storage.log.segment_swap import SegmentCleaned, SegmentSize
 from storage.log.unfinished_cleaning import remove_cleaned
@@ -151,7 +151,7 @@ def index_piece(
         if header.is_control:
             transactions.take_control(header, batch)
         elif not transactions.take_data(header):
-            for run, count in expanded_runs(header, batch, request.expanded_bytes_max):
+            for run, count in runs_of_batch(request, header, batch):
                 read_count = offsets.index_run(run, count, header.base_offset, start_offset)
                 statistics.map_messages_read += read_count
                 if read_count < count:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.compression import Codec
+from protocol.record_stream import RECORD_SIZE_UNLIMITED
 from storage.compaction.cleanable import CleanablePart
 from storage.compaction.events import LogChanged
 from storage.log.aborted_transactions import aborted_transactions
@@ -59,6 +60,8 @@ class CleaningRequest:
     delete_retention_ms: int
     expanded_bytes_max: int
     """The most bytes of a batch's decompressed records."""
+    expanded_record_bytes_max: int = RECORD_SIZE_UNLIMITED
+    """The most bytes of one record of a compressed batch."""
     compression_type: Codec | None
     compression_level: int | None
     """The level at which batches of `compression_type` are compressed again; others get the codec's default."""
@@ -107,6 +110,7 @@ def cleaning_request(
         index_interval_bytes=config.index_interval_bytes,
         delete_retention_ms=config.delete_retention_ms,
         expanded_bytes_max=config.expanded_bytes_max,
+        expanded_record_bytes_max=config.expanded_record_bytes_max,
         compression_type=config.compression_type,
         compression_level=config.compression_level,
         limits=limits,

@@ -11,6 +11,7 @@ from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from protocol.record_stream import record_runs
 from storage.compaction.events import LogChanged
+from storage.compaction.request import CleaningRequest
 from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
 from storage.files.port import File, FileSystem
 from storage.log.segment_swap import SegmentSize
@@ -151,8 +152,9 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
         at += header.size
 
 
-def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iterable[tuple[BytesLike, int]]:
-    """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`.
+def runs_of_batch(request: CleaningRequest, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
+    """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`,
+    and `RecordSizeExceeded` for a record of a compressed batch above the limit of the topic.
 
     Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several, so that it is never in
     memory whole.
@@ -160,12 +162,17 @@ def expanded_runs(header: BatchHeader, batch: memoryview, size_max: int) -> Iter
     stored = batch[HEADER_SIZE:]
     if not header.is_compressed:
         return ((stored, header.records_count),)
-    pieces = iter(expand(header.codec, stored, size_max=size_max, piece_size_max=PIECE_SIZE_MAX))
+    record_size_max = request.expanded_record_bytes_max
+    expansion = expand(header.codec, stored, size_max=request.expanded_bytes_max, piece_size_max=PIECE_SIZE_MAX)
+    pieces = iter(expansion)
     first: list[BytesLike] = []
     size = 0
     for piece in pieces:
         first.append(piece)
         size += len(piece)
         if size > RUN_SIZE_MAX:
-            return record_runs(chain(first, pieces), header.records_count, size_max)
-    return ((first[0] if len(first) == 1 else b"".join(first), header.records_count),)
+            return record_runs(chain(first, pieces), header.records_count, record_size_max)
+    body = first[0] if len(first) == 1 else b"".join(first)
+    if size > record_size_max:
+        return record_runs((body,), header.records_count, record_size_max)
+    return ((body, header.records_count),)

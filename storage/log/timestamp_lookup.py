@@ -25,26 +25,31 @@ class TimestampedOffset(NamedTuple):
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:
-    """The first record at or after a timestamp (ms), None where there is none. Raises OSError and `MalformedMessage`.
+    """The first record at or after a timestamp (ms), None where there is none. Raises OSError and `MalformedMessage`,
+    `RecordSizeExceeded` among them.
 
     DIVERGES: Apache Kafka finds no record where the first segment with a sufficient timestamp has no such record past
     the log start offset; it does not search later segments.
     """
     for segment in log.segments:
         if segment.largest_timestamp() >= timestamp:
-            found = find_in_segment(segment, timestamp, log.log_start_offset)
+            size_max = log.config.expanded_record_bytes_max
+            found = find_in_segment(segment, timestamp, log.log_start_offset, size_max)
             if found is not None:
                 return found
     return None
 
 
-def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:
+def find_in_segment(
+    segment: Segment, timestamp: int, start_offset: int, record_size_max: int
+) -> TimestampedOffset | None:
     """The first record of a segment at or after a timestamp and an offset."""
     indexed_offset = segment.time_index.at_or_before(timestamp)[1]
     position = segment.offset_index.position_at_or_before(max(indexed_offset, start_offset))
     for batch_position, header in segment.headers(position):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-            for record in records_of(read_batch(segment, batch_position, header)):
+            batch = read_batch(segment, batch_position, header)
+            for record in records_of(batch, record_size_max=record_size_max):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
@@ -53,7 +58,7 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
 def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
     """The first record with the largest timestamp of the log; None where no record has one.
 
-    Raises OSError and `MalformedMessage`.
+    Raises OSError and `MalformedMessage`, `RecordSizeExceeded` among them.
     """
     for segment in log.segments:
         segment.load_timestamps()
@@ -62,7 +67,8 @@ def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
         return None
     for position, header in latest.headers(latest.offset_index.position_at_or_before(latest.offset_of_max_timestamp)):
         if header.max_timestamp == latest.max_timestamp:
-            for record in records_of(read_batch(latest, position, header)):
+            batch = read_batch(latest, position, header)
+            for record in records_of(batch, record_size_max=log.config.expanded_record_bytes_max):
                 if record.timestamp == header.max_timestamp:
                     return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None

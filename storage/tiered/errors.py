@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from protocol.errors import ErrorCode
+
 
 class RemoteStorageError(Exception):
     """A call to remote storage failed."""
@@ -14,6 +16,16 @@ class RemoteStorageError(Exception):
     may_pass: ClassVar[bool] = False
     """Whether the same call may succeed later, without any change here: a job waits and tries again, a fetch is
     answered with a retriable error."""
+
+
+def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
+    """The error code for the client whose read failed. UNKNOWN_SERVER_ERROR, as in Apache Kafka, where a segment is
+    damaged or gone: clients log it or raise it. They try again after KAFKA_STORAGE_ERROR without a word.
+
+    DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR also while the storage does not answer.
+    """
+    is_permanent = isinstance(error, RemoteStorageError) and not error.may_pass
+    return ErrorCode.UNKNOWN_SERVER_ERROR if is_permanent else ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class StorageUnavailable(RemoteStorageError):

@@ -7,8 +7,10 @@ The names are Apache Kafka's. An entry is loaded as a whole, compared with the m
 it is evicted. The cache starts empty: files of the previous start are removed, because a crash may have torn
 them.
 
-An index that is as its manifest says and yet out of order was damaged before its segment was copied, by an earlier
-version. The indexes of that segment are then made from its .log object, which is read once, and kept like others.
+An offset or time index that is missing, that is not as the manifest states, or that is out of order (it was damaged
+before its segment was copied) is not used: the indexes of that segment are made from its .log object, which is read
+once, and kept like others. The transaction index cannot be made from one segment: where it is damaged, the segment
+cannot be read.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.transaction_index import TransactionIndex
 from storage.tiered.batch_check import BatchCheck
-from storage.tiered.errors import CorruptObject
+from storage.tiered.errors import CorruptObject, ObjectNotFound
 from storage.tiered.index_order import offset_index_problem, time_index_problem
 from storage.tiered.layout import ObjectKind, object_key
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
@@ -179,16 +181,23 @@ class RemoteIndexCache:
     ) -> RemoteIndexes:
         manifest = await get_manifest(storage, cluster_id, partition, segment)
         loaded: dict[ObjectKind, bytes] = {}
+        problem: IndexProblem | None = None
         for kind in INDEX_KINDS:
             summary = manifest.objects.get(kind)
             if summary is None:
                 continue
             key = object_key(partition, segment.start_offset, segment.segment_id, kind)
-            data = await get_all(storage, key, min(summary.size + 1, INDEX_SIZE_MAX))
-            if (len(data), crc32c(data, 0)) != summary:
-                raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+            try:
+                data = await get_all(storage, key, min(summary.size + 1, INDEX_SIZE_MAX))
+                if (len(data), crc32c(data, 0)) != summary:
+                    raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+            except (CorruptObject, ObjectNotFound) as unusable:
+                if kind is ObjectKind.TRANSACTION_INDEX:
+                    raise
+                problem = problem or IndexProblem(kind, str(unusable))
+                continue
             loaded[kind] = data
-        problem = await self._offload(lambda: _problem_of(segment, loaded))
+        problem = problem or await self._offload(lambda: _problem_of(segment, loaded))
         if problem is not None:
             key = object_key(partition, segment.start_offset, segment.segment_id, problem.kind)
             self._report(f"{key}: {problem.reason}. The indexes of the segment are made from its .log object")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
+from protocol.compression import RecordSizeExceeded
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
 from protocol.record_reader import records_of
@@ -169,10 +170,11 @@ async def find_timestamp(
     indexes: RemoteIndexes,
     timestamp: int,
     start_offset: int,
+    record_size_max: int,
 ) -> TimestampedOffset | None:
     """The first record of a segment at or after a timestamp (ms) and an offset, None where there is none.
 
-    Raises `RemoteStorageError` and OSError.
+    Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
     """
     if segment.max_timestamp_ms < timestamp:
         return None
@@ -180,7 +182,7 @@ async def find_timestamp(
     position = indexes.offset_index.position_at_or_before(max(indexed_offset, start_offset))
     async for _, header, data in batches_from(storage, partition, segment, position):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-            for record in _records(partition, segment, data):
+            for record in _records(partition, segment, data, record_size_max):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
@@ -191,9 +193,14 @@ class _Stamped(NamedTuple):
     offset: int
 
 
-def _records(partition: RemotePartition, segment: RemoteSegment, data: BytesLike) -> list[_Stamped]:
+def _records(
+    partition: RemotePartition, segment: RemoteSegment, data: BytesLike, record_size_max: int
+) -> list[_Stamped]:
     try:
-        return [_Stamped(record.timestamp, record.offset) for record in records_of(bytes(data))]
+        records = records_of(bytes(data), record_size_max=record_size_max)
+        return [_Stamped(record.timestamp, record.offset) for record in records]
+    except RecordSizeExceeded:
+        raise
     except MalformedMessage as malformed:
         raise CorruptObject(f"{log_key(partition, segment)}: {malformed}") from None
 

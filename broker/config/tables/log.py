@@ -93,6 +93,8 @@ compression.lz4.level  int  9  1..17  honoured  cluster-wide
     Level where the broker compresses with lz4.
 compression.zstd.level  int  3  -131072..22  honoured  cluster-wide
     Level where the broker compresses with zstd.
+max.decompressed.message.bytes  int  2147483639  1..2147483639  honoured  cluster-wide
+    Largest record of a compressed batch, decompressed, as in Apache Kafka 4.4. See docs/limits.md for the default.
 message.max.bytes  int  1048588  0..  honoured  cluster-wide
     Largest batch that is taken.
 num.recovery.threads.per.data.dir  int  2  1..  honoured  cluster-wide

@@ -35,6 +35,8 @@ local.retention.ms  long  -2  -2..  honoured  log.local.retention.ms
     How long segments that are stored remotely stay local; -2 for retention.ms.
 max.compaction.lag.ms  long  9223372036854775807  1..  honoured  log.cleaner.max.compaction.lag.ms
     Time after which a record must have been compacted.
+max.decompressed.message.bytes  int  2147483639  1..2147483639  honoured  max.decompressed.message.bytes
+    Largest record of a compressed batch, decompressed: in what is taken, compaction and searches by time.
 max.message.bytes  int  1048588  0..  honoured  message.max.bytes
     Largest batch that is taken.
 message.timestamp.after.max.ms  long  3600000  0..  honoured  log.message.timestamp.after.max.ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -55,9 +56,13 @@ from protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
     from broker.requests.services import Services
+    from kraft.image.topics import TopicsImage
+    from security.access import Access
 
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MESSAGE = "Authorization failed."
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+UNKNOWN_MESSAGE = "This server does not host this topic-partition."
 BY_ID_VERSION = 13
 """From this version of Produce on topics travel by id."""
 
@@ -266,28 +271,40 @@ def create_topics(services: Services, context: RequestContext, request: object, 
 
 
 def delete_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DELETE on the cluster, or on each topic. For a topic that is given by its id, the response holds the name only if
-    the client may describe the topic.
+    """DELETE on the cluster or on each topic, and DESCRIBE on each topic that is given by its name; the result of an id
+    holds the name only with DESCRIBE. The controller refuses to every client what needs no permission: a topic named
+    twice, or by name and id, an unknown id, and everything while deletion is disabled.
     """
     assert isinstance(request, DeleteTopicsRequest)
     access = context.access
-    if cluster(AclOperation.DELETE).is_met_quietly(access):
+    if not services.config.flag("delete.topic.enable") or cluster(AclOperation.DELETE).is_met_quietly(access):
         return answer(context, request)
+    topics = services.cluster.image.topics
+    counts = Counter(request.topic_names)
+    counts.update(each.name for each in request.topics if each.name is not None and each.topic_id == ZERO_UUID)
+    ids = Counter(each.topic_id for each in request.topics if each.name is None)
     refusals: list[DeletableTopicResult] = []
-    names = [name for name in request.topic_names if _may_delete(context, name, refusals)]
-    topics = []
+
+    def is_passed_on(name: str) -> bool:
+        return counts[name] > 1 or _may_delete(access, topics, name, refusals)
+
+    names = [name for name in request.topic_names if is_passed_on(name)]
+    passed = []
     for each in request.topics:
         if each.name is not None:
-            if _may_delete(context, each.name, refusals):
-                topics.append(each)
+            if each.topic_id != ZERO_UUID or is_passed_on(each.name):
+                passed.append(each)
             continue
-        known = services.cluster.image.topics.by_id.get(each.topic_id)
-        if known is None or topic(AclOperation.DELETE, known.name).is_met(access):
-            topics.append(each)
+        known = topics.by_id.get(each.topic_id)
+        if known is None or ids[each.topic_id] > 1:
+            passed.append(each)
             continue
-        name = known.name if topic(AclOperation.DESCRIBE, known.name).is_met_quietly(access) else None
+        if topic(AclOperation.DELETE, known.name).is_met(access):
+            passed.append(each)
+            continue
+        shown = known.name if topic(AclOperation.DESCRIBE, known.name).is_met_quietly(access) else None
         refusals.append(
-            DeletableTopicResult(name=name, topic_id=each.topic_id, error_code=FAILED, error_message=MESSAGE)
+            DeletableTopicResult(name=shown, topic_id=each.topic_id, error_code=FAILED, error_message=MESSAGE)
         )
     if not refusals:
         return answer(context, request)
@@ -296,13 +313,20 @@ def delete_topics(services: Services, context: RequestContext, request: object, 
         response.responses.extend(refusals)
         return response
 
-    asked = with_field(with_field(request, "topic_names", names), "topics", topics)
+    asked = with_field(with_field(request, "topic_names", names), "topics", passed)
     return then(answer(context, asked), add)
 
 
-def _may_delete(context: RequestContext, name: str, refusals: list[DeletableTopicResult]) -> bool:
-    if topic(AclOperation.DELETE, name).is_met(context.access):
-        return True
+def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[DeletableTopicResult]) -> bool:
+    """Whether the client may delete a topic that it names. A client that may describe a topic that does not exist is
+    told so, with DELETE or without; it learns nothing about one that it may not describe.
+    """
+    if topic(AclOperation.DESCRIBE, name).is_met(access):
+        if topics.by_name(name) is None:
+            refusals.append(DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=UNKNOWN_MESSAGE))
+            return False
+        if topic(AclOperation.DELETE, name).is_met(access):
+            return True
     refusals.append(DeletableTopicResult(name=name, error_code=FAILED, error_message=MESSAGE))
     return False
 

@@ -19,6 +19,7 @@ from broker.metadata.dynamic_config import DynamicConfig
 from broker.runtime.pending import Pending
 from broker.runtime.tasks import Spawn
 from broker.tiering.remote_offsets import RemoteOffsets
+from protocol.compression import RecordSizeExceeded
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,7 +33,7 @@ from protocol.schema import VERSION_MAX
 from replication.follower_fetch import LocalReplicas
 from replication.partition import Partition
 from storage.log.log import Log
-from storage.tiered.errors import RemoteStorageError
+from storage.tiered.errors import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
@@ -160,11 +161,14 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
         return
     try:
         found = await offsets.find(each.partition, each.wish.timestamp)
+    except RecordSizeExceeded:
+        each.answers[each.slot] = _refused(each.wish, ErrorCode.INVALID_RECORD)
+        return
     except (RemoteStorageError, OSError) as error:
         log.error(
             "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
         )
-        each.answers[each.slot] = _refused(each.wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        each.answers[each.slot] = _refused(each.wish, error_of(error))
         return
     if found is not None:
         answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
@@ -245,6 +249,8 @@ def _answer(
         except OSError as error:
             its_log.fail_unless_passing(error)
             return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
+        except RecordSizeExceeded:
+            return _refused(wish, ErrorCode.INVALID_RECORD)
         except MalformedMessage as malformed:
             its_log.damaged(str(malformed))
             return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)

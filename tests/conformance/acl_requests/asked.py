@@ -12,7 +12,11 @@ T = TypeVar("T")
 
 TOPICS: Final = ("orders", "hidden", "none")
 """Two that exist, of which ACLs name one, and one that does not."""
-CREATED: Final = TOPICS[:2]
+DELETED: Final = ("see", "see.not", "drop.not", "drop.unseen", "drop.unseen.not")
+"""Topics that requests ask to delete: those whose names end in `not` do not exist. ACLs let the user describe the
+topics that begin with `see` and delete those that begin with `drop`, and deny it to describe those of `drop.unseen`.
+"""
+CREATED: Final = (*TOPICS[:2], *(name for name in DELETED if not name.endswith("not")))
 GROUP, OTHER_GROUP, TRANSACTION = "g", "zz", "tx"
 ID_SIZE: Final = 16
 UNKNOWN_ID: Final = b"\7" * 16

@@ -22,6 +22,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.record_builder import Record, build_batch
 from tests.conformance.acl_requests.asked import (
     CREATED,
+    DELETED,
     IDEMPOTENT_PRODUCER,
     TOPICS,
     TRANSACTION,
@@ -112,16 +113,27 @@ def metadata(ids: Ids) -> Requests:
     yield from in_versions(0, 0, DescribeTopicPartitionsRequest, topics=[])
 
 
+def topic_deletions(ids: Ids) -> Requests:
+    """By name and by id, with each combination of rights; none of the topics may be deleted."""
+    for names in (("hidden", "none", *DELETED), ("hidden", "hidden", "see", "see", "none", "none")):
+        yield from in_versions(1, 5, DeleteTopicsRequest, topic_names=list(names), timeout_ms=3000)
+        by_name = [made(DeleteTopicState, name=name) for name in names]
+        yield from in_versions(6, 6, DeleteTopicsRequest, topics=by_name, timeout_ms=3000)
+    for identified in ((*TOPICS, "see"), ("hidden", "hidden", "see", "see", "none", "none")):
+        by_id = [made(DeleteTopicState, name=None, topic_id=ids.of(name)) for name in identified]
+        yield from in_versions(6, 6, DeleteTopicsRequest, topics=by_id, timeout_ms=3000)
+    unclear = [made(DeleteTopicState, name=name, topic_id=ids.of(name)) for name in ("hidden", "see", "see.not")]
+    by_both = [made(DeleteTopicState, name="see"), made(DeleteTopicState, name=None, topic_id=ids.of("see"))]
+    for states in ([*unclear, made(DeleteTopicState, name=None)], by_both):
+        yield from in_versions(6, 6, DeleteTopicsRequest, topics=states, timeout_ms=3000)
+
+
 def changes(ids: Ids) -> Requests:
     fresh = [made(CreatableTopic, name=name, num_partitions=1, replication_factor=1) for name in ("orders", "fresh")]
     yield from in_versions(2, 7, CreateTopicsRequest, topics=fresh, timeout_ms=3000, validate_only=True)
     metadata_log = [made(CreatableTopic, name="__cluster_metadata", num_partitions=1, replication_factor=1)]
     yield from in_versions(2, 7, CreateTopicsRequest, topics=metadata_log, timeout_ms=3000)
-    yield from in_versions(1, 5, DeleteTopicsRequest, topic_names=["hidden", "none"], timeout_ms=3000)
-    by_name = [made(DeleteTopicState, name=name) for name in ("hidden", "none")]
-    yield from in_versions(6, 6, DeleteTopicsRequest, topics=by_name, timeout_ms=3000)
-    by_id = [made(DeleteTopicState, name=None, topic_id=ids.of(name)) for name in TOPICS]
-    yield from in_versions(6, 6, DeleteTopicsRequest, topics=by_id, timeout_ms=3000)
+    yield from topic_deletions(ids)
     nothing = [made(DeleteRecordsPartition, partition_index=0, offset=0)]
     records = [made(DeleteRecordsTopic, name=name, partitions=nothing) for name in TOPICS]
     yield from in_versions(0, 2, DeleteRecordsRequest, topics=records, timeout_ms=1000)

@@ -50,6 +50,8 @@ QUOTAS: Final = {
 PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 REQUESTS_MIN: Final = 250
 """Of one phase."""
+UNSEEN: Final = ("drop.unseen",)
+"""Topics that exist, which the user may delete but not describe."""
 BROKER_EPOCH_MAX: Final = 1_000
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
@@ -72,6 +74,9 @@ PHASES: Final[dict[str, tuple[Rule, ...]]] = {
         Rule(Operation.WRITE, Kind.TOPIC, "orders"),
         Rule(Operation.READ, Kind.GROUP, GROUP),
         Rule(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, TRANSACTION),
+        Rule(Operation.DESCRIBE, Kind.TOPIC, "see", PREFIXED),
+        Rule(Operation.DELETE, Kind.TOPIC, "drop", PREFIXED),
+        Rule(Operation.DESCRIBE, Kind.TOPIC, "drop.unseen", PREFIXED, DENY),
         # An invalid name that the user may describe but not create.
         Rule(Operation.DESCRIBE, Kind.TOPIC, "bad", PREFIXED),
     ),
@@ -83,7 +88,7 @@ PHASES: Final[dict[str, tuple[Rule, ...]]] = {
         Rule(Operation.READ, Kind.TOPIC, "hidden", LITERAL, DENY),
         # The topics stay as they are: Metadata of old versions would create the one that is not there.
         Rule(Operation.CREATE, Kind.TOPIC, "none", LITERAL, DENY),
-        *(Rule(Operation.DELETE, Kind.TOPIC, name, LITERAL, DENY) for name in CREATED),
+        *(Rule(Operation.DELETE, Kind.TOPIC, name, LITERAL, DENY) for name in CREATED if name not in UNSEEN),
     ),
     "with those of the cluster": (
         Rule(Operation.DESCRIBE, Kind.CLUSTER, "kafka-cluster"),
@@ -110,6 +115,7 @@ def broker_settings(port: int, secured: int) -> dict[str, str]:
         "listener.name.users.plain.sasl.jaas.config": f'{PLAIN} required user_{USER}="{PASSWORD}";',
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "log.retention.ms": "-1",  # The records are old: on a slow machine retention would delete them meanwhile.
     }
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import PIECE_SIZE_MAX, Codec, DecompressedSizeExceeded, compress
+from protocol.compression import PIECE_SIZE_MAX, Codec, DecompressedSizeExceeded, RecordSizeExceeded, compress
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, parse_header
 from protocol.record_builder import Record, append_record, assemble, build_batch
 from protocol.record_reader import records_of
 from protocol.record_stream import record_runs, walk_batch
-from protocol.record_walk import OFFSETS_DIFFER, walk_records, whole_records
+from protocol.record_walk import OFFSETS_DIFFER, largest_record, walk_records, whole_records
 
 MIB = 1 << 20
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -126,5 +126,23 @@ def test_what_expands_without_end_is_refused_at_its_bound(codec: Codec) -> None:
     assert walked(batch)[0] & OFFSETS_DIFFER == 0
     with pytest.raises(DecompressedSizeExceeded):
         walked(batch, size_max=8 * MIB)
-    with pytest.raises(DecompressedSizeExceeded):
+    with pytest.raises(RecordSizeExceeded):
         walked(batch, record_size_max=8 * MIB)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_the_bound_on_a_record_is_kept_to_the_byte_wherever_the_record_lies(codec: Codec, size: int) -> None:
+    """Between records of 10 bytes, in one piece with them and over several."""
+    body = bytearray()
+    for index in range(5):
+        append_record(body, Record(None, bytes(size if index == 3 else 3)), 0, index)
+    record_size = largest_record(bytes(body), 5)
+    assert size < record_size < size + 16
+    batch = assemble(compress(codec, body), 0, -1, codec, 4, 0, 0, -1, -1, -1, 5)
+    assert walked(batch, record_size_max=record_size) == walk_records(bytes(body), 0, len(body), 5)
+    with pytest.raises(RecordSizeExceeded):
+        walked(batch, record_size_max=record_size - 1)
+    assert len(list(records_of(batch, record_size_max=record_size))) == 5
+    with pytest.raises(RecordSizeExceeded):
+        list(records_of(batch, record_size_max=record_size - 1))

@@ -23,6 +23,7 @@ from protocol.record_batch import (
 )
 from protocol.record_builder import Record, append_record, assemble, build_batch, seal
 from protocol.record_reader import records_of
+from protocol.record_stream import RECORD_SIZE_UNLIMITED
 from protocol.record_validation import (
     RECORD_ERRORS_MAX,
     RecordError,
@@ -49,6 +50,7 @@ class Rules:
     message_timestamp_after_max_ms: int = HOUR
     is_compacted: bool = False
     expanded_bytes_max: int = 100 << 20
+    expanded_record_bytes_max: int = RECORD_SIZE_UNLIMITED
 
 
 PLAIN = Rules()
@@ -332,6 +334,32 @@ def test_a_batch_may_expand_only_so_far(codec: Codec) -> None:
     strict, wide = Rules(expanded_bytes_max=50_000), Rules(expanded_bytes_max=50_100)
     assert refused(batch, strict).error is ErrorCode.MESSAGE_TOO_LARGE
     assert taken(batch, wide).batch is batch
+
+
+@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("codec", Codec)
+def test_a_record_may_expand_only_so_far(codec: Codec, count: int) -> None:
+    """To the byte that Apache Kafka 4.4 takes: a key of one byte, a value of 992, and 8 bytes beside them."""
+    rules = Rules(expanded_record_bytes_max=1000)
+    batches = {
+        size: build_batch([Record(b"k", bytes(size), NOW) for _ in range(count)], codec=codec) for size in (992, 993)
+    }
+    assert taken(batches[992], rules).batch is batches[992]
+    assert isinstance(examine_batch(batches[992], rules, NOW, 9), ValidBatch)
+    if codec is Codec.NONE:
+        taken(batches[993], rules)
+        return
+    assert refused(batches[993], rules).error is INVALID_RECORD
+    aside = examine_batch(batches[993], rules, NOW, 9)
+    assert isinstance(aside, RejectedBatch) and aside.error is INVALID_RECORD
+
+
+def test_without_a_limit_a_record_expands_to_16_mebibytes_unless_the_topic_takes_larger_batches() -> None:
+    batch = build_batch([Record(b"k", bytes(17 << 20), NOW)], codec=Codec.ZSTD)
+    aside = examine_batch(batch, PLAIN, NOW, 9)
+    assert isinstance(aside, RejectedBatch) and aside.error is INVALID_RECORD
+    for rules in (Rules(max_message_bytes=18 << 20), Rules(expanded_record_bytes_max=18 << 20)):
+        assert isinstance(examine_batch(batch, rules, NOW, 9), ValidBatch)
 
 
 @pytest.mark.parametrize("codec", Codec)

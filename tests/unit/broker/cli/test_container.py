@@ -78,3 +78,7 @@ def test_nobody_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
         port = probe.getsockname()[1]
     assert main(["health", f"http://127.0.0.1:{port}"]) == 1
     assert "no node answers" in capsys.readouterr().err
+
+
+def test_a_variable_that_names_no_setting_leaves_the_node_of_one_as_it_is() -> None:
+    assert container_settings({}, {"KAFKA_LIB": "/opt/kafka-lib"}) == container_settings({}, {})

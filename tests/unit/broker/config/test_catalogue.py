@@ -53,6 +53,8 @@ OWN = {
     "moldau.tiered.superseded.retention.ms",
 }
 """Names that Apache Kafka does not know."""
+LATER = {"max.decompressed.message.bytes": ("INT", "2147483639", "[1,...,2147483639]")}
+"""Settings of brokers and topics in Apache Kafka 4.4: type, default and bounds."""
 OWN_DEFAULTS = {"socket.send.buffer.bytes": "204800"}
 """The defaults that differ from Apache Kafka's on purpose."""
 EVERY_SETTING = [setting for catalogue in CATALOGUES.values() for setting in catalogue.values()]
@@ -70,7 +72,16 @@ def test_names_types_and_flags_are_those_of_apache_kafka(domain: str) -> None:
         for name, setting in CATALOGUES[domain].items()
     }
     theirs = {name: (row[0], row[4]) for name, row in facts(domain).items()}
-    assert {name: ours[name] for name in ours if name not in OWN | AUTHORIZERS} == theirs
+    assert {name: ours[name] for name in ours if name not in OWN | AUTHORIZERS | LATER.keys()} == theirs
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_later_settings_are_those_of_apache_kafka_4_4(name: str) -> None:
+    for catalogue in (broker_catalogue(), topic_catalogue()):
+        setting = catalogue[name]
+        assert (setting.type.name, text_of(default_value(setting)), bounds_of(setting)) == LATER[name]
+    assert broker_catalogue()[name].scope is Scope.CLUSTER_WIDE
+    assert topic_catalogue()[name].defaults_from == (name,)
 
 
 def test_our_own_names_are_these_and_say_so() -> None:
@@ -128,7 +139,9 @@ def bounds_of(setting: Setting) -> str:
 @pytest.mark.parametrize("domain", CATALOGUES)
 def test_bounds_are_those_of_apache_kafka(domain: str) -> None:
     assert {
-        name: bounds_of(setting) for name, setting in CATALOGUES[domain].items() if name not in OWN | AUTHORIZERS
+        name: bounds_of(setting)
+        for name, setting in CATALOGUES[domain].items()
+        if name not in OWN | AUTHORIZERS | LATER.keys()
     } == {name: row[2] for name, row in facts(domain).items()}
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterable
 from typing import Any
 
 from broker.replicas.log_cleaner import Throttle
+from protocol.compression import Codec
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -20,7 +22,7 @@ from tests.support.node import Client, Node, serve_and
 
 SEGMENT = 1 << 20
 SOON: dict[str, Any] = {"log_cleaner_backoff_ms": 500, "log_cleaner_dedupe_buffer_size": 24_000}
-BROKER = 4
+TOPIC, BROKER = 2, 4
 
 
 def keyed(*pairs: tuple[str, str | None], size: int = 0) -> bytes:
@@ -131,6 +133,33 @@ def test_a_damaged_log_is_left_out_and_others_are_cleaned() -> None:
         assert not [name for name in node.host.disk.list_directory("/data/bad-0") if name.endswith(".cleaned")]
 
     serve_and(story, **SOON)
+
+
+def test_a_log_with_a_record_above_the_limit_is_cleaned_when_the_limit_is_raised() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", cleanup_policy="compact", segment_bytes=SEGMENT)
+        for number in range(12):
+            value = bytes(random.Random(number).randbytes(200_000))
+            batch = build_batch([Record(key=b"k", value=value, timestamp=1_767_225_600_000)], codec=Codec.GZIP)
+            await client.produce("t", batch)
+        await limit_records(client, 100_000)
+        log = log_of(node)
+        while log not in node.broker.cleaner.uncleanable:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        assert node.broker.cleaner.totals.logs_cleaned == 0 and log.failure is None
+        await limit_records(client, 300_000)
+        await until_cleaned(node)
+        assert not node.broker.cleaner.uncleanable
+
+    serve_and(story, log_cleaner_threads=1, **SOON)
+
+
+async def limit_records(client: Client, size_max: int) -> None:
+    change = AlterableConfig(name="max.decompressed.message.bytes", config_operation=0, value=str(size_max))
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[change])
+    await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
 
 
 def test_a_log_that_is_deleted_while_it_is_cleaned_ends_the_cleaning() -> None:

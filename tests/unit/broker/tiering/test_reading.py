@@ -139,7 +139,7 @@ def test_a_damaged_object_is_an_error_and_nothing_of_it_is_served() -> None:
             if found is not None and found.kind is ObjectKind.LOG and found.start_offset == 0:
                 bucket.damage(key, 70)
         answer = await client.fetch("t", 0, max_wait_ms=100)
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR, "clients report it"
         assert not answer.records
         later = followed_of(node).remote_log.read_segments()[1].start_offset
         assert await read_all(client, later) == expected(later)

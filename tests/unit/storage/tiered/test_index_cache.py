@@ -92,22 +92,54 @@ def test_two_readers_load_an_entry_once(tmp_path: Path) -> None:
     run(story())
 
 
-@pytest.mark.parametrize("kind", [ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.MANIFEST])
-def test_damage_is_named_and_nothing_is_kept(tmp_path: Path, kind: ObjectKind) -> None:
+def test_damage_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
     async def story() -> None:
         bucket = SimulatedBucket()
         storage, _ = simulated(bucket=bucket)
         _, segments = await copied(written_log(tmp_path), storage)
         cache = index_cache(tmp_path)
-        bucket.damage(key_of(segments[0], kind), 5)
-        with pytest.raises(CorruptObject, match=key_of(segments[0], kind)):
+        bucket.damage(key_of(segments[0], ObjectKind.MANIFEST), 5)
+        with pytest.raises(CorruptObject, match=key_of(segments[0], ObjectKind.MANIFEST)):
             await cache.open(storage, CLUSTER, PARTITION, segments[0])
-        await storage.delete([key_of(segments[1], kind)])
-        with pytest.raises(ObjectNotFound, match=key_of(segments[1], kind)):
+        await storage.delete([key_of(segments[1], ObjectKind.MANIFEST)])
+        with pytest.raises(ObjectNotFound, match=key_of(segments[1], ObjectKind.MANIFEST)):
             await cache.open(storage, CLUSTER, PARTITION, segments[1])
         with pytest.raises(WrongCluster):
             await cache.open(storage, "another", PARTITION, segments[2])
         assert files(tmp_path) == [] and cache.size == 0 and not cache._locks
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("kind", [ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX])
+def test_an_index_that_is_damaged_in_storage_is_made_from_the_batches_once(
+    tmp_path: Path, kind: ObjectKind, is_gone: bool
+) -> None:
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        log = written_log(tmp_path)
+        local = log.segments[1]
+        _, segments = await copied(log, storage)
+        if is_gone:
+            await storage.delete([key_of(segments[1], kind)])
+        else:
+            bucket.damage(key_of(segments[1], kind), 5)
+        reports: list[str] = []
+        cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
+        cache.clear()
+        indexes = await cache.open(storage, CLUSTER, PARTITION, segments[1])
+        for position, header in local.headers():
+            assert indexes.offset_index.position_at_or_before(header.base_offset) <= position
+        assert len(list(indexes.offset_index.entries.all_entries())) > 2
+        assert indexes.time_index.last() == local.time_index.last()
+        await cache.give_back(indexes)
+        assert len(reports) == 1 and key_of(segments[1], kind) in reports[0]
+        calls = storage.call_count
+        await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
+        assert storage.call_count == calls
+        cache.close()
 
     run(story())
 

@@ -100,7 +100,7 @@ async def remote_timestamp(
 ) -> object:
     for segment in segments:
         indexes = await cache.open(storage, CLUSTER, PARTITION, segment)
-        found = await find_timestamp(storage, PARTITION, segment, indexes, timestamp, 0)
+        found = await find_timestamp(storage, PARTITION, segment, indexes, timestamp, 0, 1 << 20)
         await cache.give_back(indexes)
         if found is not None:
             return found

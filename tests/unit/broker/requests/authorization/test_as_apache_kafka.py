@@ -10,13 +10,16 @@ import pytest
 from broker.requests.authorization import group_rules, topic_rules
 from broker.requests.authorization.cluster_rules import no_credentials_described
 from broker.requests.authorization.visible_topics import operations_on, visible_topics
-from kraft.image.topics import TopicsImage
+from kraft.image.topics import TopicsDelta, TopicsImage
 from protocol.access import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequestTopic
+from protocol.records.metadata import TopicRecord
+from protocol.schema import ZERO_UUID
 from security.access import ResourceKind
 from security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
 from security.acl.bindings import AclBinding, PatternType, PermissionType
@@ -112,3 +115,94 @@ def test_refused_credentials_have_one_result_a_user_without_its_name() -> None:
     assert [(each.user, each.error_code) for each in response.results] == [("", error), ("", error)]
     everybody = DescribeUserScramCredentialsRequest(users=None)
     assert no_credentials_described(cast("Any", SimpleNamespace()), everybody, error).results == []
+
+
+def denied_on_topic(operation: AclOperation, name: str) -> AclBinding:
+    return on_topic(operation, name)._replace(permission=PermissionType.DENY)
+
+
+TOPIC_ID = b"\1" * 16
+UNKNOWN, FAILED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+DELETE, DESCRIBE = AclOperation.DELETE, AclOperation.DESCRIBE
+
+
+class Deletion:
+    """DeleteTopics of one topic that exists, `here`, and one that does not, `gone`, under some ACLs."""
+
+    def __init__(self, *bindings: AclBinding, is_enabled: bool = True) -> None:
+        delta = TopicsDelta(TopicsImage())
+        delta.replay_topic(TopicRecord(name="here", topic_id=TOPIC_ID))
+        topics = delta.apply()
+        config = SimpleNamespace(flag=lambda name: is_enabled)
+        image = SimpleNamespace(image=SimpleNamespace(topics=topics))
+        self._services = SimpleNamespace(config=config, cluster=image)
+        self._context = SimpleNamespace(access=access_of(*bindings))
+        self.passed_on: list[str | None] = []
+        """What reached the controller."""
+
+    def _answer(self, context: object, request: object) -> object:
+        assert isinstance(request, DeleteTopicsRequest)
+        self.passed_on += [*request.topic_names, *(each.name for each in request.topics)]
+        return DeleteTopicsResponse()
+
+    def refusals(self, *, names: list[str] | None = None, topics: list[DeleteTopicState] | None = None) -> Any:
+        request = DeleteTopicsRequest(topic_names=names or [], topics=topics or [], timeout_ms=1000)
+        response = topic_rules.delete_topics(
+            cast("Any", self._services), cast("Any", self._context), request, self._answer
+        )
+        return [(each.name, each.error_code) for each in cast("DeleteTopicsResponse", response).responses]
+
+
+@pytest.mark.parametrize("is_by_state", [False, True])
+@pytest.mark.parametrize(
+    ("rights", "here", "gone"),
+    [
+        ([], FAILED, FAILED),
+        ([(DESCRIBE, True)], FAILED, UNKNOWN),
+        ([(DELETE, True)], None, UNKNOWN),  # DELETE implies DESCRIBE.
+        ([(DELETE, True), (DESCRIBE, False)], FAILED, FAILED),
+        ([(DESCRIBE, True), (DELETE, False)], FAILED, UNKNOWN),
+    ],
+)
+def test_a_topic_is_deleted_by_name_with_both_rights_and_is_missed_with_the_right_to_describe_it(
+    rights: list[tuple[AclOperation, bool]], here: ErrorCode | None, gone: ErrorCode, is_by_state: bool
+) -> None:
+    bindings = [
+        (on_topic if is_allowed else denied_on_topic)(operation, name)
+        for operation, is_allowed in rights
+        for name in ("here", "gone")
+    ]
+    deletion = Deletion(*bindings)
+    names = ["here", "gone"]
+    states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
+    refusals = deletion.refusals(topics=states) if is_by_state else deletion.refusals(names=names)
+    assert refusals == [(name, error) for name, error in zip(names, (here, gone), strict=True) if error is not None]
+    assert deletion.passed_on == ([] if here else ["here"])
+
+
+@pytest.mark.parametrize(
+    ("bindings", "told"),
+    [
+        ([], [(None, FAILED)]),
+        ([on_topic(DESCRIBE, "here")], [("here", FAILED)]),
+        ([on_topic(DELETE, "here"), denied_on_topic(DESCRIBE, "here")], []),
+    ],
+)
+def test_a_topic_is_deleted_by_id_with_the_right_to_delete_it(bindings: list[AclBinding], told: list[object]) -> None:
+    deletion = Deletion(*bindings)
+    assert deletion.refusals(topics=[DeleteTopicState(name=None, topic_id=TOPIC_ID)]) == told
+    assert len(deletion.passed_on) == (not told)
+
+
+def test_what_the_controller_refuses_to_every_client_needs_no_right() -> None:
+    nowhere = b"\7" * 16
+    states = [DeleteTopicState(name=None, topic_id=nowhere), DeleteTopicState(name="here", topic_id=TOPIC_ID)]
+    for deletion, names in ((Deletion(), ["here", "here"]), (Deletion(is_enabled=False), ["here", "gone"])):
+        assert deletion.refusals(names=names) == []
+        assert deletion.passed_on == names
+    unclear = Deletion()
+    assert unclear.refusals(topics=states) == []
+    assert unclear.passed_on == [None, "here"]
+    twice = Deletion()
+    assert twice.refusals(topics=[DeleteTopicState(name=None, topic_id=TOPIC_ID)] * 2) == []
+    assert twice.passed_on == [None, None]

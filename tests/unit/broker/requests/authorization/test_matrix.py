@@ -20,7 +20,7 @@ from protocol.access import AclOperation as Op
 from protocol.compiler import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.schema import default_struct, response_class_of
+from protocol.schema import ZERO_UUID, default_struct, response_class_of
 from security.access import ResourceKind as Kind
 from security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
 from security.acl.bindings import AclBinding, PatternType, PermissionType
@@ -126,10 +126,14 @@ def coordinated(r: Any) -> Iterator[Needed]:
 
 
 def deleted_topics(r: Any) -> Iterator[Needed]:
-    for name in r.topic_names:
+    """A topic that is named twice, or by name and id, is refused to every client."""
+    names = [*r.topic_names, *(each.name for each in r.topics if each.name is not None and each.topic_id == ZERO_UUID)]
+    for name in (name for name in names if names.count(name) == 1):
+        yield (Op.DESCRIBE, Kind.TOPIC, name)
         yield (Op.DELETE, Kind.TOPIC, name)
     for topic in r.topics:
-        yield (Op.DELETE, Kind.TOPIC, name_of(topic))
+        if topic.name is None:
+            yield (Op.DELETE, Kind.TOPIC, name_of(topic))
 
 
 CLUSTER_ACTION: Final = on_cluster(Op.CLUSTER_ACTION)
@@ -263,6 +267,9 @@ class AnyTopics:
     def get(self, topic_id: bytes) -> object:
         return SimpleNamespace(name=f"t{topic_id.hex()}")
 
+    def by_name(self, name: str) -> object:
+        return SimpleNamespace(name=name)
+
     def partition(self, name: str, index: int) -> object:
         return None
 
@@ -278,6 +285,7 @@ class Stage:
         self.reached: list[object] = []
         self.closed: list[str] = []
         services = SimpleNamespace(
+            config=SimpleNamespace(flag=lambda name: True),
             cluster=SimpleNamespace(image=SimpleNamespace(topics=AnyTopics())),
             quorum=SimpleNamespace(active_controller=object()),
         )

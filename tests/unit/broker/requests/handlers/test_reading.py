@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -46,6 +52,24 @@ async def list_offset(
     reply = await client.ask(ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics), version)
     (answer,) = reply.topics[0].partitions
     return answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch
+
+
+def test_a_search_by_time_ends_at_a_record_above_the_limit_and_damages_nothing() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        records = build_batch([Record(b"k", bytes(5000), 1000)], codec=Codec.GZIP)
+        assert (await client.produce("t", records)).error_code == 0
+        assert await list_offset(client, 1000) == (0, 0, 1000, 0)
+        change = AlterableConfig(name="max.decompressed.message.bytes", config_operation=0, value="1000")
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        assert (await client.produce("t", records)).error_code == ErrorCode.INVALID_RECORD
+        for timestamp in (1000, MAX_TIMESTAMP):
+            assert await list_offset(client, timestamp) == (ErrorCode.INVALID_RECORD, -1, -1, -1)
+        assert await list_offset(client, LATEST) == (0, 1, -1, 0)
+
+    serve_and(story)
 
 
 def test_special_positions_and_timestamps() -> None:
