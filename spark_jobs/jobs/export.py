@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from spark_jobs.data_source import MoldauDataSource
 from spark_jobs.jobs.delta_table import DeltaLedger
 from spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
-from spark_jobs.jobs.latest import CHOICES, offsets_as_json
+from spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
 from spark_jobs.jobs.parquet_files import written_file
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.read_options import ReadOptions, parse_options
@@ -50,7 +50,9 @@ REPEATED: Final = ["topic", "partition", "timestampType"]
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """The arguments of the job. `options` are those of the data source, for one topic."""
+    """The arguments of the job. `options` are those of the data source, for one topic; the job reads committed by
+    default.
+    """
 
     options: dict[str, str]
     topic: str
@@ -91,7 +93,7 @@ def plan_export(job: ExportJob) -> ExportPlan:
     ledger = ledger_of(job)
     if ledger.is_foreign:
         raise Refused(f"{job.output} has files that no export has written")
-    options = job.options
+    options = committed_by_default(job.options)
     planner = Planner(LocalFiles(), parse_options(options))
     ends = ledger.ends(job.topic, planner.cluster_id)
     if ends:
@@ -101,10 +103,11 @@ def plan_export(job: ExportJob) -> ExportPlan:
         options = options | {"startingOffsets": offsets_as_json(starts)}
         planner = Planner(LocalFiles(), parse_options(options))
     planned = planner.plan()
-    pinned = {name: value for name, value in options.items() if name.lower() not in CHOICES} | {
-        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
-        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
-    }
+    pinned = pinned_options(
+        options,
+        {each.key: each.start_offset for each in planned.ranges},
+        {each.key: each.end_offset for each in planned.ranges},
+    )
     return ExportPlan(
         replace(job, options=pinned),
         planned.cluster_id,

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_jobs.data_source import MoldauDataSource, columns_of
+from spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.read_options import parse_options
 from spark_jobs.refusals import Refused
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
     from spark_jobs.planning.bounds import OffsetRange
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
-CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
-"""The options whose values a plan replaces by the offsets that it has found."""
 KEPT_SIZE_MAX: Final = 64 << 20
 """The bytes of rows that a task holds before it emits them. The exchange may then receive a key more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestJob:
-    """The arguments of the job. `options` are those of the data source."""
+    """The arguments of the job. `options` are those of the data source; the job reads committed by default."""
 
     options: dict[str, str]
     output: str
@@ -69,12 +68,13 @@ def plan_latest(job: LatestJob) -> LatestPlan:
     from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
-    planned = Planner(LocalFiles(), parse_options(job.options)).plan()
-    without_choices = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
-    pinned = without_choices | {
-        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
-        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
-    }
+    options = committed_by_default(job.options)
+    planned = Planner(LocalFiles(), parse_options(options)).plan()
+    pinned = pinned_options(
+        options,
+        {each.key: each.start_offset for each in planned.ranges},
+        {each.key: each.end_offset for each in planned.ranges},
+    )
     return LatestPlan(
         replace(job, options=pinned), planned.cluster_id, planned.ranges, len(planned.tasks), planned.size
     )
@@ -187,13 +187,3 @@ def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             kept, kept_size, settled_size = [], 0, 0
     if kept:
         yield last_rows(pa.concat_batches(kept))
-
-
-def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:
-    """The JSON of the connector's startingOffsets option."""
-    import json
-
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(topics)

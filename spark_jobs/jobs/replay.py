@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from spark_jobs.data_source import MoldauDataSource
-from spark_jobs.jobs.latest import CHOICES, offsets_as_json
+from spark_jobs.jobs.job_options import committed_by_default, pinned_options
 from spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
 from spark_jobs.options.read_options import ReadOptions, parse_options
 from spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
@@ -85,7 +85,9 @@ class ReplayTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """The arguments of the job. `options` are those of the data source, for one topic."""
+    """The arguments of the job. `options` are those of the data source, for one topic; the job reads committed by
+    default.
+    """
 
     options: dict[str, str]
     topic: str
@@ -117,6 +119,7 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
     from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
+    job = replace(job, options=committed_by_default(job.options))
     target_cluster_id, count = describe_target(job.target)
     state = ReplayState(job.state) if job.state is not None else None
     known, done = (state.read_plan(), state.done()) if state is not None else (None, DoneRounds(0, 0, 0))
@@ -153,8 +156,7 @@ def pinned(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, s
     """The options that read these offsets of the topic."""
     starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
     ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
-    chosen = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
-    return chosen | {"startingOffsets": offsets_as_json(starts), "endingOffsets": offsets_as_json(ends)}
+    return pinned_options(job.options, starts, ends)
 
 
 def describe_target(target: ReplayTarget) -> tuple[str | None, int]:
