@@ -116,7 +116,9 @@ def add_export(jobs: Jobs) -> None:
         description="Write the records of a topic to Parquet files or a Delta table, each offset once. A ledger says "
         "which offsets are there, and a later run goes on where the last one ended: documents beside the files "
         "(_moldau/*.json), or the application transactions in the commits of the table. Records of aborted "
-        "transactions are left out, and a run ends where a transaction is open, unless --read-uncommitted is given.",
+        "transactions are left out, and a run ends where a transaction is open, unless --read-uncommitted is given. "
+        "The ledger has the id of the topic: a topic that was deleted and created again is refused, and --anew "
+        "replaces the export of the deleted one.",
     )
     export.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     export.add_argument("--topic", required=True, help="the topic to read")
@@ -124,6 +126,9 @@ def add_export(jobs: Jobs) -> None:
     export.add_argument("--starting", metavar="OFFSETS", help="where the first run begins: earliest (default), or JSON")
     export.add_argument("--ending", metavar="OFFSETS", help='latest (default), or JSON: {"orders": {"0": 23}}')
     add_isolation(export)
+    export.add_argument(
+        "--anew", action="store_true", help="replace what earlier runs have exported, as of a topic that was deleted"
+    )
     add_format(export)
     export.add_argument("--headers", action="store_true", help="with a column of headers")
     export.add_argument("--compression", default="zstd", choices=("none", "snappy", "lz4", "zstd"), help="of the files")
@@ -177,7 +182,9 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = plan_export(
-            ExportJob(options, arguments.topic, arguments.output, arguments.compression, arguments.format)
+            ExportJob(
+                options, arguments.topic, arguments.output, arguments.compression, arguments.format, arguments.anew
+            )
         )
         if plan.is_continued and not plan.offsets_count:
             invocation.out.say(f"{arguments.output} has all of {arguments.topic}")

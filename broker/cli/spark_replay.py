@@ -31,9 +31,11 @@ they are to keep theirs. Kept timestamps count for the retention of the target.
 With --state DIR each record is written once: a consumer with isolation.level=read_committed sees every record of the
 range one time, also where tasks fail and where this command is stopped at any point and started again with the same
 arguments; consumers that read uncommitted may see records of attempts that failed. The directory must outlive the
-command. The one exception is a round whose transactions were decided and which is not committed within 15 minutes: the
-coordinator then aborts them, and the next run writes the round again, or refuses and names them where only some were
-aborted. Without --state each record is written at least once, and a replay that fails cannot be continued."""
+command. The one exception is a round whose transactions were decided and which is not committed within 15 minutes:
+the coordinator then aborts them, and the next run writes the round again, or refuses and names them where only some
+were aborted. The state has the ids of both topics: where one of them was deleted and created again, the command
+refuses, and --anew begins again. Without --state each record is written at least once, and a replay that fails
+cannot be continued."""
 
 
 def add_replay(jobs: Jobs) -> None:
@@ -68,6 +70,11 @@ def add_replay(jobs: Jobs) -> None:
     )
     target.add_argument("--rate", type=int, metavar="N", help="records a second at most, in bursts of two seconds")
     replay.add_argument("--state", metavar="DIR", help="write each record once, and continue a replay that was stopped")
+    replay.add_argument(
+        "--anew",
+        action="store_true",
+        help="forget the state and replay from the beginning, once; what was written to the target stays",
+    )
     replay.add_argument("--dry-run", action="store_true", help="show what would be replayed, and write nothing")
     add_session_arguments(replay)
     replay.set_defaults(job=run_replay_job, needs_spark=True)
@@ -108,7 +115,12 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
         arguments.keep_partitions,
     )
     return ReplayJob(
-        options | client_options(arguments.from_config), arguments.topic, target, arguments.state, arguments.rate
+        options | client_options(arguments.from_config),
+        arguments.topic,
+        target,
+        arguments.state,
+        arguments.rate,
+        arguments.anew,
     )
 
 

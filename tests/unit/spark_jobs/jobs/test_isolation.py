@@ -12,7 +12,7 @@ from broker.cli.spark import add_arguments
 from spark_jobs.jobs import replay
 from spark_jobs.jobs.export import ExportJob, ExportReader, plan_export
 from spark_jobs.jobs.latest import LatestJob, LatestReader, plan_latest
-from spark_jobs.jobs.replay import ReplayJob, ReplayTarget, pinned, plan_replay, records_in
+from spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, pinned, plan_replay, records_in
 from spark_jobs.options.read_options import parse_options
 from spark_jobs.planning.planner import plan
 from storage.files.local_files import LocalFiles
@@ -62,7 +62,7 @@ def test_export(options: dict[str, str], chosen: dict[str, str], offsets: list[i
 def test_replay(
     options: dict[str, str], chosen: dict[str, str], offsets: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "describe_target", lambda _: ("cluster", 1))
+    monkeypatch.setattr(replay, "describe_target", lambda _: TargetTopic("cluster", None, 1))
     planned = plan_replay(ReplayJob(options | chosen, "t", ReplayTarget(("localhost:9092",), "again")))
     read = pinned(planned.job, planned.plan.round_ranges(0))
     tasks = plan(LocalFiles(), parse_options(read))
