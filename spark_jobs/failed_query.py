@@ -13,6 +13,7 @@ _NAMES: Final = (
     "Refused",
     "ClusterMismatch",
     "DataLost",
+    "TopicRecreated",
     "SegmentReplaced",
     "SnapshotChanged",
     "TransactionsLost",

@@ -19,6 +19,12 @@ class DataLost(Refused):
     """Records of the requested offsets have been deleted, or are not in the files."""
 
 
+class TopicRecreated(DataLost):
+    """The topic was deleted and another one of its name was created: earlier runs have read records of the deleted one,
+    whose offsets mean nothing in the new one.
+    """
+
+
 class SegmentReplaced(DataLost):
     """Compaction replaced a segment after the read was planned."""
 

@@ -11,7 +11,13 @@ from broker.cli.invocation import CommandError, Invocation
 from broker.cli.spark_audit import add_audit
 from broker.cli.spark_replay import add_replay
 from broker.cli.spark_report import add_report
-from broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
+from broker.cli.spark_session import (
+    add_isolation,
+    add_session_arguments,
+    failures_reported,
+    job_session,
+    progress_of,
+)
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -31,7 +37,7 @@ examples:
   moldau spark snapshot --path data --topic accounts > accounts.json
 
   moldau spark export --path data --topic orders --output orders
-  moldau spark export --path /var/lib/moldau,s3://bucket/prefix --topic orders --output orders --read-committed
+  moldau spark export --path /var/lib/moldau,s3://bucket/prefix --topic orders --output orders
 
   moldau spark audit --path /var/lib/moldau,s3://bucket/prefix --topic orders
 
@@ -39,6 +45,9 @@ examples:
 
   moldau spark replay --path data --topic orders --since 2026-11-20T06:00 --until 2026-11-20T07:00 \\
       --bootstrap localhost:9092 --to orders-again --state replay-of-orders
+
+latest, export and replay read what is committed: aborted transactions are left out, and a partition ends where a
+transaction is open. With --read-uncommitted they take these records as well.
 
 latest: the last value of each key of a topic, as a directory of Parquet files or a Delta table.
 export: the records of a topic, as Parquet files or a Delta table; run again, it goes on where the last run ended.
@@ -59,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "latest",
         help="the last value of each key of a topic",
         description="Write the last value of each key of a topic to Parquet: key, value, partition, offset, timestamp. "
+        "Records of aborted transactions have no part in it, and a partition ends where a transaction is open, unless "
+        "--read-uncommitted is given. "
         "In a Delta table each run is a version, which replaces the rows of the one before.",
     )
     latest.add_argument("--path", required=True, metavar="DIR[,DIR]", help="the log directories of the brokers")
@@ -66,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     latest.add_argument("--output", required=True, metavar="DIR", help="where the files go")
     latest.add_argument("--starting", metavar="OFFSETS", help='earliest (default), or JSON: {"accounts": {"0": 23}}')
     latest.add_argument("--ending", metavar="OFFSETS", help="latest (default), or JSON as above")
+    add_isolation(latest)
     add_format(latest)
     latest.add_argument("--keep-tombstones", action="store_true", help="keep keys whose last value is null")
     latest.add_argument("--overwrite", action="store_true", help="replace what is at the output")
@@ -103,14 +115,20 @@ def add_export(jobs: Jobs) -> None:
         help="the records of a topic as Parquet or Delta, each once",
         description="Write the records of a topic to Parquet files or a Delta table, each offset once. A ledger says "
         "which offsets are there, and a later run goes on where the last one ended: documents beside the files "
-        "(_moldau/*.json), or the application transactions in the commits of the table.",
+        "(_moldau/*.json), or the application transactions in the commits of the table. Records of aborted "
+        "transactions are left out, and a run ends where a transaction is open, unless --read-uncommitted is given. "
+        "The ledger has the id of the topic: a topic that was deleted and created again is refused, and --anew "
+        "replaces the export of the deleted one.",
     )
     export.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     export.add_argument("--topic", required=True, help="the topic to read")
     export.add_argument("--output", required=True, metavar="DIR", help="where the files and the ledger go")
     export.add_argument("--starting", metavar="OFFSETS", help="where the first run begins: earliest (default), or JSON")
     export.add_argument("--ending", metavar="OFFSETS", help='latest (default), or JSON: {"orders": {"0": 23}}')
-    export.add_argument("--read-committed", action="store_true", help="leave out aborted and open transactions")
+    add_isolation(export)
+    export.add_argument(
+        "--anew", action="store_true", help="replace what earlier runs have exported, as of a topic that was deleted"
+    )
     add_format(export)
     export.add_argument("--headers", action="store_true", help="with a column of headers")
     export.add_argument("--compression", default="zstd", choices=("none", "snappy", "lz4", "zstd"), help="of the files")
@@ -157,15 +175,16 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
     from spark_jobs.jobs.export import ExportJob, plan_export, run_export
     from spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
-    options = {"path": arguments.path, "subscribe": arguments.topic}
+    options = {"path": arguments.path, "subscribe": arguments.topic, "kafka.isolation.level": arguments.isolation}
     options |= {"startingOffsets": arguments.starting} if arguments.starting is not None else {}
     options |= {"endingOffsets": arguments.ending} if arguments.ending is not None else {}
-    options |= {"kafka.isolation.level": "read_committed"} if arguments.read_committed else {}
     options |= {"includeHeaders": "true"} if arguments.headers else {}
     say = progress_of(arguments, invocation)
     with failures_reported():
         plan = plan_export(
-            ExportJob(options, arguments.topic, arguments.output, arguments.compression, arguments.format)
+            ExportJob(
+                options, arguments.topic, arguments.output, arguments.compression, arguments.format, arguments.anew
+            )
         )
         if plan.is_continued and not plan.offsets_count:
             invocation.out.say(f"{arguments.output} has all of {arguments.topic}")
@@ -215,7 +234,7 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
 
     if Path(arguments.output).exists() and not arguments.overwrite:
         raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")
-    options = {"path": arguments.path, "subscribe": arguments.topic}
+    options = {"path": arguments.path, "subscribe": arguments.topic, "kafka.isolation.level": arguments.isolation}
     if arguments.starting is not None:
         options["startingOffsets"] = arguments.starting
     if arguments.ending is not None:

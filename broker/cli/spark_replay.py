@@ -6,7 +6,13 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from broker.cli.invocation import Invocation, read_file
-from broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
+from broker.cli.spark_session import (
+    add_isolation,
+    add_session_arguments,
+    failures_reported,
+    job_session,
+    progress_of,
+)
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -18,15 +24,18 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Write the records of a range of a topic to a topic again, of the same cluster or of another: keys, values and headers as
 they were, and the records of each partition in their order. The range is fixed when the replay begins; records that are
-written later are not part of it. Records get the time of the replay and the partition of their key, unless they are to
-keep theirs. Kept timestamps count for the retention of the target.
+written later are not part of it. Records of aborted transactions are left out, and a partition ends where a transaction
+is open, unless --read-uncommitted is given. Records get the time of the replay and the partition of their key, unless
+they are to keep theirs. Kept timestamps count for the retention of the target.
 
 With --state DIR each record is written once: a consumer with isolation.level=read_committed sees every record of the
 range one time, also where tasks fail and where this command is stopped at any point and started again with the same
 arguments; consumers that read uncommitted may see records of attempts that failed. The directory must outlive the
-command. The one exception is a round whose transactions were decided and which is not committed within 15 minutes: the
-coordinator then aborts them, and the next run writes the round again, or refuses and names them where only some were
-aborted. Without --state each record is written at least once, and a replay that fails cannot be continued."""
+command. The one exception is a round whose transactions were decided and which is not committed within 15 minutes:
+the coordinator then aborts them, and the next run writes the round again, or refuses and names them where only some
+were aborted. The state has the ids of both topics: where one of them was deleted and created again, the command
+refuses, and --anew begins again. Without --state each record is written at least once, and a replay that fails
+cannot be continued."""
 
 
 def add_replay(jobs: Jobs) -> None:
@@ -49,7 +58,7 @@ def add_replay(jobs: Jobs) -> None:
     source.add_argument("--starting", metavar="OFFSETS", help='earliest (default), or JSON: {"orders": {"0": 23}}')
     source.add_argument("--ending", metavar="OFFSETS", help="latest (default), or JSON as above")
     source.add_argument("--snapshot", metavar="FILE", help="up to the offsets of a snapshot")
-    source.add_argument("--read-committed", action="store_true", help="leave out aborted and open transactions")
+    add_isolation(source)
     target = replay.add_argument_group("where it goes")
     target.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="brokers to write to")
     target.add_argument("--command-config", metavar="FILE", help="client.properties for these brokers")
@@ -61,6 +70,11 @@ def add_replay(jobs: Jobs) -> None:
     )
     target.add_argument("--rate", type=int, metavar="N", help="records a second at most, in bursts of two seconds")
     replay.add_argument("--state", metavar="DIR", help="write each record once, and continue a replay that was stopped")
+    replay.add_argument(
+        "--anew",
+        action="store_true",
+        help="forget the state and replay from the beginning, once; what was written to the target stays",
+    )
     replay.add_argument("--dry-run", action="store_true", help="show what would be replayed, and write nothing")
     add_session_arguments(replay)
     replay.set_defaults(job=run_replay_job, needs_spark=True)
@@ -84,7 +98,7 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
         "startingOffsets": arguments.starting,
         "endingOffsets": arguments.ending,
         "snapshot": arguments.snapshot,
-        "kafka.isolation.level": "read_committed" if arguments.read_committed else None,
+        "kafka.isolation.level": arguments.isolation,
     }
     options = {name: value for name, value in given.items() if value is not None}
     if arguments.since is not None:
@@ -101,7 +115,12 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
         arguments.keep_partitions,
     )
     return ReplayJob(
-        options | client_options(arguments.from_config), arguments.topic, target, arguments.state, arguments.rate
+        options | client_options(arguments.from_config),
+        arguments.topic,
+        target,
+        arguments.state,
+        arguments.rate,
+        arguments.anew,
     )
 
 

@@ -25,6 +25,26 @@ def add_session_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_isolation(arguments: argparse._ActionsContainer) -> None:
+    """Declare which records of transactions a job reads: --read-committed, the default, and --read-uncommitted."""
+    chosen = arguments.add_mutually_exclusive_group()
+    chosen.add_argument(
+        "--read-committed",
+        dest="isolation",
+        action="store_const",
+        const="read_committed",
+        default="read_committed",
+        help="leave out aborted transactions, and end where one is open (default)",
+    )
+    chosen.add_argument(
+        "--read-uncommitted",
+        dest="isolation",
+        action="store_const",
+        const="read_uncommitted",
+        help="take the records of aborted and open transactions as well",
+    )
+
+
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[str], None]:
     """What shows a line of progress. The first line stays; on a terminal each later one replaces the one before it."""
     is_begun = False

@@ -6,7 +6,9 @@
 The ledger of an export is in the same commits: each has, for every partition of the topic, an application transaction
 (Delta's `txn` action). Its application id is `moldau-export:<topic>:<partition>`, its version the offset at which the
 next run begins. Application transactions survive checkpoints and the cleaning of Delta's log, and a commit fails where
-another run has committed the same partition meanwhile.
+another run has committed the same partition meanwhile. Two more application transactions have the id of the topic, so
+that the offsets of a topic that was deleted are not taken for those of another one of its name. A run that begins anew
+replaces the rows of the table in its commit.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
+from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun, check_topic_id
+from spark_jobs.options.offset_choices import EARLIEST
 from spark_jobs.refusals import Refused
+from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 CLUSTER: Final = "moldau.cluster.id"
 """The property of a table with the cluster that it was exported from."""
+TOPIC_IDS: Final = "moldau.topic.ids"
+"""In the history of a table: the ids of the topics that a commit has read, as JSON."""
 RANGES: Final = "moldau.ranges"
 """In the history of a table: the offsets that a commit has added, as JSON."""
 
@@ -135,9 +141,11 @@ class DeltaLedger:
     def is_foreign(self) -> bool:
         return self._delta.is_foreign
 
-    def ends(self, topic: str, cluster_id: str | None) -> dict[int, int]:
-        """The offset at which the next run begins, by partition. Raises `Refused` where the table is of another topic
-        or cluster.
+    def ends(
+        self, topic: str, cluster_id: str | None, topic_id: str | None = None, *, is_anew: bool = False
+    ) -> dict[int, int]:
+        """The offset at which the next run begins, by partition; empty where it begins anew. Raises `Refused` where the
+        table is of another topic or cluster, and `TopicRecreated`.
         """
         table = self._delta.table()
         if table is None:
@@ -148,13 +156,10 @@ class DeltaLedger:
         known = described.configuration.get(CLUSTER)
         if None not in (known, cluster_id) and known != cluster_id:
             raise Refused(f"{self._delta.output} is an export of cluster {known}, not of {cluster_id}")
-        found: dict[int, int] = {}
-        for partition in count():
-            end = table.transaction_version(application_of(topic, partition))
-            if end is None:
-                return found
-            found[partition] = end
-        raise AssertionError("a partition without a transaction ends the search")
+        if is_anew:
+            return {}
+        check_topic_id(f"{self._delta.output} is an export", topic, topic_id_in(table, topic), topic_id)
+        return ends_in(table, topic)
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
         """Begin a run. Returns its number, which is the version of the table that it will make where no other process
@@ -172,11 +177,20 @@ class DeltaLedger:
 
         table = self._delta.table()
         assert table is not None, "a run has begun"
-        self._check_starts(run, table)
-        ends = [Transaction(application_of(run.topic, each), end) for each, (_, end) in sorted(run.ranges.items())]
-        ranges = json.dumps({str(each): list(offsets) for each, offsets in sorted(run.ranges.items())})
-        properties = CommitProperties(custom_metadata={RANGES: ranges}, app_transactions=ends)
-        self._delta.commit(table, run.files, properties)
+        if not run.is_anew:
+            self._check_starts(run, table)
+        ends = {partition: end for partition, (_, end) in run.ranges.items()}
+        if run.is_anew:
+            ends = dict.fromkeys(ends_in(table, run.topic), EARLIEST) | ends  # The new topic may have fewer partitions.
+        versions = {application_of(run.topic, partition): end for partition, end in sorted(ends.items())}
+        described = {RANGES: json.dumps({str(each): list(offsets) for each, offsets in sorted(run.ranges.items())})}
+        if run.topic_id is not None:
+            halves = topic_id_halves(run.topic_id)
+            versions |= dict(zip(topic_id_applications(run.topic), halves, strict=True))
+            described[TOPIC_IDS] = json.dumps({run.topic: run.topic_id})
+        transactions = [Transaction(application, version) for application, version in versions.items()]
+        properties = CommitProperties(custom_metadata=described, app_transactions=transactions)
+        self._delta.commit(table, run.files, properties, overwrites=run.is_anew)
 
     def _check_starts(self, run: ExportRun, table: DeltaTable) -> None:
         """Raise `Refused` where another run has committed offsets of this run since this one was planned. A run that
@@ -187,6 +201,36 @@ class DeltaLedger:
             if end is not None and end > start:
                 self._delta.discard()
                 raise Refused(f"{self._delta.output}: another run has exported {run.topic}-{partition} up to {end}")
+
+
+def ends_in(table: DeltaTable, topic: str) -> dict[int, int]:
+    """The offset at which the next run begins, by partition, from the application transactions of a table."""
+    found: dict[int, int] = {}
+    for partition in count():
+        end = table.transaction_version(application_of(topic, partition))
+        if end is None:
+            return found
+        found[partition] = end
+    raise AssertionError("a partition without a transaction ends the search")
+
+
+def topic_id_in(table: DeltaTable, topic: str) -> str | None:
+    """The id of the topic whose offsets the table has; None where no commit has stored it."""
+    first, second = map(table.transaction_version, topic_id_applications(topic))
+    if first is None or second is None:
+        return None
+    return uuid_text(first.to_bytes(8, "big", signed=True) + second.to_bytes(8, "big", signed=True))
+
+
+def topic_id_halves(topic_id: str) -> tuple[int, int]:
+    """The id of a topic as two signed numbers of 64 bits: the version of an application transaction is one."""
+    uuid = parse_uuid(topic_id)
+    return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
+
+
+def topic_id_applications(topic: str) -> tuple[str, str]:
+    """The application ids under which Delta's log has the halves of the topic's id."""
+    return f"moldau-export:{topic}:id:0", f"moldau-export:{topic}:id:1"
 
 
 def application_of(topic: str, partition: int) -> str:

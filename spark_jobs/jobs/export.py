@@ -23,9 +23,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from spark_jobs.data_source import MoldauDataSource
 from spark_jobs.jobs.delta_table import DeltaLedger
 from spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
-from spark_jobs.jobs.latest import CHOICES, offsets_as_json
+from spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
 from spark_jobs.jobs.parquet_files import written_file
 from spark_jobs.jobs.progress import JobProgress, watched
+from spark_jobs.options.offset_choices import EARLIEST
 from spark_jobs.options.read_options import ReadOptions, parse_options
 from spark_jobs.refusals import Refused
 from spark_jobs.views.records import SegmentReader
@@ -50,7 +51,9 @@ REPEATED: Final = ["topic", "partition", "timestampType"]
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """The arguments of the job. `options` are those of the data source, for one topic."""
+    """The arguments of the job. `options` are those of the data source, for one topic; the job reads committed by
+    default.
+    """
 
     options: dict[str, str]
     topic: str
@@ -58,6 +61,8 @@ class ExportJob:
     compression: str = "zstd"
     format: str = "parquet"
     """Or `delta`."""
+    is_anew: bool = False
+    """Replace what earlier runs have exported, and begin where a first run does."""
 
     @property
     def columns(self) -> list[str]:
@@ -71,6 +76,7 @@ class ExportPlan:
 
     job: ExportJob
     cluster_id: str | None
+    topic_id: str | None
     ranges: tuple[OffsetRange, ...]
     tasks_count: int
     size: int
@@ -84,30 +90,37 @@ class ExportPlan:
 
 
 def plan_export(job: ExportJob) -> ExportPlan:
-    """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` where the ledger is of
+    a topic that was deleted, `CorruptCheckpoint` and OSError.
+    """
+    from spark_jobs.planning.partition_view import topic_ids_of
     from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
     ledger = ledger_of(job)
     if ledger.is_foreign:
         raise Refused(f"{job.output} has files that no export has written")
-    options = job.options
+    options = committed_by_default(job.options)
     planner = Planner(LocalFiles(), parse_options(options))
-    ends = ledger.ends(job.topic, planner.cluster_id)
+    views = planner.views()
+    topic_id = topic_ids_of(views).get(job.topic)
+    ends = ledger.ends(job.topic, planner.cluster_id, topic_id, is_anew=job.is_anew)
     if ends:
         if any(name.lower().startswith("starting") for name in options):
             raise Refused(f"{job.output} has been exported to before: the next run begins where the last one ended")
-        starts = {view.key: ends.get(view.key[1], -2) for view in planner.views()}
+        starts = {view.key: ends.get(view.key[1], EARLIEST) for view in views}
         options = options | {"startingOffsets": offsets_as_json(starts)}
         planner = Planner(LocalFiles(), parse_options(options))
     planned = planner.plan()
-    pinned = {name: value for name, value in options.items() if name.lower() not in CHOICES} | {
-        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
-        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
-    }
+    pinned = pinned_options(
+        options,
+        {each.key: each.start_offset for each in planned.ranges},
+        {each.key: each.end_offset for each in planned.ranges},
+    )
     return ExportPlan(
         replace(job, options=pinned),
         planned.cluster_id,
+        topic_id,
         planned.ranges,
         len(planned.tasks),
         planned.size,
@@ -140,7 +153,7 @@ def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -
         raise
     files = tuple(ExportedFile(*row) for row in told)
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in plan.ranges}
-    run = ExportRun(number, job.topic, plan.cluster_id, ranges, files)
+    run = ExportRun(number, job.topic, plan.cluster_id, ranges, files, plan.topic_id, job.is_anew)
     ledger.commit(run)
     return run
 

@@ -4,6 +4,10 @@
     <output>/_moldau/00000001.json        the offsets and files of the first run; written in one step and never changed
     <output>/_moldau/staging-<run>/       files of a run that has not ended
 
+A document has the id of the topic: the offsets of a topic that was deleted say nothing about another one of its name.
+A run that begins anew replaces what earlier runs have exported: once its document is there, their files and documents
+are removed, by the next run if this one dies.
+
 Spark does not read names that begin with an underscore. A run writes its files into its staging directory, then its
 document, which commits the run. The files then move to the output; after a crash in between the next run moves them.
 Files that no document names are removed with their staging directory. So each offset is exported once.
@@ -19,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_jobs.refusals import Refused
+from spark_jobs.refusals import Refused, TopicRecreated
 
 DIRECTORY: Final = "_moldau"
 FORMAT_VERSION: Final = 1
@@ -44,12 +48,17 @@ class ExportRun:
     ranges: Mapping[int, tuple[int, int]]
     """[start, end) offsets by partition."""
     files: tuple[ExportedFile, ...]
+    topic_id: str | None = None
+    is_anew: bool = False
+    """Whether the run replaces what earlier runs have exported."""
 
     def as_json(self) -> str:
         described = {
             "format_version": FORMAT_VERSION,
             "topic": self.topic,
+            "topic_id": self.topic_id,
             "cluster_id": self.cluster_id,
+            "is_anew": self.is_anew,
             "ranges": {str(partition): list(offsets) for partition, offsets in sorted(self.ranges.items())},
             "files": [each._asdict() for each in self.files],
         }
@@ -75,9 +84,11 @@ class ExportLedger:
         """The committed runs. Raises `Refused` for a document that cannot be parsed, and OSError."""
         return [_parsed(path) for path in sorted(self._home.glob("[0-9]*.json"))]
 
-    def ends(self, topic: str, cluster_id: str | None) -> dict[int, int]:
-        """The offset at which the next run begins, by partition. Raises `Refused` where the ledger is of another topic
-        or cluster.
+    def ends(
+        self, topic: str, cluster_id: str | None, topic_id: str | None = None, *, is_anew: bool = False
+    ) -> dict[int, int]:
+        """The offset at which the next run begins, by partition; empty where it begins anew. Raises `Refused` where the
+        ledger is of another topic or cluster, and `TopicRecreated`.
         """
         found: dict[int, int] = {}
         for run in self.runs():
@@ -85,8 +96,20 @@ class ExportLedger:
                 raise Refused(f"{self.output} is an export of {run.topic}, not of {topic}")
             if None not in (run.cluster_id, cluster_id) and run.cluster_id != cluster_id:
                 raise Refused(f"{self.output} is an export of cluster {run.cluster_id}, not of {cluster_id}")
+            if run.is_anew:
+                found = {}
             found |= {partition: end for partition, (_, end) in run.ranges.items()}
+        if is_anew:
+            return {}
+        for run in self.runs_since_anew():
+            check_topic_id(f"{self.output} is an export", topic, run.topic_id, topic_id)
         return found
+
+    def runs_since_anew(self) -> list[ExportRun]:
+        """The runs whose files are the export: the last one that began anew, and those after it. Raises as `runs`."""
+        runs = self.runs()
+        begun = max((number for number, run in enumerate(runs) if run.is_anew), default=0)
+        return runs[begun:]
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
         """Begin a run: complete or remove what a crash left, and make an empty staging directory. Returns the number of
@@ -96,6 +119,7 @@ class ExportLedger:
         runs = self.runs()
         for run in runs:
             self._move(run)
+        self._remove_replaced()
         for left in self._home.glob("staging-*"):
             shutil.rmtree(left)
         number = runs[-1].number + 1 if runs else 1
@@ -113,7 +137,17 @@ class ExportLedger:
         os.link(document, self._home / f"{run.number:08}.json")
         _sync(self._home)
         self._move(run)
+        self._remove_replaced()
         shutil.rmtree(staging)
+
+    def _remove_replaced(self) -> None:
+        """Remove the files and documents of the runs before the last one that began anew."""
+        kept = {run.number for run in self.runs_since_anew()}
+        for run in self.runs():
+            if run.number not in kept:
+                for file in run.files:
+                    (self.output / file.name).unlink(missing_ok=True)
+                (self._home / f"{run.number:08}.json").unlink()
 
     def _move(self, run: ExportRun) -> None:
         staging = self.staging(run.number)
@@ -123,6 +157,15 @@ class ExportLedger:
         _sync(self.output)
 
 
+def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | None) -> None:
+    """Raise `TopicRecreated` where the ids are known and differ. `what` says whose topic has the id `known`."""
+    if None not in (known, topic_id) and known != topic_id:
+        raise TopicRecreated(
+            f"{what} of {topic} with the id {known}, which was deleted; the topic of this name now has the id "
+            f"{topic_id}. --anew replaces what was exported, and begins with the first record of this topic"
+        )
+
+
 def _parsed(path: Path) -> ExportRun:
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
@@ -130,7 +173,9 @@ def _parsed(path: Path) -> ExportRun:
             raise Refused(f"{path}: format version {read['format_version']} is not {FORMAT_VERSION}")
         ranges = {int(partition): (int(start), int(end)) for partition, (start, end) in read["ranges"].items()}
         files: Sequence[ExportedFile] = [ExportedFile(**each) for each in read["files"]]
-        return ExportRun(int(path.stem), str(read["topic"]), read["cluster_id"], ranges, tuple(files))
+        ids = read["cluster_id"], read.get("topic_id")  # Documents of earlier versions have no id of the topic.
+        is_anew = bool(read.get("is_anew"))
+        return ExportRun(int(path.stem), str(read["topic"]), ids[0], ranges, tuple(files), ids[1], is_anew)
     except Refused:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

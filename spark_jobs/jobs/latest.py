@@ -8,6 +8,7 @@ output    a directory of Parquet files, or a Delta table, with key, value, parti
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_jobs.data_source import MoldauDataSource, columns_of
+from spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.read_options import parse_options
 from spark_jobs.refusals import Refused
@@ -26,19 +28,18 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark_jobs.jobs.delta_table import DeltaOutput
     from spark_jobs.origins.port import Task
     from spark_jobs.planning.bounds import OffsetRange
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
-CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtimestamp", "endingoffsetsbytimestamp")
-"""The options whose values a plan replaces by the offsets that it has found."""
 KEPT_SIZE_MAX: Final = 64 << 20
 """The bytes of rows that a task holds before it emits them. The exchange may then receive a key more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestJob:
-    """The arguments of the job. `options` are those of the data source."""
+    """The arguments of the job. `options` are those of the data source; the job reads committed by default."""
 
     options: dict[str, str]
     output: str
@@ -69,12 +70,15 @@ def plan_latest(job: LatestJob) -> LatestPlan:
     from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
-    planned = Planner(LocalFiles(), parse_options(job.options)).plan()
-    without_choices = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
-    pinned = without_choices | {
-        "startingOffsets": offsets_as_json({each.key: each.start_offset for each in planned.ranges}),
-        "endingOffsets": offsets_as_json({each.key: each.end_offset for each in planned.ranges}),
-    }
+    if job.format == "delta":
+        delta_output(job)  # It refuses now, and not when the tasks have written.
+    options = committed_by_default(job.options)
+    planned = Planner(LocalFiles(), parse_options(options)).plan()
+    pinned = pinned_options(
+        options,
+        {each.key: each.start_offset for each in planned.ranges},
+        {each.key: each.end_offset for each in planned.ranges},
+    )
     return LatestPlan(
         replace(job, options=pinned), planned.cluster_id, planned.ranges, len(planned.tasks), planned.size
     )
@@ -98,12 +102,11 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
     from deltalake import CommitProperties
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from spark_jobs.jobs.delta_table import DeltaOutput
+    from spark_jobs.jobs.delta_table import TOPIC_IDS
     from spark_jobs.jobs.export_ledger import ExportedFile
+    from spark_jobs.planning.partition_view import topic_ids_of
 
-    output = DeltaOutput(plan.job.output)
-    if output.is_foreign:
-        raise Refused(f"{plan.job.output} has files but is not a Delta table")
+    output = delta_output(plan.job)
     topics = ",".join(sorted({each.key[0] for each in plan.ranges}))
     table = output.prepare(to_arrow_schema(latest.schema, timezone="UTC"), topics, plan.cluster_id)
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Delta has no INT96
@@ -115,8 +118,20 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
         raise
     written = sorted(output.run_directory.glob("*.parquet"))
     files = [ExportedFile(each.name, pq.read_metadata(each).num_rows, each.stat().st_size) for each in written]
-    output.commit(table, files, CommitProperties(custom_metadata={"moldau.ends": ends_as_json(plan)}), overwrites=True)
+    topic_ids = json.dumps(topic_ids_of(each.view for each in plan.ranges))
+    described = {"moldau.ends": ends_as_json(plan), TOPIC_IDS: topic_ids}
+    output.commit(table, files, CommitProperties(custom_metadata=described), overwrites=True)
     return sum(each.rows for each in files)
+
+
+def delta_output(job: LatestJob) -> DeltaOutput:
+    """The output as a Delta table. Raises `Refused` where deltalake is not installed, or other files are there."""
+    from spark_jobs.jobs.delta_table import DeltaOutput
+
+    output = DeltaOutput(job.output)
+    if output.is_foreign:
+        raise Refused(f"{job.output} has files but is not a Delta table")
+    return output
 
 
 def ends_as_json(plan: LatestPlan) -> str:
@@ -187,13 +202,3 @@ def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             kept, kept_size, settled_size = [], 0, 0
     if kept:
         yield last_rows(pa.concat_batches(kept))
-
-
-def offsets_as_json(offsets: dict[tuple[str, int], int]) -> str:
-    """The JSON of the connector's startingOffsets option."""
-    import json
-
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(topics)

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from spark_jobs.data_source import MoldauDataSource
-from spark_jobs.jobs.latest import CHOICES, offsets_as_json
-from spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
+from spark_jobs.jobs.job_options import committed_by_default, pinned_options
+from spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, check_topics, is_settled
 from spark_jobs.options.read_options import ReadOptions, parse_options
 from spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
 from spark_jobs.refusals import DataLost, Refused, warn
@@ -33,6 +33,7 @@ from spark_jobs.writing.commit import TransactionsLost, lost_of, said
 from spark_jobs.writing.row_records import OutgoingRecord
 from spark_jobs.writing.transaction import Ending, ProducerIdentity
 from spark_jobs.writing.writers import end
+from storage.checkpoints.partition_metadata import uuid_text
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -85,7 +86,9 @@ class ReplayTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """The arguments of the job. `options` are those of the data source, for one topic."""
+    """The arguments of the job. `options` are those of the data source, for one topic; the job reads committed by
+    default.
+    """
 
     options: dict[str, str]
     topic: str
@@ -94,6 +97,16 @@ class ReplayJob:
     """The directory of the state; None: the replay cannot be continued, and writes at least once."""
     rate: int | None = None
     """Records a second, at most."""
+    is_anew: bool = False
+    """Forget the state, and begin with the first record."""
+
+
+class TargetTopic(NamedTuple):
+    """The topic that is written, as its cluster describes it."""
+
+    cluster_id: str | None
+    topic_id: str | None
+    partitions: int
 
 
 class PlannedReplay(NamedTuple):
@@ -111,24 +124,31 @@ class PlannedReplay(NamedTuple):
 
 
 def plan_replay(job: ReplayJob) -> PlannedReplay:
-    """Pin the offsets, or take up those of the state. Raises `Refused`, `CorruptCheckpoint`, `RemoteStorageError` and
-    OSError.
+    """Pin the offsets, or take up those of the state. Raises `Refused`, `TopicRecreated` where the state is of a topic
+    that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
     """
+    from spark_jobs.planning.partition_view import topic_ids_of
     from spark_jobs.planning.planner import Planner
     from storage.files.local_files import LocalFiles
 
-    target_cluster_id, count = describe_target(job.target)
-    state = ReplayState(job.state) if job.state is not None else None
+    job = replace(job, options=committed_by_default(job.options))
+    target = describe_target(job.target)
+    state = ReplayState(job.state) if job.state is not None and not job.is_anew else None
     known, done = (state.read_plan(), state.done()) if state is not None else (None, DoneRounds(0, 0, 0))
     options = job.options
     if known is not None:  # What is done may have been deleted meanwhile.
         begun = known.round_ranges(done.rounds)
         options = pinned(job, {each: (begun[each][0], end) for each, (_, end) in known.ranges.items()})
-    planned = Planner(LocalFiles(), parse_options(options)).plan()
+    planner = Planner(LocalFiles(), parse_options(options))
+    topic_id = topic_ids_of(planner.views()).get(job.topic)
+    if known is not None:
+        check_topics(str(job.state), known, topic_id, target.topic_id)
+    planned = planner.plan()
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in planned.ranges}
-    if job.target.keeps_partitions and ranges and max(ranges) >= count:
+    if job.target.keeps_partitions and ranges and max(ranges) >= target.partitions:
         raise Refused(
-            f"--keep-partitions: {job.topic} has partition {max(ranges)}, and {job.target.topic} has {count} partitions"
+            f"--keep-partitions: {job.topic} has partition {max(ranges)}, and {job.target.topic} has "
+            f"{target.partitions} partitions"
         )
     offsets_count = sum(end - start for start, end in ranges.values())
     rounds = max(1, -(-planned.size // ROUND_SIZE))
@@ -139,32 +159,34 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
         job.topic,
         planned.cluster_id,
         job.target.topic,
-        target_cluster_id,
+        target.cluster_id,
         choices_of(job),
         ranges,
         max(1, min(rounds, ROUNDS_MAX, offsets_count)),
+        topic_id,
+        target.topic_id,
     )
     if known is not None and (different := plan.differences(known)):
         raise Refused(f"{job.state} has the state of another replay: {', '.join(different)} differ")
-    return PlannedReplay(job, known or plan, planned.size, done.rounds, done.records, count)
+    return PlannedReplay(job, known or plan, planned.size, done.rounds, done.records, target.partitions)
 
 
 def pinned(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
     """The options that read these offsets of the topic."""
     starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
     ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
-    chosen = {name: value for name, value in job.options.items() if name.lower() not in CHOICES}
-    return chosen | {"startingOffsets": offsets_as_json(starts), "endingOffsets": offsets_as_json(ends)}
+    return pinned_options(job.options, starts, ends)
 
 
-def describe_target(target: ReplayTarget) -> tuple[str | None, int]:
-    """(cluster id, number of partitions) of the topic that is written. Raises `Refused`."""
+def describe_target(target: ReplayTarget) -> TargetTopic:
+    """Ask for the topic that is written. Raises `Refused`."""
     cluster = target.cluster()
     try:
         described = cluster.topics([target.topic]).get(target.topic)
         if described is None or not described.leaders:
             raise Refused(f"there is no topic {target.topic} at {', '.join(target.brokers)}")
-        return cluster.cluster_id, len(described.leaders)
+        topic_id = uuid_text(described.topic_id) if described.topic_id is not None else None
+        return TargetTopic(cluster.cluster_id, topic_id, len(described.leaders))
     finally:
         cluster.close()
 
@@ -199,6 +221,8 @@ def run_replay(
         return run_rounds(planned, lambda number: write_round(session, planned, number, None), say, now, sleep)
     state = ReplayState(job.state)
     with state.locked():
+        if job.is_anew:
+            forget(state, job.target)
         if state.read_plan() is None:
             state.write_plan(plan)
         elif state.done().rounds != planned.done:
@@ -246,7 +270,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
         try:
             count = write_round(session, planned, number, transactions)
         except BaseException:
-            abort_open(cluster, planned)
+            abort_open(cluster, planned.plan)
             raise
         state.note_done(state.done()._replace(pending=count))
         state.log.write(replay_id, number, transactions)
@@ -258,20 +282,32 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
         cluster.close()
 
 
-def abort_open(cluster: Cluster, planned: PlannedReplay) -> None:
+def forget(state: ReplayState, target: ReplayTarget) -> None:
+    """Discard the state of a replay, and abort what it has left open, so that no reader waits for it."""
+    known = state.read_plan()
+    if known is not None and state.done().rounds < known.rounds:
+        cluster = target.cluster()
+        try:
+            abort_open(cluster, known)
+        finally:
+            cluster.close()
+    state.discard()
+
+
+def abort_open(cluster: Cluster, plan: ReplayPlan) -> None:
     """Abort the transactions that the tasks of a failed round have left open, by a new producer of the same id."""
     from spark_jobs.writing.transaction import new_producer
 
-    target = transactional_target(planned)
-    for partition in planned.plan.ranges:
+    for partition in plan.ranges:
         try:
-            new_producer(cluster, f"{target.transactional_id}-{partition}", TRANSACTION_TIMEOUT_MS)
+            new_producer(cluster, f"{transactional_id_of(plan)}-{partition}", TRANSACTION_TIMEOUT_MS)
         except Refused as problem:
             warn(f"a transaction was not aborted, and holds read_committed readers up until its timeout: {problem}")
 
 
-def transactional_target(planned: PlannedReplay) -> ReplayTarget:
-    return replace(planned.job.target, transactional_id=f"moldau-replay-{planned.plan.replay_id}")
+def transactional_id_of(plan: ReplayPlan) -> str:
+    """The beginning of the transactional ids of a replay."""
+    return f"moldau-replay-{plan.replay_id}"
 
 
 def write_round(
@@ -281,7 +317,9 @@ def write_round(
     of records.
     """
     plan = planned.plan
-    target = planned.job.target if transactions is None else transactional_target(planned)
+    target = planned.job.target
+    if transactions is not None:
+        target = replace(target, transactional_id=transactional_id_of(plan))
     options = pinned(planned.job, plan.round_ranges(number)) | {TARGET: json.dumps(asdict(target))}
     count = 0
     rows = session.read.format(ReplaySource.name()).options(**options).load().collect()

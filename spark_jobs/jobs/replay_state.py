@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spark_jobs.refusals import Refused
+from spark_jobs.refusals import Refused, TopicRecreated
 from spark_jobs.writing.commit import TransactionsLost, lost_of, said
 from spark_jobs.writing.transaction import Ending, ProducerIdentity
 from spark_jobs.writing.transaction_log import TransactionLog
@@ -47,6 +47,8 @@ class ReplayPlan:
     ranges: Mapping[int, tuple[int, int]]
     """[start, end) offsets by partition."""
     rounds: int
+    topic_id: str | None = None
+    target_topic_id: str | None = None
 
     @property
     def offsets_count(self) -> int:
@@ -68,6 +70,19 @@ class ReplayPlan:
         differing = [name for name in names if None not in (mine[name], its[name]) and mine[name] != its[name]]
         options = sorted({*self.choices, *other.choices})
         return differing + [name for name in options if self.choices.get(name) != other.choices.get(name)]
+
+
+def check_topics(state: str, known: ReplayPlan, topic_id: str | None, target_topic_id: str | None) -> None:
+    """Raise `TopicRecreated` where one of the topics is not the one that the first run has read or written."""
+    for topic, before, now, what in (
+        (known.topic, known.topic_id, topic_id, "its offsets mean other records"),
+        (known.target, known.target_topic_id, target_topic_id, "the records that were written to it are gone"),
+    ):
+        if None not in (before, now) and before != now:
+            raise TopicRecreated(
+                f"{state} has the state of a replay with {topic} of the id {before}, which was deleted; the topic of "
+                f"this name now has the id {now}, and {what}. --anew forgets the state, and replays from the beginning"
+            )
 
 
 class DoneRounds(NamedTuple):
@@ -113,6 +128,13 @@ class ReplayState:
 
     def write_plan(self, plan: ReplayPlan) -> None:
         self._write("replay.json", {"format_version": FORMAT_VERSION, **asdict(plan)})
+
+    def discard(self) -> None:
+        """Forget the replay: the next run begins anew. The plan goes last, so that no other plan finds rounds of this
+        one done. Raises OSError.
+        """
+        for left in sorted(self.directory.glob("*.json"), key=lambda path: (path.name == "replay.json", path.name)):
+            left.unlink()
 
     def done(self) -> DoneRounds:
         """The rounds that are done. Raises `Refused` and OSError."""

@@ -73,6 +73,9 @@ def range_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | Non
     log_start, limit, what = limits_of(view, options, snapshot)
     start = start_of(view, options, log_start, limit)
     end = end_of(view, options, limit)
+    log_end = view.high_watermark if snapshot is None else partition_in(snapshot, view).high_watermark
+    if start > log_end:  # Between the last stable offset and this one nothing is committed yet, and nothing is lost.
+        lost(options, f"{view}: offset {start} is asked for, and the log ends at {log_end}")
     if start < log_start:
         lost(options, f"{view}: offset {start} is asked for, and the log starts at {log_start}")
     if end > limit:
@@ -130,8 +133,12 @@ def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
     return None if found is None or found >= limit else found
 
 
-def lost(options: ReadOptions, message: str, kind: type[DataLost] = DataLost) -> None:
-    """Raise `DataLost`. With failOnDataLoss=false warn instead, and read the records that exist."""
+def lost(
+    options: ReadOptions, message: str, kind: type[DataLost] = DataLost, otherwise: str = "reads what is there"
+) -> None:
+    """Raise `DataLost`. With failOnDataLoss=false warn instead, and read the records that exist. `otherwise` says what
+    the query does then.
+    """
     if options.fails_on_data_loss:
-        raise kind(f"{message}; failOnDataLoss=false reads what is there")
+        raise kind(f"{message}; failOnDataLoss=false {otherwise}")
     warn(message)

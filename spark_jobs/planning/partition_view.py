@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from spark_jobs.origins.port import PartitionOrigin, StoredSegment
 from spark_jobs.refusals import ClusterMismatch
 from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.checkpoints.partition_metadata import uuid_text
 
 _start_offset = attrgetter("start_offset")
 
@@ -48,6 +49,11 @@ class PartitionView:
 
     def __str__(self) -> str:
         return f"{self.key[0]}-{self.key[1]}"
+
+    @property
+    def topic_id(self) -> bytes | None:
+        """The id of the topic; None where no origin has stored it."""
+        return next((each.topic_id for each in self.offers if each.topic_id is not None), None)
 
     @property
     def has_segments(self) -> bool:
@@ -100,3 +106,20 @@ class PartitionView:
         if id(offer) not in self._stable:
             self._stable[id(offer)] = offer.last_stable_offset()
         return min(segment.end_offset, self._stable[id(offer)])
+
+
+def topic_ids_of(views: Iterable[PartitionView]) -> dict[str, str]:
+    """The ids of the topics as text, where they are known. Raises `ClusterMismatch` where partitions of one name are of
+    different topics: a directory has some of a topic that was deleted.
+    """
+    found: dict[str, tuple[PartitionView, str]] = {}
+    for view in views:
+        if view.topic_id is None:
+            continue
+        first, known = found.setdefault(view.key[0], (view, uuid_text(view.topic_id)))
+        if known != uuid_text(view.topic_id):
+            raise ClusterMismatch(
+                f"path: {first} and {view} are of different topics of this name, {known} and "
+                f"{uuid_text(view.topic_id)}: leave out the one that was deleted"
+            )
+    return {topic: topic_id for topic, (_, topic_id) in sorted(found.items())}

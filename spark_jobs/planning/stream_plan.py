@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from spark_jobs.options.offset_choices import LATEST, Timestamps
 from spark_jobs.options.read_options import ReadOptions
 from spark_jobs.origins.port import Task
 from spark_jobs.planning.bounds import OffsetRange, check_names_all, lost, start_of
-from spark_jobs.planning.partition_view import PartitionView
+from spark_jobs.planning.partition_view import PartitionView, topic_ids_of
 from spark_jobs.planning.planner import Planner
+from spark_jobs.refusals import TopicRecreated
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
 
@@ -22,11 +23,13 @@ every five seconds, and the offsets may be those of a broker.
 ASK_S: Final = 0.5
 
 Offsets = Mapping[TopicPartition, int]
+TopicIds = Mapping[str, str]
+"""The ids of topics, as text."""
 
 
 class StreamPlanner:
-    """Plans the triggers of one query. It remembers the ids of topics: a topic that was deleted and created again is
-    lost data.
+    """Plans the triggers of one query. It remembers the ids of topics, and takes those of the checkpoint: a topic that
+    was deleted and created again is lost data. With failOnDataLoss=false the new topic is read from its beginning.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class StreamPlanner:
         self._options = options
         self._sleep = sleep
         self._wait_s = wait_s
-        self._topic_ids: dict[TopicPartition, bytes] = {}
+        self.topic_ids: dict[str, str] = {}
         self._views: dict[TopicPartition, PartitionView] = {}
         self._planner: Planner | None = None
 
@@ -50,6 +53,9 @@ class StreamPlanner:
         views = self._list()
         choice = self._options.starting
         check_names_all("starting", choice, views)
+        if not isinstance(choice, str | Timestamps):
+            self._ends_when(lambda _: all(each.high_watermark >= choice[key] for key, each in self._views.items()))
+            views = self._views
         if choice == "latest":
             return self._ends_of(views)
         found = {}
@@ -59,21 +65,28 @@ class StreamPlanner:
             start = limit if is_latest else start_of(view, self._options, view.log_start_offset, limit)
             if start < view.log_start_offset:
                 self._lost(key, f"offset {start} is asked for, and the log starts at {view.log_start_offset}")
-            found[key] = max(start, view.log_start_offset)
+            if start > view.high_watermark:
+                self._lost(key, f"offset {start} is asked for, and the log ends at {view.high_watermark}")
+            found[key] = max(view.log_start_offset, min(start, view.high_watermark))
         return found
 
     def ends(self) -> dict[TopicPartition, int]:
         """The current ends of the partitions: high watermarks or, with read committed, last stable offsets."""
         return self._ends_of(self._list())
 
-    def checked_ends(self, started: Offsets) -> dict[TopicPartition, int]:
-        """The current ends of the partitions, none of them before its start.
+    def checked_ends(self, started: Offsets, topic_ids: TopicIds | None = None) -> dict[TopicPartition, int]:
+        """The current ends of the partitions, none of them before its start. `topic_ids` are those whose offsets were
+        read.
 
         Raises `DataLost` where a partition does not exist any more, or still ends before its start after `wait_s`
-        seconds.
+        seconds, and `TopicRecreated`.
         """
-        ends = self._ends_when(lambda now: all(now.get(key, start) >= start for key, start in started.items()))
-        for key, start in sorted(started.items()):
+        known = topic_ids or {}
+        self.topic_ids |= known
+        ends = self._ends_when(
+            lambda now: all(now.get(key, start) >= start for key, start in self.carried(started, known).items())
+        )
+        for key, start in sorted(self.carried(started, known).items()):
             end = ends.get(key)
             if end is None:
                 self._lost(key, f"the partition has gone, and the query has read it up to {start}")
@@ -82,20 +95,36 @@ class StreamPlanner:
                 ends[key] = start
         return ends
 
+    def carried(self, offsets: Offsets, topic_ids: TopicIds) -> dict[TopicPartition, int]:
+        """The offsets of topics that are, as far as known, still those of these ids."""
+        gone = {topic for topic, known in topic_ids.items() if self.topic_ids.get(topic, known) != known}
+        return {key: offset for key, offset in offsets.items() if key[0] not in gone}
+
     def log_start(self, key: TopicPartition) -> int:
         """The log start offset of a listed partition."""
         return self._views[key].log_start_offset if key in self._views else 0
 
-    def tasks(self, starts: Offsets, ends: Offsets) -> Sequence[Task]:
-        """The tasks that read [start, end) of each partition; one that is not in `starts` is read from its log start.
+    def tasks(
+        self, starts: Offsets, ends: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
+    ) -> Sequence[Task]:
+        """The tasks that read [start, end) of each partition; one that is not in `starts`, or whose topic had another
+        id there, is read from its log start.
 
         Raises `Refused`, `DataLost`; OSError and `MalformedMessage` of the files.
         """
-        if all(starts.get(key) == end for key, end in ends.items()):
+        before, known = start_ids or {}, end_ids or {}
+        begun = {key: start for key, start in starts.items() if not differs(before, known, key[0])}
+        if all(begun.get(key) == end for key, end in ends.items()):
             return ()
-        self._ends_when(lambda now: all(now.get(key, end) >= end for key, end in ends.items()))
+        self.topic_ids |= known
+        self._ends_when(lambda now: all(now.get(key, end) >= end for key, end in self.carried(ends, known).items()))
         assert self._planner is not None
-        return self._planner.plan_of(lambda views: self._ranges(views, starts, ends)).tasks
+
+        def ranges(views: Sequence[PartitionView]) -> list[OffsetRange]:
+            self._check_topics(views)
+            return self._ranges(views, begun, self.carried(ends, known))
+
+        return self._planner.plan_of(ranges).tasks
 
     def _ends_when(self, is_enough: Callable[[Offsets], bool]) -> dict[TopicPartition, int]:
         """The ends, as soon as they satisfy a condition, or after `wait_s` seconds."""
@@ -144,18 +173,26 @@ class StreamPlanner:
         else:
             self._planner.refresh()
         self._views = {view.key: view for view in self._planner.views()}
-        for key, view in self._views.items():
-            topic_id = view.newest.topic_id
-            if topic_id is None:
-                continue
-            known = self._topic_ids.setdefault(key, topic_id)
-            if known != topic_id:
-                self._topic_ids[key] = topic_id
-                self._lost(key, "the topic was deleted and another one of its name was created")
+        self._check_topics(self._views.values())
         return self._views
+
+    def _check_topics(self, views: Iterable[PartitionView]) -> None:
+        """Raise `TopicRecreated`, or warn, where a topic is not the one that the query has read."""
+        for topic, topic_id in topic_ids_of(views).items():
+            known = self.topic_ids.get(topic, topic_id)
+            if known != topic_id:
+                message = f"{topic}: the query has read the topic with the id {known}, which was deleted; the topic of "
+                message += f"this name now has the id {topic_id}"
+                lost(self._options, message, TopicRecreated, "reads it from its first record")
+            self.topic_ids[topic] = topic_id
 
     def _ends_of(self, views: Mapping[TopicPartition, PartitionView]) -> dict[TopicPartition, int]:
         return {key: self._end_of(view) for key, view in sorted(views.items())}
 
     def _end_of(self, view: PartitionView) -> int:
         return view.newest.last_stable_offset() if self._options.is_committed else view.high_watermark
+
+
+def differs(before: TopicIds, now: TopicIds, topic: str) -> bool:
+    """Whether both ids of a topic are known, and are not the same."""
+    return topic in before and topic in now and before[topic] != now[topic]

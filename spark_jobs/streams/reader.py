@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_jobs.options.read_options import ReadOptions
 from spark_jobs.streams.admission import Patience, admitted
-from spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json
+from spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json, topic_ids_in
 from spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._listed_s = 0.0
 
     def initialOffset(self) -> OffsetsJson:
-        return as_json(self._planner().starts())
+        planner = self._planner()
+        return as_json(planner.starts(), planner.topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         offsets_max = self._options.limits.offsets_max
@@ -63,30 +64,31 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:
         """The end offsets of the next trigger. Raises `Refused` and `DataLost`, and OSError of the files."""
-        started = from_json(start)
+        started, known = from_json(start), topic_ids_in(start)
         self._pause()
         planner = self._planner()
-        ends = planner.checked_ends(started)
+        ends = planner.checked_ends(started, known)
+        carried = planner.carried(started, known)
         self._listed_s = time.monotonic()
         if self._targets is None:
             self._latest = ends
         else:
             self._latest = self._targets
-            ends = up_to(self._targets, started, ends)
-        begins = {key: started.get(key, planner.log_start(key)) for key in ends}
+            ends = up_to(self._targets, carried, ends)
+        begins = {key: carried.get(key, planner.log_start(key)) for key in ends}
         count = sum(max(0, end - begins[key]) for key, end in ends.items())
         if self._targets is None and count and self._patience.waits(count, time.monotonic() * 1000):
             return start
         if isinstance(limit, ReadMaxRows):
             ends = admitted(begins, ends, limit.max_rows)
-        return start if ends == started else as_json(ends)
+        return start if ends == started == carried else as_json(ends, planner.topic_ids)
 
     def reportLatestOffset(self) -> OffsetsJson | None:
         return as_json(self._latest) if self._latest else None
 
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
         """The tasks that read the offsets of a trigger. Raises `Refused` and `DataLost`, and OSError of the files."""
-        tasks = self._planner().tasks(from_json(start), from_json(end))
+        tasks = self._planner().tasks(from_json(start), from_json(end), topic_ids_in(start), topic_ids_in(end))
         return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -2,26 +2,37 @@
 connector.
 
 An offset is the next one to read. Spark compares two of them as text, so topics and partitions are always in order.
+
+The ids of the topics are in the checkpoint as well, as further names without partitions: `{"orders": {"0": 23},
+"orders#4L6g3nShT-eMCtK--X86sw": {}}`. No topic has a name with `#`, and the connector reads no partition from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from spark_jobs.refusals import Refused
 from storage.checkpoints.offset_checkpoint import TopicPartition
 
 StreamOffsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
+SEPARATOR: Final = "#"
+"""Between the name of a topic and its id."""
 
 
-def as_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
-    """The offsets in the form that Spark writes into the checkpoint."""
+def as_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> OffsetsJson:
+    """The offsets in the form that Spark writes into the checkpoint, with the ids of their topics where known."""
     topics: OffsetsJson = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
-    return topics
+    known = topic_ids or {}
+    return topics | {f"{topic}{SEPARATOR}{known[topic]}": {} for topic in sorted(topics.keys() & known.keys())}
+
+
+def topic_ids_in(written: OffsetsJson) -> dict[str, str]:
+    """The ids of topics that a checkpoint has; none where the connector has written it."""
+    return dict(name.split(SEPARATOR) for name in written if name.count(SEPARATOR) == 1)
 
 
 def from_json(written: object) -> StreamOffsets:

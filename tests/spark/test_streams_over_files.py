@@ -12,6 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.failed_query import reason_of
 from spark_jobs.streams.progress import offsets_behind_latest
+from storage.checkpoints.partition_metadata import uuid_text, write_topic_id
+from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 
@@ -84,3 +86,20 @@ def test_lost_records_fail_the_query(spark: SparkSession, directory: Path) -> No
     with pytest.raises(PySparkException) as refused:
         run(stream(spark, directory, endingOffsets="latest"), directory)
     assert reason_of(refused.value) == "endingOffsets is not possible in a streaming query"
+
+
+def test_a_topic_that_was_created_again(spark: SparkSession, directory: Path) -> None:
+    """The checkpoint has the id of the topic; without failOnDataLoss the new topic is read from its first record."""
+    old, new = bytes(15) + b"\1", bytes(15) + b"\2"
+    for partition in (0, 1):
+        write_topic_id(LocalFiles(), str(directory / "data" / f"t-{partition}"), old)
+    run(stream(spark, directory), directory)
+    for partition in (0, 1):
+        write_topic_id(LocalFiles(), str(directory / "data" / f"t-{partition}"), new)
+    with pytest.raises(PySparkException) as problem:
+        run(stream(spark, directory), directory)
+    assert reason_of(problem.value).startswith(f"t: the query has read the topic with the id {uuid_text(old)}")
+    again = run(stream(spark, directory, failOnDataLoss="false"), directory)
+    assert [each["numInputRows"] for each in again.recentProgress if each["numInputRows"]] == [600]
+    third = run(stream(spark, directory), directory)
+    assert not any(each["numInputRows"] for each in third.recentProgress)

@@ -127,6 +127,17 @@ def test_records_that_are_gone_are_an_error_or_a_warning(directory: Path) -> Non
     assert offsets(tasks) == [("t-0", 123), ("t-0", 124), *numbered("t-1", (380, 390))]
 
 
+def test_a_start_past_the_end_is_an_error_or_a_warning(directory: Path) -> None:
+    """Offsets of a topic that was deleted and created again: nothing is read, and the user is told why."""
+    asked = {"startingOffsets": '{"t": {"0": 401, "1": 380}}'}
+    with pytest.raises(DataLost, match="t-0: offset 401 is asked for, and the log ends at 400"):
+        planned(directory, **asked)
+    with pytest.warns(UserWarning, match="the log ends at 400"):
+        tasks = planned(directory, **asked, failOnDataLoss="false")
+    assert offsets(tasks) == numbered("t-1", (380, 390))
+    assert offsets(planned(directory, startingOffsets='{"t": {"0": 400, "1": 390}}')) == []
+
+
 def test_records_past_the_high_watermark_are_an_error_or_a_warning(directory: Path) -> None:
     write_checkpoints(directory, {("t", 0): 30, ("t", 1): 0})
     asked = {"endingOffsets": '{"t": {"0": 40, "1": 0}}'}

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_jobs.options.read_options import parse_options
 from spark_jobs.planning.stream_plan import StreamPlanner
-from spark_jobs.refusals import DataLost, Refused
-from storage.checkpoints.partition_metadata import write_topic_id
+from spark_jobs.refusals import ClusterMismatch, DataLost, Refused, TopicRecreated
+from spark_jobs.streams.reader import TopicStreamReader
+from storage.checkpoints.partition_metadata import uuid_text, write_topic_id
 from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
+
+OLD, NEW = bytes(15) + b"\1", bytes(15) + b"\2"
 
 
 @pytest.fixture
@@ -28,10 +32,21 @@ def planner(directory: Path, sleeps: list[float] | None = None, **options: str) 
     return StreamPlanner(LocalFiles(), parse_options(given, "stream"), sleep=noted.append, wait_s=2)
 
 
-def offsets_of(stream: StreamPlanner, starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> int:
+def name_topic(directory: Path, topic_id: bytes) -> None:
+    for partition in (0, 1):
+        write_topic_id(LocalFiles(), f"{directory}/t-{partition}", topic_id)
+
+
+def offsets_of(
+    stream: StreamPlanner,
+    starts: dict[tuple[str, int], int],
+    ends: dict[tuple[str, int], int],
+    start_ids: dict[str, str] | None = None,
+    end_ids: dict[str, str] | None = None,
+) -> int:
     """How many offsets the tasks take."""
     found = set()
-    for task in stream.tasks(starts, ends):
+    for task in stream.tasks(starts, ends, start_ids, end_ids):
         for each in task:
             found |= {(each.partition, offset) for offset in range(each.start_offset, each.end_offset)}
     return len(found)
@@ -86,12 +101,65 @@ def test_a_partition_that_has_gone_is_told(directory: Path) -> None:
 
 
 def test_another_topic_of_the_name_is_told(directory: Path) -> None:
-    write_topic_id(LocalFiles(), f"{directory}/t-0", bytes(15) + b"\1")
+    name_topic(directory, OLD)
     stream = planner(directory)
     stream.ends()
-    write_topic_id(LocalFiles(), f"{directory}/t-0", bytes(15) + b"\2")
-    with pytest.raises(DataLost, match="t-0: the topic was deleted and another one of its name was created"):
+    name_topic(directory, NEW)
+    with pytest.raises(TopicRecreated, match=f"t: the query has read the topic with the id {uuid_text(OLD)}"):
         stream.ends()
+
+
+def test_a_checkpoint_tells_that_the_topic_was_created_again(directory: Path) -> None:
+    """The query that wrote the checkpoint has ended, and the new topic is as long as the old one was."""
+    name_topic(directory, NEW)
+    read, old = {("t", 0): 400, ("t", 1): 100}, {"t": uuid_text(OLD)}
+    with pytest.raises(TopicRecreated, match="failOnDataLoss=false reads it from its first record"):
+        planner(directory).checked_ends(read, old)
+    with pytest.raises(TopicRecreated):
+        planner(directory).tasks({}, read, {}, old)
+    assert planner(directory).checked_ends(read, {"t": uuid_text(NEW)}) == {("t", 0): 400, ("t", 1): 200}
+    careless = planner(directory, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="which was deleted"):
+        ends = careless.checked_ends(read, old)
+    assert ends == {("t", 0): 400, ("t", 1): 200} and careless.carried(read, old) == {}
+    assert offsets_of(careless, read, ends, old, dict(careless.topic_ids)) == 600
+    with pytest.warns(UserWarning, match="which was deleted"):
+        assert not planner(directory, failOnDataLoss="false").tasks({}, read, {}, old), "they were of the old topic"
+
+
+def test_a_trigger_after_the_topic_was_created_again(directory: Path) -> None:
+    """Where the ends are equal by chance, the new topic is read all the same."""
+    name_topic(directory, NEW)
+    given = {"path": str(directory), "subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    reader = TopicStreamReader(parse_options(given, "stream"), ["offset"])
+    assert reader.initialOffset() == {"t": {"0": 0, "1": 0}, f"t#{uuid_text(NEW)}": {}}
+    read = {"t": {"0": 400, "1": 200}}
+    start = {**read, f"t#{uuid_text(OLD)}": {}}
+    with pytest.warns(UserWarning, match="which was deleted"):
+        end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {**read, f"t#{uuid_text(NEW)}": {}}
+    counts = [each.end_offset - each.start_offset for task in reader.partitions(start, end) for each in task.value]
+    assert sum(counts) == 600
+    assert reader.latestOffset(end, ReadAllAvailable()) is end and not reader.partitions(end, end)
+    assert reader.latestOffset(read, ReadAllAvailable()) is read, "the connector's checkpoint has no ids"
+
+
+def test_partitions_of_different_topics_are_refused(directory: Path) -> None:
+    write_topic_id(LocalFiles(), f"{directory}/t-0", OLD)
+    write_topic_id(LocalFiles(), f"{directory}/t-1", NEW)
+    with pytest.raises(ClusterMismatch, match="t-0 and t-1 are of different topics of this name"):
+        planner(directory).ends()
+
+
+def test_a_start_past_the_end_is_told(directory: Path) -> None:
+    sleeps: list[float] = []
+    asked = planner(directory, sleeps, startingOffsets='{"t": {"0": 401, "1": 7}}')
+    with pytest.raises(DataLost, match="t-0: offset 401 is asked for, and the log ends at 400"):
+        asked.starts()
+    assert sum(sleeps) == 2, "the broker may not have written down its high watermark yet"
+    careless = planner(directory, startingOffsets='{"t": {"0": 401, "1": 7}}', failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="the log ends at 400"):
+        assert careless.starts() == {("t", 0): 400, ("t", 1): 7}
 
 
 def test_nothing_is_planned_where_nothing_is_new(directory: Path) -> None:

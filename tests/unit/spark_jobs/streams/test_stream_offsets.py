@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.refusals import Refused
 from spark_jobs.streams.progress import offsets_behind_latest
-from spark_jobs.streams.stream_offsets import as_json, from_json
+from spark_jobs.streams.stream_offsets import as_json, from_json, topic_ids_in
 
 
 def test_offsets_are_written_in_order() -> None:
@@ -31,3 +31,10 @@ def test_the_lag_is_over_all_partitions() -> None:
         "avgOffsetsBehindLatest": 10.0,
     }
     assert offsets_behind_latest({"endOffset": None, "latestOffset": None}) == {}
+
+
+def test_the_ids_of_topics_are_names_without_partitions() -> None:
+    written = as_json({("b", 0): 3, ("a", 1): 2}, {"a": "A" * 22, "gone": "G" * 22})
+    assert list(written.items()) == [("a", {"1": 2}), ("b", {"0": 3}), ("a#" + "A" * 22, {})]
+    assert from_json(written) == {("a", 1): 2, ("b", 0): 3}
+    assert topic_ids_in(written) == {"a": "A" * 22} and topic_ids_in({"a": {"0": 1}}) == {}
