@@ -22,6 +22,7 @@ HOT_PATH: Final = (
     "broker/network/reply.py",
     "broker/network/reply_memory.py",
     "broker/network/reply_queue.py",
+    "broker/network/request_times.py",
     "broker/network/route.py",
     "broker/purgatory/delayed_produce.py",
     "broker/purgatory/follower_waits.py",

@@ -31,11 +31,14 @@ from broker.network.listener_security import plain_security
 from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
+from broker.network.request_times import RequestClock
+from broker.network.slow_requests import SlowRequests
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
 from broker.replicas.replicas import Replicas
 from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
+from broker.runtime.loop_steps import LoopSteps
 from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
 from replication.partition import Partition
@@ -64,6 +67,9 @@ class Wire(asyncio.Transport):
         self.is_paused = False
         """The connection takes no request while a reply has not left whole: it sends a part in each iteration."""
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
     def pause_reading(self) -> None:
         self.is_paused = True
 
@@ -86,6 +92,11 @@ class Wire(asyncio.Transport):
                 size += len(self._theirs.recv(1 << 20))
         except BlockingIOError:
             return size
+
+
+def request_clock(loop: asyncio.AbstractEventLoop) -> RequestClock:
+    """The clock that measures every request, as in a node."""
+    return RequestClock(LocalEnvironment.precise_ns, SlowRequests(loop, 1000), LoopSteps())
 
 
 def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener, int, int]:
@@ -122,6 +133,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
             RequestMemory(None, loop),
             broker.reply_memory,
             broker.purgatory,
+            request_clock(loop),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

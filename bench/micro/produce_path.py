@@ -29,11 +29,14 @@ from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
+from broker.network.request_times import RequestClock
+from broker.network.slow_requests import SlowRequests
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timer_wheel import Timeouts
 from broker.replicas.replicas import Replicas
 from broker.requests.table import routes
 from broker.runtime.environment import LocalEnvironment
+from broker.runtime.loop_steps import LoopSteps
 from protocol.primitives import BytesLike
 from replication.partition import Partition
 from storage.files.local_files import LocalFiles
@@ -54,6 +57,9 @@ class Replies(asyncio.Transport):
         super().__init__()
         self.count = 0
         self._error_position = produce_error_position(TOPIC)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
 
     def write(self, data: BytesLike) -> None:
         data = bytes(data)
@@ -85,6 +91,11 @@ class Untouched:
         pass
 
 
+def request_clock(loop: asyncio.AbstractEventLoop) -> RequestClock:
+    """The clock that measures every request, as in a node."""
+    return RequestClock(LocalEnvironment.precise_ns, SlowRequests(loop, 1000), LoopSteps())
+
+
 def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     """As much of a broker as a produce needs."""
     now_ms = time.time_ns() // 1_000_000
@@ -111,6 +122,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),
             broker.purgatory,
+            request_clock(loop),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -31,6 +31,7 @@ LOGGERS: Final = (
     "moldau.quorum",
     "moldau.replica",
     "moldau.registration",
+    "moldau.slow",
     "moldau.tiering",
 )
 TRACE: Final = 5

@@ -19,10 +19,11 @@ from broker.metadata.snapshot_policy import SnapshotPolicy
 from broker.network.peer_channel import PeerChannels
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
-from broker.runtime.pending import Pending
+from broker.runtime.pending import DATA, OTHER, Pending
 from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataImage
 from kraft.raft import events
+from protocol.messages.fetch import FetchRequest
 from protocol.schema import spec_of
 from security.requester import NODE, Requester
 from storage.checkpoints.meta_properties import MetaProperties
@@ -188,7 +189,8 @@ class Quorum:
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
         """Let the Raft machine handle a quorum request of a peer or of a client."""
-        reply: Pending[object] = Pending()
+        waits_for = DATA if isinstance(request, FetchRequest) else OTHER
+        reply: Pending[object] = Pending(waits_for=waits_for)
         self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
         return reply
 

@@ -29,13 +29,34 @@ kafka_network_requestmetrics_errors_total  counter  request,error
     Errors in replies: one for each partition, topic or group that was refused. NONE is not counted.
 kafka_network_requestmetrics_totaltimems  histogram  request
     kafka.network:type=RequestMetrics,name=TotalTimeMs
-    From a request to its response, in ms: of every request, but of Produce every 64th and of Fetch every 16th.
+    From the last byte of a request that was received to the last byte of its reply that the kernel was given, in ms.
+kafka_network_requestmetrics_requestqueuetimems  histogram  request
+    kafka.network:type=RequestMetrics,name=RequestQueueTimeMs
+    The part of it before the broker began with the request, in ms: behind other requests, or while the loop was held.
 kafka_network_requestmetrics_localtimems  histogram  request
     kafka.network:type=RequestMetrics,name=LocalTimeMs
     The part of it in which the handler worked, in ms.
 kafka_network_requestmetrics_remotetimems  histogram  request
     kafka.network:type=RequestMetrics,name=RemoteTimeMs
-    The part of it in which the request was parked, for data, other members or a commit, in ms.
+    The part of it in which the request was parked, in ms: moldau_request_wait_ms says for what.
+kafka_network_requestmetrics_responsequeuetimems  histogram  request
+    kafka.network:type=RequestMetrics,name=ResponseQueueTimeMs
+    The part of it in which the encoded response waited for those to earlier requests of the connection, in ms.
+kafka_network_requestmetrics_responsesendtimems  histogram  request
+    kafka.network:type=RequestMetrics,name=ResponseSendTimeMs
+    The part of it from the beginning of the write to its end, in ms: longer where the client takes its replies slowly.
+moldau_request_decode_ms  summary  request
+    -
+    The part of it in which the request was decoded; 0 for a produce that is like the one before it, and not counted.
+moldau_request_encode_ms  summary  request
+    -
+    The part of it in which the response was encoded.
+moldau_request_wait_ms  summary  request,waits_for
+    -
+    Times of RemoteTimeMs by their cause: replicas, flush, data, members, disk, validation, controller, coordinator.
+moldau_slow_requests_total  counter  -
+    -
+    Requests that took longer than moldau.slow.request.ms, those without a line in the log included.
 kafka_server_brokertopicmetrics_messagesin_total  counter  topic
     kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec
     Records appended by clients and coordinators; without a topic: all of them.
@@ -357,6 +378,9 @@ moldau_event_loop_stall_seconds  histogram  -
 moldau_event_loop_stall_p999_seconds  gauge  -
     -
     99.9 % of the timers of the last ten minutes were no later than this.
+moldau_event_loop_longest_step_seconds  gauge  step
+    -
+    The request, task or callback that held the event loop longest since the beginning of the last minute that is over.
 moldau_event_loop_stall_longest_seconds  gauge  -
     -
     The latest one since the start.

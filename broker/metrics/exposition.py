@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from broker.metrics.catalogue import metrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
+
+
+class Sampled(Protocol):
+    """A sum and a count of observations."""
+
+    count: int
+
+    @property
+    def sum(self) -> float: ...
+
+
+class Counted(Sampled, Protocol):
+    """Observations counted by upper bounds."""
+
+    counts: list[int]
+
+    @property
+    def bounds(self) -> Sequence[float]: ...
 
 
 class Histogram:
@@ -54,12 +72,12 @@ class Page:
         """One sample of a counter or a gauge."""
         self._lines[name].append(f"{name}{_braces(labels)} {number(value)}")
 
-    def add_summary(self, name: str, summary: Summary | Histogram, labels: Labels = ()) -> None:
+    def add_summary(self, name: str, summary: Sampled, labels: Labels = ()) -> None:
         shown = _braces(labels)
         self._lines[name].append(f"{name}_sum{shown} {number(summary.sum)}")
         self._lines[name].append(f"{name}_count{shown} {summary.count}")
 
-    def add_histogram(self, name: str, histogram: Histogram, labels: Labels = ()) -> None:
+    def add_histogram(self, name: str, histogram: Counted, labels: Labels = ()) -> None:
         below = 0
         for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
             below += count

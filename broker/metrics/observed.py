@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.network.quotas.client_quotas import ClientQuotas
     from broker.network.reply_memory import ReplyMemory
     from broker.network.request_memory import RequestMemory
+    from broker.network.request_times import RequestClock
     from broker.purgatory.purgatory import Purgatory
     from broker.replicas.damaged_replicas import DamagedReplicas
     from broker.replicas.in_sync_changes import InSyncChanges
@@ -57,6 +58,7 @@ class Observed:
     request_memory: RequestMemory
     reply_memory: ReplyMemory
     large_batches: LargeBatches
+    clock: RequestClock
     stage: Callable[[], Stage]
     not_ready: Callable[[], list[str]]
     """Why clients are not served; empty where they are served."""

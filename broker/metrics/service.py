@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from broker.config.http_address import HttpAddress
 from broker.metrics.cleaner import collect_cleaner
@@ -16,15 +15,12 @@ from broker.metrics.observed import Observed
 from broker.metrics.partitions import collect_partitions
 from broker.metrics.process_metrics import ProcessMetrics
 from broker.metrics.quotas import collect_quotas
-from broker.metrics.request_meter import RequestMeter
-from broker.metrics.stall import StallWatch
+from broker.metrics.reply_errors import ErrorCounter
+from broker.metrics.stall import StallWatch, collect_longest_step
 from broker.metrics.tiering import collect_tiering
 from broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
 from broker.runtime.stage import Stage
 from broker.runtime.tasks import Spawn
-
-if TYPE_CHECKING:
-    from broker.network.listener import Listener
 
 log = logging.getLogger("moldau.broker")
 
@@ -37,7 +33,6 @@ class Metrics:
         self._address = address
         clock_ns = node.environment.precise_ns
         self._clock_ns = clock_ns
-        self._meters: dict[str, RequestMeter] = {}
         self._stall = StallWatch(loop, clock_ns)
         process = node.environment.process()
         self._process = None if process is None else ProcessMetrics(process)
@@ -45,8 +40,10 @@ class Metrics:
         self._scrape_ns = 0
         self._series_max = node.config.integer("moldau.metrics.series.max")
         paths = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
+        counter = ErrorCounter()
         for listener in node.listeners:
-            self._watch(listener)
+            for route in listener.routes.values():
+                route.reply_errors = counter
         self._server = HttpServer(loop, paths, spawn)
 
     async def start(self) -> None:
@@ -62,11 +59,6 @@ class Metrics:
         self._stall.stop()
         if self._process is not None:
             self._process.stop()
-
-    def _watch(self, listener: Listener) -> None:
-        """Measure the requests of a listener, before it serves any."""
-        for route in listener.routes.values():
-            route.meter = self._meters.setdefault(route.name, RequestMeter(self._clock_ns))
 
     # The responses
 
@@ -96,7 +88,9 @@ class Metrics:
         page.add("moldau_uptime_seconds", (self._clock_ns() - self._began_ns) / 1e9)
         page.add("moldau_scrape_seconds", self._scrape_ns / 1e9)
         self._stall.collect(page)
-        collect_requests(page, node.listeners, self._meters)
+        collect_longest_step(page, node.clock.steps)
+        collect_requests(page, node.listeners)
+        page.add("moldau_slow_requests_total", node.clock.slow.count)
         collect_connections(page, node.listeners)
         collect_delayed_operations(page, node.purgatory.sizes)
         collect_limits(page, node)

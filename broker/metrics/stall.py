@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.metrics.exposition import Histogram, Page
+from broker.runtime.loop_steps import LoopSteps
 
 INTERVAL_S: Final = 0.1
 KEPT: Final = 6000
@@ -59,3 +60,9 @@ class StallWatch:
         page.add_histogram("moldau_event_loop_stall_seconds", self.stalls_s)
         page.add("moldau_event_loop_stall_p999_seconds", self.p999_s)
         page.add("moldau_event_loop_stall_longest_seconds", self.longest_s)
+
+
+def collect_longest_step(page: Page, steps: LoopSteps) -> None:
+    """Collect the step that held the event loop longest since the beginning of the last minute that is over."""
+    held_ns, name = max(steps.last, steps.longest)
+    page.add("moldau_event_loop_longest_step_seconds", held_ns / 1e9, (("step", name),))

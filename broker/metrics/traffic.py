@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics.exposition import Page
+from broker.network.request_times import RequestTimes
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.metrics.request_meter import RequestMeter
     from broker.network.listener import Listener
     from broker.network.route import Route
 
@@ -30,7 +30,7 @@ class ApiTraffic:
             self.errors.update(route.errors)
 
 
-def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[str, RequestMeter]) -> None:
+def collect_requests(page: Page, listeners: Iterable[Listener]) -> None:
     """Collect the metrics of each API that has served a request."""
     routes: dict[str, list[Route]] = {}
     for listener in listeners:
@@ -43,10 +43,19 @@ def collect_requests(page: Page, listeners: Iterable[Listener], meters: Mapping[
         page.add(f"{REQUESTS}requests_total", traffic.requests, labels)
         for code, count in sorted(traffic.errors.items()):
             page.add(f"{REQUESTS}errors_total", count, (*labels, ("error", _NAMES.get(code, str(code)))))
-        meter = meters[name]
-        page.add_histogram(f"{REQUESTS}totaltimems", meter.total_ms, labels)
-        page.add_histogram(f"{REQUESTS}localtimems", meter.local_ms, labels)
-        page.add_histogram(f"{REQUESTS}remotetimems", meter.remote_ms, labels)
+        times = RequestTimes(of_api[0].key)
+        for route in of_api:
+            times.add(route.times)
+        page.add_histogram(f"{REQUESTS}totaltimems", times.total, labels)
+        page.add_histogram(f"{REQUESTS}requestqueuetimems", times.queue, labels)
+        page.add_histogram(f"{REQUESTS}localtimems", times.local, labels)
+        page.add_histogram(f"{REQUESTS}remotetimems", times.remote, labels)
+        page.add_histogram(f"{REQUESTS}responsequeuetimems", times.response_queue, labels)
+        page.add_histogram(f"{REQUESTS}responsesendtimems", times.send, labels)
+        page.add_summary("moldau_request_decode_ms", times.decode, labels)
+        page.add_summary("moldau_request_encode_ms", times.encode, labels)
+        for waits_for, waits in times.waits.items():
+            page.add_summary("moldau_request_wait_ms", waits, (*labels, ("waits_for", waits_for)))
     for name, kafka_name in (("Produce", "produce"), ("Fetch", "fetch")):
         traffic = ApiTraffic(routes.get(name, []))
         page.add(f"{TOPICS}total{kafka_name}requests_total", traffic.requests)

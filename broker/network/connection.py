@@ -12,17 +12,17 @@ import asyncio
 import logging
 import struct
 from collections.abc import Coroutine, Mapping
-from typing import Final, Protocol, cast
+from functools import partial
+from typing import Final, cast
 
-from broker.network.closing_log import ClosingLog
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionListener
 from broker.network.flow_control import FlowControl
-from broker.network.output import Output
+from broker.network.output import TAKES_FILES, Output, step_name
 from broker.network.partial_frame import PartialFrame
 from broker.network.reply import QueuedReply, encoded
 from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
 from broker.network.request_memory import SMALL_SIZE
-from broker.network.route import Authentication, FrameHook, RequestContext, Route, ServingListener
+from broker.network.route import Authentication, FrameHook, RequestContext, Route
 from broker.runtime.pending import Pending
 from protocol.primitives import MalformedMessage
 from protocol.tagged_section import skip_tags
@@ -42,39 +42,6 @@ ITERATION_REQUESTS_MAX: Final = 256
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
-
-
-class ConnectionSecurity(Protocol):
-    """The authentication that a listener requires before other requests."""
-
-    def first_access(self, client_host: str) -> Access:
-        """The access of a client before it has authenticated."""
-
-    def authentication_of(self, connection: Connection) -> Authentication | None:
-        """The SASL exchange of a connection; None where the listener has no SASL."""
-
-
-class ConnectionListener(ServingListener, Protocol):
-    """The listener of a connection, as the connection uses it."""
-
-    @property
-    def resources(self) -> ConnectionResources: ...
-
-    @property
-    def request_size_max(self) -> int:
-        """The most bytes of one request."""
-
-    @property
-    def closing_log(self) -> ClosingLog: ...
-
-    @property
-    def security(self) -> ConnectionSecurity: ...
-
-    def opened(self, connection: Connection) -> None:
-        """A transport is connected to the connection."""
-
-    def closed(self, connection: Connection) -> None:
-        """The transport of the connection is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -98,6 +65,9 @@ class Connection(asyncio.BufferedProtocol):
         self._purgatory = resources.purgatory
         self._shared = resources.receive_buffer
         self._memory = resources.request_memory
+        self._clock = resources.clock
+        self._received_ns = 0
+        """The time at which the last bytes were received."""
         self.routes: Mapping[int, Route] = listener.routes
         """The APIs that are served now; before the client has authenticated only a few."""
         self.request_size_max = listener.request_size_max
@@ -118,7 +88,9 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._output.transport = cast("asyncio.Transport", transport)
+        self._output.transport = connected = cast("asyncio.Transport", transport)
+        if not connected.get_extra_info(TAKES_FILES):
+            connected.set_write_buffer_limits(high=0)  # It tells then of any bytes that do not leave at once.
         peer = transport.get_extra_info("peername")
         self.client_port = peer[1] if peer else 0
         self.listener.opened(self)
@@ -137,6 +109,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
         self.received_bytes += nbytes
+        self._received_ns = self._clock.received(self._output.transport, self._flow.was_paused)
+        self._flow.was_paused = False
         partial = self._partial
         if partial is None:
             self._consume(self._shared, nbytes)
@@ -271,6 +245,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             position = end
             left -= 1
+            if position < size:
+                output.encoded()
             if (output.size > UNSENT_SIZE_MAX or left == 0) and position < size:
                 # The rest is handled in the next iteration of the loop, after other connections and timers.
                 flow.pause()
@@ -288,6 +264,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         flow.is_paused = False
         if partial is not None and partial.size >= partial.wanted:
+            self._clock.read()
             self._consume_partial(partial)
         transport = self._output.transport
         if not flow.is_paused and transport is not None:
@@ -321,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         decoder = route.decoders.get(version) or route.load(version)
         if decoder is None:
-            self._refuse_version(route, version, correlation_id)
+            self._refuse_version(route, version, correlation_id, frame)
             return
         position = 10
         client_id = None
@@ -332,28 +309,37 @@ class Connection(asyncio.BufferedProtocol):
             client_id = str(frame[10:position], "utf-8", "replace")
         if version >= route.flexible_from:
             position = _after_tags(frame, position)
-        request, _ = decoder(frame, position)
         context = RequestContext(self, route, version, correlation_id, client_id)
-        requests = route.requests = route.requests + 1
-        handle = route.handle if requests < route.sample_at else route.sampled
-        self._take(context, handle(context, request))
+        self._output.begin(context, self._received_ns, len(frame))
+        request, _ = decoder(frame, position)
+        context.decoded_ns = self._clock.read()
+        context.request = request
+        route.requests += 1
+        self._take(context, route.handle(context, request))
         if route.hook is not None:
             self._learn(route, context, frame, request)
 
     def _answered_by(self, hook: FrameHook, frame: memoryview) -> bool:
-        """Whether the hook answered the frame. A request that has to be timed is not passed to the hook."""
+        """Whether the hook answered the frame."""
         route = hook.route
-        if route.requests + 1 >= route.sample_at:
+        if route.is_governed:
             return False
         answer = hook.answer(self, frame)
         if answer is None:
             return False
         route.requests += 1
         if isinstance(answer, bytes):
-            if self.replies.put([answer], len(answer)) and self.replies.is_ahead():
+            if not self.replies.waiting:
+                self._output.add_hooked(hook, answer, self._received_ns)
+                return True
+            context = hook.context_of(self, frame)
+            self._output.begin(context, self._received_ns, len(frame))
+            context.handled_ns = context.completed_ns = context.encoded_ns = self._clock.read()
+            if self.replies.put(context, [answer], len(answer)) and self.replies.is_ahead():
                 self._flow.pause()
         else:
             context, response = answer
+            self._output.begin(context, self._received_ns, len(frame))
             self._take(context, response)
         return True
 
@@ -373,7 +359,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, context: RequestContext, response: object) -> None:
         """Handle the result of a handler: no response, a `Pending`, or the response."""
+        clock = self._clock
+        handled_ns = context.handled_ns = context.completed_ns = clock.read()
+        if handled_ns - context.began_ns > clock.steps.longest_ns:
+            clock.steps.note(handled_ns - context.began_ns, partial(step_name, context))
         if response is None:
+            self._output.unanswered(context)
             return
         replies = self.replies
         if type(response) is Pending:  # The class has no subclass, and isinstance takes as long as a call.
@@ -383,7 +374,9 @@ class Connection(asyncio.BufferedProtocol):
             must_wait = True
         else:
             pieces, size = encoded(context, response)
-            must_wait = replies.put(pieces, size)
+            must_wait = replies.put(context, pieces, size)
+            if must_wait:
+                context.encoded_ns = clock.read()
         if must_wait and replies.is_ahead():
             self._flow.pause()
 
@@ -391,14 +384,20 @@ class Connection(asyncio.BufferedProtocol):
         """A waiting reply is complete: send it and the ready replies after it, unless an earlier one still waits."""
         if self.is_closed:
             return
-        assert reply.context is not None, "only what was parked becomes ready"
+        assert reply.parked is not None, "only what was parked becomes ready"
+        context = reply.context
+        context.completed_ns = self._clock.read()
+        context.waits_for = reply.parked.waits_for
         try:
-            pieces, size = encoded(reply.context, response)
+            pieces, size = encoded(context, response)
         except Exception:
             _failed(self)
             return
         replies, output = self.replies, self._output
-        if not replies.complete(reply, pieces, size):
+        is_sent = replies.complete(reply, pieces, size)
+        if not is_sent or replies.waiting:
+            context.encoded_ns = self._clock.read()
+        if not is_sent:
             return
         if replies.waiting:
             output.flush_soon()
@@ -407,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._flow.is_paused and len(replies.waiting) < WAITING_REPLIES_MAX // 2:
             self._loop.call_soon(self._resume)
 
-    def _refuse_version(self, route: Route, version: int, correlation_id: int) -> None:
+    def _refuse_version(self, route: Route, version: int, correlation_id: int, frame: memoryview) -> None:
         """Refuse a version that is not served.
 
         There is no response, unless the route has one that every client can parse.
@@ -416,7 +415,9 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             self.close(f"{route.name} version {version} is outside {route.first_version}..{route.last_version}")
         else:
-            self._take(RequestContext(self, route, route.first_version, correlation_id, None), response)
+            context = RequestContext(self, route, route.first_version, correlation_id, None)
+            self._output.begin(context, self._received_ns, len(frame))
+            self._take(context, response)
 
 
 def _failed(connection: Connection) -> None:

@@ -56,7 +56,8 @@ class Waits(Enum):
 class DirectOutput:
     """The output of one connection.
 
-    `blocked` is called when pieces have to wait, `drained` when all of them have left.
+    `blocked` is called when pieces have to wait, `drained` when all of them have left, and before that
+    `progressed` with the number of bytes that are left, each time some have left.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class DirectOutput:
         transport: asyncio.Transport,
         blocked: Callable[[], None],
         drained: Callable[[], None],
+        progressed: Callable[[int], None],
     ) -> None:
         own = transport.get_extra_info("socket")
         self._socket = socket.fromfd(own.fileno(), own.family, socket.SOCK_STREAM)
@@ -77,6 +79,7 @@ class DirectOutput:
         self._transport = transport
         self._blocked = blocked
         self._drained = drained
+        self._progressed = progressed
         self._pieces: deque[Chunk] = deque()
         self._sent_of_first = 0
         """The bytes of the first piece that have left, where the piece is a slice of a file."""
@@ -133,6 +136,8 @@ class DirectOutput:
         self._send()
         if self._waits is Waits.NOTHING:
             self._end_now() if self._is_ending else self._drained()
+        elif self._waits is not Waits.CLOSED:
+            self._progressed(sum(map(len, self._pieces)) - self._sent_of_first)
 
     def _send(self) -> None:
         """Send as much as the socket takes in one iteration; `_waits` is then the reason why the rest waits."""

@@ -23,12 +23,14 @@ from broker.network.reply_queue import ReplyQueue
 class FlowControl:
     """The state of one connection's flow control. `is_paused` is an attribute, because it is read before each frame."""
 
-    __slots__ = ("_output", "_replies", "_throttle", "is_held", "is_paused")
+    __slots__ = ("_output", "_replies", "_throttle", "is_held", "is_paused", "was_paused")
 
     def __init__(self, output: Output, replies: ReplyQueue) -> None:
         self._output = output
         self._replies = replies
         self.is_paused = False
+        self.was_paused = False
+        """Whether the connection was paused since it last received bytes; bytes may have waited in the kernel."""
         self.is_held = False
         """Its requests wait until one of them has been examined."""
         self._throttle: asyncio.TimerHandle | None = None
@@ -38,7 +40,7 @@ class FlowControl:
         """Stop handling and reading, until `may_resume` is true."""
         transport = self._output.transport
         if not self.is_paused and transport is not None and not transport.is_closing():
-            self.is_paused = True
+            self.is_paused = self.was_paused = True
             transport.pause_reading()
 
     def hold(self) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from broker.network.reply_memory import ReplyOwner
@@ -15,6 +17,7 @@ from protocol.primitives import BytesLike, Chunk
 if TYPE_CHECKING:
     from broker.network.connection_resources import ConnectionResources
     from broker.network.direct_output import DirectOutput
+    from broker.network.route import ClientConnection, FrameHook, RequestContext
 
 log = logging.getLogger("moldau.connection")
 
@@ -34,18 +37,47 @@ class OutputOwner(ReplyOwner, Protocol):
         """All written bytes have left."""
 
 
+def step_name(context: RequestContext, what: str = "") -> str:
+    """The name of a step of the event loop: what it did for a request."""
+    client = f"client {context.client_id!r} at {context.client_host}"
+    return f"{what}{context.route.name} of {client}, {context.request_size} bytes"
+
+
+class HookedFrames:
+    """Successive frames that a hook answered, and whose replies are written together."""
+
+    __slots__ = ("began_ns", "count", "end_position", "hook", "received_ns", "written_ns")
+
+    def __init__(
+        self, hook: FrameHook, count: int, received_ns: int, began_ns: int, written_ns: int, end_position: int
+    ) -> None:
+        self.hook = hook
+        self.count = count
+        self.received_ns = received_ns
+        self.began_ns = began_ns
+        self.written_ns = written_ns
+        self.end_position = end_position
+
+
 class Output:
     """The output of one connection. `transport` is None before the connection is made and once it is closed."""
 
     __slots__ = (
+        "_clock",
         "_closing",
+        "_hook",
+        "_hooked_began_ns",
+        "_hooked_received_ns",
         "_is_flush_scheduled",
         "_loop",
         "_memory",
         "_owner",
+        "_ready",
         "_resources",
+        "_unsent",
         "direct",
         "held_size",
+        "hooked_count",
         "is_writable",
         "pieces",
         "ready_held_size",
@@ -77,6 +109,48 @@ class Output:
         self.is_writable = True
         """False while written bytes wait for the peer to read."""
         self._is_flush_scheduled = False
+        self._clock = resources.clock
+        self._ready: list[RequestContext] = []
+        """The requests whose replies are among `pieces`."""
+        self._unsent: deque[RequestContext | HookedFrames] = deque()
+        """The requests whose replies are written, and have not left whole."""
+        self.hooked_count = 0
+        """The number of frames that a hook answered, and whose replies are among `pieces`."""
+        self._hook: FrameHook | None = None
+        self._hooked_received_ns = self._hooked_began_ns = 0
+
+    def begin(self, context: RequestContext, received_ns: int, size: int) -> None:
+        """The broker begins with a request of `size` bytes. Those before it that a hook answered are written before, so
+        that they are measured for themselves.
+        """
+        if self.hooked_count:
+            self.flush()
+        context.received_ns = received_ns
+        context.began_ns = context.decoded_ns = self._clock.latest_ns
+        context.request_size = size
+
+    def add(self, context: RequestContext, pieces: list[Chunk], size: int) -> None:
+        """Add the reply to a request."""
+        self.pieces += pieces
+        self.size += size
+        context.response_size = size
+        context.end_position = self.sent_bytes + self.size
+        self._ready.append(context)
+
+    def add_hooked(self, hook: FrameHook, reply: bytes, received_ns: int) -> None:
+        """Add the reply of a hook. `received_ns`: the time at which the frame was received."""
+        if not self.hooked_count:
+            self._hook = hook
+            self._hooked_received_ns = received_ns
+            self._hooked_began_ns = self._clock.latest_ns
+        self.hooked_count += 1
+        self.pieces.append(reply)
+        self.size += len(reply)
+
+    def encoded(self) -> None:
+        """The last reply is encoded, and more frames are handled before it is written."""
+        if self._ready and not self._ready[-1].encoded_ns:
+            self._ready[-1].encoded_ns = self._clock.read()
 
     def flush(self) -> None:
         """Write the collected pieces."""
@@ -86,6 +160,7 @@ class Output:
         self.pieces = []
         self.sent_bytes += self.size
         self.size = 0
+        written_ns = self._clock.read()
         if self.direct is not None:
             self.direct.write(pieces)
         elif len(pieces) == 1:
@@ -97,6 +172,78 @@ class Output:
             self.held_size -= self.ready_held_size
             self.ready_held_size = 0
             self.tell_held()
+        self._measure(written_ns)
+
+    def _measure(self, written_ns: int) -> None:
+        """Measure the requests whose replies were written, or keep them until their replies have left."""
+        count, hook, ready = self.hooked_count, self._hook, self._ready
+        sent_ns = self._clock.read() if self.is_writable else 0
+        if count and hook is not None:
+            self.hooked_count = 0
+            received_ns, began_ns = self._hooked_received_ns, self._hooked_began_ns
+            if sent_ns:
+                self._sent_hooked(hook, count, received_ns, began_ns, written_ns, sent_ns)
+            else:
+                self._unsent.append(HookedFrames(hook, count, received_ns, began_ns, written_ns, self.sent_bytes))
+        if ready:
+            for context in ready:
+                context.written_ns = written_ns
+                if not context.encoded_ns:
+                    context.encoded_ns = written_ns
+                if sent_ns:
+                    self._sent(context, sent_ns)
+                else:
+                    self._unsent.append(context)
+            ready.clear()
+
+    def _sent(self, context: RequestContext, sent_ns: int) -> None:
+        context.route.times.observe(context, sent_ns)
+        clock = self._clock
+        if sent_ns - context.received_ns > clock.slow.threshold_ns:
+            clock.slow.finished(context, sent_ns)
+        encode_ns = context.encoded_ns - context.completed_ns
+        if encode_ns > clock.steps.longest_ns:
+            clock.steps.note(encode_ns, partial(step_name, context, "the encoding of "))
+
+    def _sent_hooked(
+        self, hook: FrameHook, count: int, received_ns: int, began_ns: int, written_ns: int, sent_ns: int
+    ) -> None:
+        hook.route.times.observe_hooked(count, received_ns, began_ns, written_ns, sent_ns)
+        clock = self._clock
+        if sent_ns - received_ns > clock.slow.threshold_ns and self._owner is not None:
+            client = cast("ClientConnection", self._owner)
+            clock.slow.hooked(hook, client, count, (received_ns, began_ns, written_ns, sent_ns))
+        if written_ns - began_ns > clock.steps.longest_ns:
+            name = f"{count} {hook.route.name} requests of client {hook.client_id!r}"
+            clock.steps.note(written_ns - began_ns, lambda: name)
+
+    def sent_until(self, position: int) -> None:
+        """All bytes before this position have left."""
+        unsent = self._unsent
+        if not unsent or unsent[0].end_position > position:
+            return
+        sent_ns = self._clock.read()
+        while unsent and unsent[0].end_position <= position:
+            first = unsent.popleft()
+            if isinstance(first, HookedFrames):
+                hook, received_ns = first.hook, first.received_ns
+                self._sent_hooked(hook, first.count, received_ns, first.began_ns, first.written_ns, sent_ns)
+            else:
+                self._sent(first, sent_ns)
+
+    def unanswered(self, context: RequestContext) -> None:
+        """A request that has no response is handled."""
+        context.encoded_ns = context.written_ns = context.handled_ns
+        self._sent(context, context.handled_ns)
+
+    def abandoned(self, context: RequestContext, waits_for: str) -> None:
+        """The client went away while its request waited: the request took until now."""
+        now_ns = self._clock.read()
+        context.waits_for = waits_for
+        context.completed_ns = context.encoded_ns = context.written_ns = now_ns
+        context.route.times.observe(context, now_ns)
+        if now_ns - context.received_ns > self._clock.slow.threshold_ns:
+            self._clock.slow.finished(context, now_ns, was_abandoned=True)
 
     def flush_soon(self) -> None:
         """Flush after the current callback, because a commit completes many replies."""
@@ -123,6 +270,8 @@ class Output:
     def set_writable(self, is_writable: bool) -> None:
         self.is_writable = is_writable
         self.tell_held()
+        if is_writable:
+            self.sent_until(self.sent_bytes)
 
     def sends_files(self) -> bool:
         """Whether slices of files may be written; once true, it stays true.
@@ -146,6 +295,7 @@ class Output:
                     transport,
                     owner.pause_writing,
                     owner.writing_drained,
+                    lambda left_size: self.sent_until(self.sent_bytes - left_size),
                 )
             except OSError as error:  # No file descriptor is left.
                 log.warning("replies to %s are copied instead of sent from files: %s", owner.client_host, error)
@@ -157,6 +307,9 @@ class Output:
         """Stop writing. Returns the transport, if the connection was open."""
         transport, self.transport = self.transport, None
         self.pieces = []
+        self._ready.clear()
+        self._unsent.clear()
+        self.hooked_count = 0
         self.held_size = self.ready_held_size = 0
         if self._owner is not None:
             self._memory.holds(self._owner, 0)

@@ -38,7 +38,7 @@ class QueuedReply:
 
     __slots__ = ("context", "held_size", "parked", "pieces")
 
-    def __init__(self, context: RequestContext | None, parked: Pending[object] | None = None) -> None:
+    def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
         self.context = context
         """The request's context, with which a later response is encoded."""
         self.parked = parked

@@ -8,12 +8,15 @@ parked            ──complete──▶ the output, and the ready ones behind 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.network.output import Output
 from broker.network.reply import QueuedReply
 from broker.network.reply_memory import ReplyMemory, held_size
 from protocol.primitives import Chunk
+
+if TYPE_CHECKING:
+    from broker.network.route import RequestContext
 
 WAITING_REPLIES_MAX: Final = 256
 """The most waiting replies; at this number the connection is not read until some are sent."""
@@ -34,16 +37,14 @@ class ReplyQueue:
         self._ready_size = 0
         """The bytes of the ready replies that wait for an earlier one."""
 
-    def put(self, pieces: list[Chunk], size: int) -> bool:
+    def put(self, context: RequestContext, pieces: list[Chunk], size: int) -> bool:
         """Add a ready reply after the earlier ones. Returns whether it has to wait for them."""
         if self.waiting:
-            reply = QueuedReply(None)
+            reply = QueuedReply(context)
             self._make_ready(reply, pieces, size)
             self.waiting.append(reply)
             return True
-        output = self._output
-        output.pieces += pieces
-        output.size += size
+        self._output.add(context, pieces, size)
         return False
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
@@ -53,9 +54,7 @@ class ReplyQueue:
             self._make_ready(reply, pieces, size)
             return False
         waiting.popleft()
-        output = self._output
-        output.pieces += pieces
-        output.size += size
+        self._output.add(reply.context, pieces, size)
         if waiting:
             self._take_ready()
         return True
@@ -71,8 +70,7 @@ class ReplyQueue:
 
     def parked_apis(self) -> list[str]:
         """The APIs of the parked requests."""
-        waiting = (reply.context for reply in self.waiting if reply.parked is not None)
-        return [context.route.name for context in waiting if context is not None]
+        return [reply.context.route.name for reply in self.waiting if reply.parked is not None]
 
     def abandon(self) -> None:
         """Abandon all waiting requests: the client is gone."""
@@ -80,6 +78,7 @@ class ReplyQueue:
         self._ready_size = 0
         for reply in waiting:
             if reply.parked is not None:
+                self._output.abandoned(reply.context, reply.parked.waits_for)
                 reply.parked.abandon()
 
     def _make_ready(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> None:
@@ -91,11 +90,11 @@ class ReplyQueue:
         self._output.tell_held()
 
     def _take_ready(self) -> None:
-        """Remove and return the ready replies at the head of the queue."""
+        """Move the ready replies at the head of the queue to the output."""
         waiting, output = self.waiting, self._output
         while waiting and (pieces := waiting[0].pieces) is not None:
-            output.ready_held_size += waiting.popleft().held_size
+            reply = waiting.popleft()
+            output.ready_held_size += reply.held_size
             size = sum(map(len, pieces))
             self._ready_size -= size
-            output.pieces += pieces
-            output.size += size
+            output.add(reply.context, pieces, size)

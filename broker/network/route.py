@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.listener_role import ListenerRole
+from broker.network.request_times import RequestTimes
+from broker.runtime.pending import NOTHING
 from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
 from protocol.schema import header_flexible_from
 from security.access import Access
@@ -23,9 +25,8 @@ from security.principal import Principal
 if TYPE_CHECKING:
     from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from protocol.messages.sasl_handshake import SaslHandshakeRequest
-
-NEVER_SAMPLED: Final = 1 << 60
-"""A request count that no route reaches."""
+NO_TIMES: Final = RequestTimes(-1)
+"""The times of a route that has served no request."""
 
 
 class ServingListener(Protocol):
@@ -99,7 +100,25 @@ class ClientConnection(Protocol):
 class RequestContext:
     """The header of a request, its connection and its client: everything that a handler gets besides the message."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
+    __slots__ = (
+        "began_ns",
+        "client_id",
+        "completed_ns",
+        "connection",
+        "correlation_id",
+        "decoded_ns",
+        "encoded_ns",
+        "end_position",
+        "handled_ns",
+        "received_ns",
+        "request",
+        "request_size",
+        "response_size",
+        "route",
+        "version",
+        "waits_for",
+        "written_ns",
+    )
 
     def __init__(
         self, connection: ClientConnection, route: Route, version: int, correlation_id: int, client_id: str | None
@@ -109,6 +128,15 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        # The stages of a request that a connection received (`broker/network/request_times.py`); 0 before they end.
+        self.received_ns = self.began_ns = self.decoded_ns = self.handled_ns = 0
+        self.completed_ns = self.encoded_ns = self.written_ns = 0
+        self.waits_for = NOTHING
+        """What the request waited for."""
+        self.request: object = None
+        self.request_size = self.response_size = 0
+        self.end_position = 0
+        """The end of the reply among all bytes that are written to the connection."""
 
     @property
     def listener(self) -> ServingListener:
@@ -142,6 +170,12 @@ class FrameHook(ABC):
 
     def __init__(self, route: Route) -> None:
         self.route = route
+        self.client_id: str | None = None
+        """The client id of the last request that it learned from."""
+
+    def partitions(self) -> list[str]:
+        """The partitions of the frames that it answers, for the log of slow requests."""
+        return []
 
     @abstractmethod
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
@@ -150,6 +184,10 @@ class FrameHook(ABC):
         For a request that was handled and whose reply is not simple, it returns the context and the handler's result.
         None for a frame that has to be decoded and handled normally.
         """
+
+    def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
+        """The header of a frame that it answered; version and correlation id are 0 where it has none."""
+        return RequestContext(connection, self.route, 0, 0, self.client_id)
 
     @abstractmethod
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
@@ -190,11 +228,8 @@ class Binding:
         self.refuse_version = refuse_version
 
 
-class Meter(Protocol):
-    """Measures the requests of an API on a node that serves metrics."""
-
-    def timed(self, route: Route, handle: Handler) -> Handler:
-        """Wrap the handler of a timed request; it sets `route.sample_at` to the next one."""
+class ReplyErrors(Protocol):
+    """Counts the errors in the replies of APIs, on a node that serves metrics."""
 
     def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
         """Wrap an encoder so that it counts errors."""
@@ -203,10 +238,8 @@ class Meter(Protocol):
 class Governor(Protocol):
     """Replaces the handler of an API while client quotas are set, so that its requests are counted and throttled."""
 
-    def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
-        """The handler of all requests. It calls `sampled` for the requests that are measured, at `route.sample_at`.
-        While it is in use `route.sample_at` is 0.
-        """
+    def governed(self, route: Route, handle: Handler) -> Handler:
+        """The handler of all requests."""
 
 
 class Route:
@@ -225,14 +258,14 @@ class Route:
         "hook",
         "is_advertised",
         "is_forwardable",
+        "is_governed",
         "key",
         "last_version",
-        "meter",
         "name",
+        "reply_errors",
         "reply_flexible_from",
         "requests",
-        "sample_at",
-        "sampled",
+        "times",
     )
 
     def __init__(
@@ -258,17 +291,17 @@ class Route:
         """The number of requests served, for the metrics."""
         self.errors: dict[int, int] = {}
         """The number of refusals by error code, where they are counted."""
-        self.meter: Meter | None = None
-        self.sample_at = NEVER_SAMPLED
-        """The number of the request that is timed next."""
+        self.reply_errors: ReplyErrors | None = None
+        self.is_governed = False
+        """Whether client quotas are set: then no frame is passed to a hook."""
         self.decoders: dict[int, Decoder[object]] = {}
         self.encoders: dict[int, Encoder[object]] = {}
         self.flexible_from = 0
         """The first version in which the request header ends with a tagged section."""
         self.reply_flexible_from = 0
         self.handle: Handler = _not_bound
-        self.sampled: Handler = _not_bound
-        """The handler of a timed request."""
+        self.times = NO_TIMES
+        """The times of the requests, once there is one."""
         self.hook: HookMaker | None = None
         self._bind = bind
         self._binding: Binding | None = None
@@ -286,9 +319,9 @@ class Route:
             return None
         binding = self._bound()
         decoder = self.decoders[version] = request_decoder_of(binding.request_class, version)
-        response_class = binding.response_class
+        response_class, counter = binding.response_class, self.reply_errors
         encoder = encoder_of(response_class, version)
-        self.encoders[version] = encoder if self.meter is None else self.meter.counted(self, response_class, encoder)
+        self.encoders[version] = encoder if counter is None else counter.counted(self, response_class, encoder)
         return decoder
 
     def unserved_version(self) -> object | None:
@@ -315,17 +348,14 @@ class Route:
             self.flexible_from = header_flexible_from(binding.request_class)
             self.reply_flexible_from = header_flexible_from(binding.response_class)
             self.hook = binding.hook
+            self.times = RequestTimes(self.key)
             self._serve(binding)
         return binding
 
     def _serve(self, binding: Binding) -> None:
-        """Set the handlers for the measured requests and for the others."""
-        self.handle = self.sampled = binding.handle
-        self.sample_at = NEVER_SAMPLED
-        if self.meter is not None:
-            self.sampled = self.meter.timed(self, binding.handle)
-        if self._governor is not None:
-            self.sampled = self._governor.governed(self, self.handle, self.sampled)
+        """Set the handler of the requests."""
+        self.is_governed = self._governor is not None
+        self.handle = binding.handle if self._governor is None else self._governor.governed(self, binding.handle)
 
 
 def _not_bound(context: RequestContext, request: object) -> object:

@@ -9,8 +9,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import uvloop
 
 from broker.cli.terminal import Terminal
 from broker.config.config import Config
@@ -19,6 +22,7 @@ from broker.node.start_report import StartReport, report_of
 from broker.release import KAFKA_VERSION, form, python
 from broker.runtime.environment import LocalEnvironment
 from broker.runtime.log_output import write_log
+from broker.runtime.loop_steps import LoopSteps, callback_name
 from moldau import __version__
 
 if TYPE_CHECKING:
@@ -39,6 +43,8 @@ SWITCH_INTERVAL_S = 0.0002
 A request yields at every system call: with Python's default of 5 ms, four of them take 20 ms, with 1 ms still 4.
 """
 AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
+STEPS_PERIOD_S: Final = 60.0
+"""How often the log names the step that held the event loop longest."""
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
@@ -74,7 +80,7 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
         log.info("%s", line)
     for doubt in doubts(config):
         log.warning("%s", doubt)
-    loop = _new_loop()
+    loop = TimedLoop(LocalEnvironment.precise_ns)
     asyncio.set_event_loop(loop)
     environment = LocalEnvironment(loop)
     descriptors_max = environment.raise_descriptors_max()
@@ -118,10 +124,29 @@ def _format_where_missing(config: Config, environment: LocalEnvironment) -> bool
     return True
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop
+class TimedLoop(uvloop.Loop):
+    """The event loop of a node. It measures each callback, timer and step of a task."""
 
-    return uvloop.new_event_loop()
+    def __init__(self, time_ns: Callable[[], int]) -> None:
+        super().__init__()
+        self.steps = LoopSteps()
+        self._time_ns = time_ns
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        return super().call_soon(self._timed, callback, args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return super().call_later(delay, self._timed, callback, args, context=context)
+
+    def _timed(self, callback: Any, args: Any) -> None:
+        began_ns = self._time_ns()
+        callback(*args)
+        held_ns = self._time_ns() - began_ns
+        if held_ns > self.steps.longest_ns:
+            name = callback_name(callback)
+            self.steps.note(held_ns, lambda: name)
 
 
 class InputEnd(asyncio.Protocol):
@@ -141,7 +166,7 @@ class Life:
         self,
         config: Config,
         environment: LocalEnvironment,
-        loop: asyncio.AbstractEventLoop,
+        loop: TimedLoop,
         start: Start,
         show_all: Callable[[], None],
     ) -> None:
@@ -177,6 +202,7 @@ class Life:
                 )
             )
         self._show_all()
+        self._loop.call_later(STEPS_PERIOD_S, self._log_longest_step)
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -193,7 +219,7 @@ class Life:
         from broker.node.node import Node
 
         load_hot_path()
-        node = Node(self._config, self._environment, self._loop)
+        node = Node(self._config, self._environment, self._loop, self._loop.steps)
         starting = self._loop.create_task(node.start())
         self._stopping.add_done_callback(lambda _: starting.cancel())
         try:
@@ -207,6 +233,10 @@ class Life:
             self._loop.add_signal_handler(each, self._stop, each.name)
         if self._start.until_eof:
             await self._loop.connect_read_pipe(lambda: InputEnd(lambda: self._stop("the end of its input")), sys.stdin)
+
+    def _log_longest_step(self) -> None:
+        self._loop.steps.log_longest()
+        self._loop.call_later(STEPS_PERIOD_S, self._log_longest_step)
 
     def _stop(self, reason: str) -> None:
         if not self._stopping.done():

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config.http_address import read_address
 from broker.metrics.observed import Observed
 from broker.metrics.service import Metrics
+from broker.network.request_times import RequestClock
+from broker.network.slow_requests import SlowRequests
 from broker.replicas.local_logs import impaired
+from broker.runtime.loop_steps import LoopSteps
 
 if TYPE_CHECKING:
+    from broker.config.config import Config
     from broker.node.node import Node
+    from broker.runtime.environment import Environment
+
+
+def request_clock(
+    config: Config, environment: Environment, loop: asyncio.AbstractEventLoop, steps: LoopSteps | None
+) -> RequestClock:
+    """The clock of the requests of a node, with the log of the slow ones. `steps`: those that the loop measures."""
+    slow = SlowRequests(loop, config.integer("moldau.slow.request.ms"))
+    return RequestClock(environment.precise_ns, slow, LoopSteps() if steps is None else steps)
 
 
 def compose_metrics(node: Node) -> Metrics | None:
@@ -41,6 +55,7 @@ def compose_metrics(node: Node) -> Metrics | None:
         request_memory=node.request_memory,
         reply_memory=node.reply_memory,
         large_batches=node.large_batches,
+        clock=node.clock,
         stage=lambda: node.stage,
         not_ready=node.not_ready,
         impaired=partial(impaired, node.logs),

@@ -26,7 +26,7 @@ from broker.network.listener_role import ListenerRole, role_of
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory, request_memory_size_max
 from broker.node.mechanisms import NodeMechanisms
-from broker.node.metrics import compose_metrics
+from broker.node.metrics import compose_metrics, request_clock
 from broker.node.open_files import bound_open_files
 from broker.node.quotas import NodeQuotas
 from broker.node.security import NodeSecurity
@@ -57,6 +57,7 @@ from broker.requests.services import Services
 from broker.requests.table import routes
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
+from broker.runtime.loop_steps import LoopSteps
 from broker.runtime.stage import Stage
 from broker.runtime.tasks import Tasks
 from kraft.image.metadata_image import MetadataDelta, MetadataImage
@@ -76,13 +77,16 @@ class Node:
     All methods are called on the event loop.
     """
 
-    def __init__(self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop, steps: LoopSteps | None = None
+    ) -> None:
         self.config = config
         self.environment = environment
         self.loop = loop
         self.node_id = config.node_id
         self.stage = Stage.STARTING
         self.tasks = Tasks(environment.halt)
+        self.clock = request_clock(config, environment, loop, steps)
         self._compose_metadata()
         self._compose_replicas()
         self._compose_requests()
@@ -285,8 +289,7 @@ class Node:
 
     def _compose_listeners(self) -> None:
         """Compose the listeners' addresses, each with the routes of its role."""
-        config, environment, loop = self.config, self.environment, self.loop
-        limits = connection_limits(config)
+        config, limits = self.config, connection_limits(self.config)
         self.admissions = {
             ListenerRole.BROKER: Admission(
                 limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
@@ -296,13 +299,14 @@ class Node:
         self.settings.watchers.append(self._settings_changed)
         self._settings_changed(config)
         resources = ConnectionResources(
-            loop,
-            environment,
+            self.loop,
+            self.environment,
             self.tasks.spawn,
             memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
             self.request_memory,
             self.reply_memory,
             self.purgatory,
+            self.clock,
         )
         self.listeners = [
             Listener(
@@ -348,6 +352,7 @@ class Node:
     def _settings_changed(self, config: Config) -> None:
         for admission in self.admissions.values():
             admission.set_limits(connection_limits(config))
+        self.clock.slow.set_threshold(config.integer("moldau.slow.request.ms"))
         self.replicas.verify_transactions(config.flag("transaction.partition.verification.enable"))
 
     # Health

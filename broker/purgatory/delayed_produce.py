@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.purgatory.purgatory import CommitWait, Purgatory, WatchingOperation
-from broker.runtime.pending import Pending
+from broker.runtime.pending import REPLICAS, Pending
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from replication.partition import Partition
@@ -51,7 +51,7 @@ class DelayedProduce(WatchingOperation):
         `has_failed`: whether the response has an error already.
         """
         super().__init__(purgatory, "Produce", timeout_ms)
-        self.reply: Pending[ProduceResponse] = Pending(self.end)
+        self.reply: Pending[ProduceResponse] = Pending(self.end, REPLICAS)
         self._response = response
         self._add_leaders = add_leaders
         self._has_failed = has_failed

@@ -35,7 +35,7 @@ from typing import Final, Generic, TypeVar
 
 from broker.purgatory.follower_waits import FollowerWaits
 from broker.purgatory.timer_wheel import Timeout, Timeouts
-from broker.runtime.pending import Pending
+from broker.runtime.pending import OTHER, Pending
 from protocol.errors import ErrorCode
 from replication.partition import Partition
 from replication.updated_partitions import UpdatedPartitions
@@ -190,15 +190,16 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         kind: str,
         wait_ms: int | None,
         attempt: Callable[[bool], Response | Pending[Response] | None],
+        waits_for: str = OTHER,
     ) -> None:
         """`attempt(is_last)` gives the response, or None to continue the wait; the last attempt always gives a
         response.
 
         `kind`: the name of the API. `wait_ms`: the timeout; None where the wait has no timeout, because another event
-        is certain to end it.
+        is certain to end it. `waits_for` is a name of `broker/runtime/pending.py`.
         """
         super().__init__(purgatory, kind, wait_ms)
-        self.reply: Pending[Response] = Pending(self.end)
+        self.reply: Pending[Response] = Pending(self.end, waits_for)
         self._attempt: Callable[[bool], Response | Pending[Response] | None] | None = attempt
 
     def try_complete(self) -> None:

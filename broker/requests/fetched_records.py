@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.network.reply import SLICE_SIZE_MIN
 from broker.network.reply_memory import ReplyMemory
 from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
+from broker.runtime.pending import DISK, Pending
 from broker.runtime.tasks import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
@@ -102,7 +102,7 @@ def _read_on_executor(
     suspects: list[PlannedRead],
     respond: Callable[[], FetchResponse],
 ) -> Pending[FetchResponse]:
-    reply: Pending[FetchResponse] = Pending()
+    reply: Pending[FetchResponse] = Pending(waits_for=DISK)
     memory, offload = services.reply_memory, services.environment.offload
     places = [read.place for read in reads if read.place is not None]
     borrowed_size = sum(place.size for place in places if not sends_from_file(connection, place))

@@ -12,7 +12,7 @@ from broker.network.listener_role import ListenerRole
 from broker.network.quotas.client_quotas import ClientQuotas
 from broker.network.route import RequestContext
 from broker.purgatory.purgatory import DelayedOperation, Purgatory
-from broker.runtime.pending import Pending
+from broker.runtime.pending import CONTROLLER, Pending
 from protocol.errors import ErrorCode
 from security.principal import ANONYMOUS
 from security.requester import Requester
@@ -62,14 +62,16 @@ class Forwarding:
 
     def ask(self, request: object, context: RequestContext) -> Pending[Response]:
         """Forward a request in its version; the controller's response is the reply."""
-        reply: Pending[Response] = Pending()
+        reply: Pending[Response] = Pending(waits_for=CONTROLLER)
         self.submit(request, reply.complete, context)
         return reply
 
     def ask_for_partitions(self, request: object, context: RequestContext) -> Pending[Response]:
         """Forward a request for new partitions. The reply is sent once this broker has created its replicas of them."""
         kind = type(request).__name__.removesuffix("Request")
-        operation: DelayedOperation[Response] = DelayedOperation(self._purgatory, kind, None, lambda is_last: None)
+        operation: DelayedOperation[Response] = DelayedOperation(
+            self._purgatory, kind, None, lambda is_last: None, CONTROLLER
+        )
 
         def answered(response: Response) -> None:
             self._when_made(lambda: operation.complete(response))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.reply import EncodedResponse
 from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
+from broker.runtime.pending import EXECUTOR, Pending
 from broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LargeMetadata:
 
     def ask(self, question: Question, version: int) -> Pending[EncodedResponse]:
         waits = [True]
-        reply: Pending[EncodedResponse] = Pending(waits.clear)
+        reply: Pending[EncodedResponse] = Pending(waits.clear, EXECUTOR)
         self._spawn(self._answer(question, version, reply, waits))
         return reply
 

@@ -68,17 +68,32 @@ class ProduceHook(FrameHook):
             self._flusher.write_back(partition.log)
         if result.error is NONE and not must_wait(partition, acks):
             return repeated.reply(frame, result)
-        context = RequestContext(connection, self.route, repeated.version, _CORRELATION_ID(frame, 4)[0], None)
+        context = self.context_of(connection, frame)
         return context, self._response(context, repeated, result)
+
+    def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
+        repeated = self._repeated
+        assert repeated is not None, "a frame was answered"
+        context = RequestContext(connection, self.route, repeated.version, _CORRELATION_ID(frame, 4)[0], self.client_id)
+        context.request = repeated.request
+        return context
 
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
         """Learn from the second produce in a row to the same partition."""
         assert isinstance(request, ProduceRequest)
+        self.client_id = context.client_id
         place = place_of(request)
         is_second = place is not None and place == self._last_place
         self._last_place = place
         self._repeated = self._learned(context, frame, request) if is_second else None
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                data.records = None  # A waiting request must not keep the buffer in which they arrived.
         return self._repeated is not None
+
+    def partitions(self) -> list[str]:
+        repeated = self._repeated
+        return [] if repeated is None else [f"{repeated.partition.topic}-{repeated.partition.index}"]
 
     def _learned(self, context: RequestContext, frame: memoryview, request: ProduceRequest) -> RepeatedProduce | None:
         topic = request.topic_data[0]

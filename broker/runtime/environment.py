@@ -109,8 +109,7 @@ class LocalEnvironment:
     def monotonic_ms(self) -> int:
         return round(self._loop.time() * 1000)  # int() would make 1000 of 1.001 * 1000
 
-    def precise_ns(self) -> int:
-        return time.perf_counter_ns()
+    precise_ns = staticmethod(time.perf_counter_ns)
 
     def boot_id(self) -> str:
         with contextlib.suppress(OSError), open(BOOT_ID, encoding="ascii") as file:

@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+# What a request may wait for, as its metrics and the log of slow requests name it.
+NOTHING: Final = ""
+REPLICAS: Final = "replicas"
+"""Until in-sync replicas have the records: acks=all, DeleteRecords, an append to an internal topic."""
+FLUSH: Final = "flush"
+"""Until records are durable, where flush.messages asks for it."""
+DATA: Final = "data"
+"""A fetch that waits for records, as its client asked."""
+MEMBERS: Final = "members"
+"""Until the other members of a group have joined, or their leader has assigned partitions."""
+DISK: Final = "disk"
+"""Until an executor thread has read records that the page cache lacks, or the remote storage has given them."""
+VALIDATION: Final = "validation"
+"""Until a large batch is examined in an executor thread, or the transaction coordinator has confirmed a partition."""
+CONTROLLER: Final = "controller"
+"""Until the active controller has answered, or its decision is known here."""
+COORDINATOR: Final = "coordinator"
+"""Until a coordinator of groups or of transactions has decided, and its records are committed."""
+EXECUTOR: Final = "executor"
+"""Until an executor thread has made the response."""
+AUTHENTICATION: Final = "authentication"
+"""Until a token is verified, or the pause after a failed login is over."""
+OTHER: Final = "other"
+ASKED_FOR: Final = (DATA, MEMBERS)
+"""The waits that a client asks for: a request is not slow because of them."""
 
 
 class Pending(Generic[T]):
@@ -16,10 +42,12 @@ class Pending(Generic[T]):
     is called when the connection is lost first: then the reply need not be completed.
     """
 
-    __slots__ = ("_listener", "_response", "on_abandon")
+    __slots__ = ("_listener", "_response", "on_abandon", "waits_for")
 
-    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_abandon: Callable[[], None] | None = None, waits_for: str = OTHER) -> None:
+        """`waits_for` is one of the names above."""
         self.on_abandon = on_abandon
+        self.waits_for = waits_for
         self._response: T | None = None
         self._listener: Callable[[T], None] | None = None
 

@@ -38,7 +38,8 @@ class Tasks:
     def spawn(self, work: Coroutine[object, object, None], name: str = "") -> asyncio.Task[None]:
         """Run a coroutine. An exception that leaves it is a bug of this broker, which then stops: its state is
         unknown."""
-        task = asyncio.get_running_loop().create_task(self._supervise(work, name or repr(work)))
+        name = name or getattr(work, "__qualname__", repr(work))
+        task = asyncio.get_running_loop().create_task(self._supervise(work, name), name=name)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task

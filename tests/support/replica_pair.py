@@ -29,6 +29,7 @@ from replication.source import LocalLog
 from security.quotas.sampled_rate import Windows
 from storage.log.log import Log
 from storage.log_config import INT64_MAX, LogConfig
+from tests.support.request_clocks import request_clock
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(range(16))
@@ -91,6 +92,7 @@ class LeaderSide:
                 RequestMemory(None, cast("Any", self._loop)),
                 self._broker.reply_memory,
                 self.purgatory,
+                request_clock(self._loop),
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")

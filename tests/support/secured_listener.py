@@ -12,7 +12,7 @@ from broker.network.authentication.exchange import MechanismMaker
 from broker.network.authentication.sasl import SaslGate
 from broker.network.closing_log import ClosingLog
 from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionListener, ConnectionResources
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import ListenerSecurity
 from broker.network.peer_security import NodeTls
@@ -28,9 +28,10 @@ from security.access import Unrestricted
 from security.principal import USER, Principal
 from security.tls.certificate_names import subject_name
 from tests.support.purgatories import purgatory_of
+from tests.support.request_clocks import request_clock
 
 if TYPE_CHECKING:
-    from broker.network.connection import ConnectionListener
+    from broker.network.connection_resources import ConnectionListener
 
 HEARTBEAT, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 12, 17, 18, 36
 
@@ -62,6 +63,7 @@ class SecuredListener:
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),
             purgatory_of(loop),
+            request_clock(loop),
         )
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:

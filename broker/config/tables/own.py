@@ -25,6 +25,8 @@ moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only
     URLs that OAUTHBEARER may fetch keys and tokens from; a Java property of Apache Kafka names them.
 moldau.open.files.max  int  -1  -1..  honoured  read-only
     Most files that segments keep open between uses; -1 is half of what the process may have open, 0 means no bound.
+moldau.slow.request.ms  long  1000  -1..  honoured  cluster-wide
+    The time from which on the log has a line about a request with its stages: docs/latency.md; -1 for no lines.
 moldau.tiered.compaction.bytes.per.pass  long  1073741824  1..  honoured  cluster-wide
     Bytes of remote segments of one compacted partition that one pass of the log cleaner reads; it cleans at least one.
 moldau.tiered.superseded.retention.ms  long  600000  0..  honoured  cluster-wide

@@ -33,7 +33,7 @@ from broker.network.authentication.exchange import (
 from broker.network.authentication.raw_tokens import RawTokens
 from broker.network.route import FrameHook, RequestContext, Route, ServingListener
 from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
+from broker.runtime.pending import AUTHENTICATION, Pending
 from broker.runtime.tasks import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -163,7 +163,7 @@ class SaslAuthentication:
         """Answer SaslAuthenticate."""
         outcome = self._exchange.token(bytes(request.auth_bytes), self._gate.environment.wall_ms())
         if isinstance(outcome, LookupWanted):
-            reply: Pending[SaslAuthenticateResponse] = Pending()
+            reply: Pending[SaslAuthenticateResponse] = Pending(waits_for=AUTHENTICATION)
             connection = self._connection
             if connection is not None:
                 connection.hold()
@@ -246,7 +246,7 @@ class SaslAuthentication:
         self._count_failure()
         if self._connection is not None:
             self._connection.hold()
-        reply: Pending[Response] = Pending()
+        reply: Pending[Response] = Pending(waits_for=AUTHENTICATION)
         gate.loop.call_later(gate.settings.failure_delay_ms / 1000, self._end, reply, response, reason)
         return reply
 

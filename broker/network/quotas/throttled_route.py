@@ -4,8 +4,8 @@
                                                           above: throttle_time_ms in the response, which leaves at once;
                                                                  then the connection is muted for that time (KIP-219)
 
-A route without quotas uses its plain handler. A route under quotas has every request measured (`Route.sample_at`), and
-so the hooks that answer frames without decoding them are not asked.
+A route without quotas uses its plain handler. Under quotas (`Route.is_governed`) the hooks that answer frames without
+decoding them are not asked.
 """
 
 from __future__ import annotations
@@ -47,22 +47,13 @@ class ThrottledRequests:
         self._now_ms = now_ms
         self._counts = counts
 
-    def governed(self, route: Route, handle: Handler, sampled: Handler) -> Handler:
-        """The handler of all requests of a route. `sampled` handles the requests that are measured for the metrics."""
-        sample_at = route.sample_at
-        route.sample_at = 0
+    def governed(self, route: Route, handle: Handler) -> Handler:
+        """The handler of all requests of a route."""
 
         def serve(context: RequestContext, request: object) -> object:
-            nonlocal sample_at
             size = self._size_of(context, request) if route.key == PRODUCE else 0
             began_ns = self._clock_ns()
-            if route.requests < sample_at:
-                response = handle(context, request)
-            else:
-                try:
-                    response = sampled(context, request)
-                finally:
-                    sample_at, route.sample_at = route.sample_at, 0
+            response = handle(context, request)
             spent_ns = self._clock_ns() - began_ns
             if is_exempt(context, request):
                 return response
@@ -78,7 +69,7 @@ class ThrottledRequests:
 
     def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:
         """Record a request whose response comes later, once the response is there, as in Apache Kafka."""
-        outer: Pending[object] = Pending(inner.abandon)
+        outer: Pending[object] = Pending(inner.abandon, inner.waits_for)
         inner.listen(lambda response: outer.complete(self._settled(context, response, spent_ns, size)))
         return outer
 

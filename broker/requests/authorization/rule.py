@@ -76,7 +76,7 @@ def then(response: object, change: Callable[[Response], Response]) -> object:
     """The result of a handler with a change that is applied to the response, at once or when the response is there."""
     if not isinstance(response, Pending):
         return change(response)  # type: ignore[arg-type]
-    reply: Pending[Response] = Pending(response.abandon)
+    reply: Pending[Response] = Pending(response.abandon, response.waits_for)
     response.listen(lambda response: reply.complete(change(response)))
     return reply
 

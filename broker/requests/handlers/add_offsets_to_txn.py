@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
 from broker.coordinators.groups import Groups
 from broker.coordinators.transactions import TransactionCoordinator
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.runtime.effects import Waiter
 from coordinator.transaction.events import AddPartitions
 from protocol.errors import ErrorCode
@@ -38,7 +38,7 @@ class Added:
     """The token of a request: the transaction coordinator puts its result into the response."""
 
     def __init__(self, version: int) -> None:
-        self.reply: Pending[AddOffsetsToTxnResponse] = Pending()
+        self.reply: Pending[AddOffsetsToTxnResponse] = Pending(waits_for=COORDINATOR)
         self._version = version
 
     def complete(self, response: object) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.runtime.effects import Waiter
 from coordinator.transaction.events import AddPartitions, VerifyPartitions
 from protocol.errors import ErrorCode
@@ -66,7 +66,7 @@ class Batch:
     """The response, once all transactions of the request are answered."""
 
     def __init__(self, version: int, count: int) -> None:
-        self.reply: Pending[AddPartitionsToTxnResponse] = Pending()
+        self.reply: Pending[AddPartitionsToTxnResponse] = Pending(waits_for=COORDINATOR)
         self._version = version
         self._unanswered = count
         self._response = AddPartitionsToTxnResponse()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.network.listener_role import ListenerRole
 from broker.requests.own_resources import refusal_of_broker
-from broker.runtime.pending import Pending
+from broker.runtime.pending import CONTROLLER, Pending
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def handle(
         return services.controller.ask(request, context)
     if not passed_on:
         return AlterConfigsResponse(responses=answers)
-    reply: Pending[AlterConfigsResponse] = Pending()
+    reply: Pending[AlterConfigsResponse] = Pending(waits_for=CONTROLLER)
 
     def decided(response: AlterConfigsResponse) -> None:
         reply.complete(AlterConfigsResponse(responses=answers + response.responses))

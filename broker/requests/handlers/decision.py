@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.enveloping import ForwardedClient, requester_of
 from broker.metadata.refusals import refused
-from broker.runtime.pending import Pending
+from broker.runtime.pending import CONTROLLER, Pending
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
@@ -37,7 +37,7 @@ def handle(services: DecisionServices, context: RequestContext, request: object)
     active = services.quorum.active_controller
     if active is None:
         return refused(request, ErrorCode.NOT_CONTROLLER)
-    reply: Pending[object] = Pending()
+    reply: Pending[object] = Pending(waits_for=CONTROLLER)
     requester = requester_of(
         request, context.version, ForwardedClient(context.principal, context.client_host, context.client_id)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.group.events import DeleteGroups
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ class GatheredDeletions:
     """The reply, complete when all shards have answered."""
 
     def __init__(self) -> None:
-        self.pending: Pending[DeleteGroupsResponse] = Pending()
+        self.pending: Pending[DeleteGroupsResponse] = Pending(waits_for=COORDINATOR)
         self.waiting = 1
         """Shards that have been asked, and one for the handler itself."""
         self._results: list[DeletableGroupResult] = []

@@ -15,7 +15,7 @@ from broker.config.internal_topics import INTERNAL_TOPICS
 from broker.metadata.cluster_view import ClusterView
 from broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation, Purgatory
 from broker.replicas.replicas import Replicas
-from broker.runtime.pending import Pending
+from broker.runtime.pending import REPLICAS, Pending
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -116,7 +116,7 @@ def _wait(
             each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
-    operation = DelayedOperation(services.purgatory, "DeleteRecords", timeout_ms, attempt)
+    operation = DelayedOperation(services.purgatory, "DeleteRecords", timeout_ms, attempt, REPLICAS)
     partitions = [each.partition for each in deleted]
     operation.watch(partitions, LOW_WATERMARK)
     operation.watch(partitions, HIGH_WATERMARK)  # finds followers that are not alive any more, and were not in sync

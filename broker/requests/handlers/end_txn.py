@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.coordinators.transactions import TransactionCoordinator
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.runtime.effects import Waiter
 from coordinator.transaction.events import EndTransaction, ProducerIdAnswer
 from protocol.errors import ErrorCode
@@ -37,7 +37,7 @@ class Ended:
     """The token of a request: the transaction coordinator puts its result into the response."""
 
     def __init__(self, version: int) -> None:
-        self.reply: Pending[EndTxnResponse] = Pending()
+        self.reply: Pending[EndTxnResponse] = Pending(waits_for=COORDINATOR)
         self._version = version
 
     def complete(self, response: object) -> None:

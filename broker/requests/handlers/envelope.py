@@ -63,7 +63,7 @@ def handle(
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
-    reply: Pending[EnvelopeResponse] = Pending(response.abandon)
+    reply: Pending[EnvelopeResponse] = Pending(response.abandon, response.waits_for)
     response.listen(lambda response: reply.complete(_sealed(inner, response)))
     return reply
 

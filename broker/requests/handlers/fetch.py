@@ -27,7 +27,7 @@ from broker.replicas.replicas import Replicas
 from broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
 from broker.requests.fetch_quota import fetch_size_max, fetch_throttle_ms
 from broker.requests.fetched_records import RecordServices, read_records, sends_from_file
-from broker.runtime.pending import Pending
+from broker.runtime.pending import DATA, DISK, Pending
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from replication.fetch_plan import (
@@ -240,7 +240,7 @@ class Fetch:
         purgatory, wait_ms, updates = self._services.purgatory, self._request.max_wait_ms, self._fetch.updates
         if self._replica is not None:
             wait_ms = purgatory.followers.wait_ms(wait_ms)
-        operation: DelayedOperation[FetchResponse] = DelayedOperation(purgatory, "Fetch", wait_ms, self._attempt)
+        operation: DelayedOperation[FetchResponse] = DelayedOperation(purgatory, "Fetch", wait_ms, self._attempt, DATA)
         if updates is not None:
             operation.watch_updates(updates)
         else:
@@ -256,13 +256,13 @@ class Fetch:
 
     def _warm(self, cold: Cold, is_last: bool) -> Pending[FetchResponse]:
         """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
-        reply: Pending[FetchResponse] = Pending()
+        reply: Pending[FetchResponse] = Pending(waits_for=DISK)
         self._lookups_left -= 1
 
         def plan_again() -> None:
             answer = self._attempt(is_last) or self._wait()
             if isinstance(answer, Pending):
-                reply.on_abandon = answer.abandon
+                reply.on_abandon, reply.waits_for = answer.abandon, answer.waits_for
                 answer.listen(reply.complete)
             else:
                 reply.complete(answer)
@@ -284,7 +284,7 @@ class Fetch:
         """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over. In the second
         case the read goes on, and the client's next fetch finds its records.
         """
-        reply: Pending[FetchResponse] = Pending()
+        reply: Pending[FetchResponse] = Pending(waits_for=DISK)
         services = self._services
         now_ms = services.environment.monotonic_ms()
         if self._remote_deadline_ms is None:
@@ -299,7 +299,7 @@ class Fetch:
             timer.cancel()
             answer = self._attempt(is_last or not self.awaits_remote) or self._wait()
             if isinstance(answer, Pending):
-                reply.on_abandon = answer.abandon
+                reply.on_abandon, reply.waits_for = answer.abandon, answer.waits_for
                 answer.listen(reply.complete)
             else:
                 reply.complete(answer)

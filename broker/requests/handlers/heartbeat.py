@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.group.events import Heartbeat
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
@@ -32,6 +32,6 @@ def handle(
         return HeartbeatResponse()
     if isinstance(runner, ErrorCode):
         return HeartbeatResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
-    reply: Pending[HeartbeatResponse] = Pending()
+    reply: Pending[HeartbeatResponse] = Pending(waits_for=COORDINATOR)
     runner.submit(Heartbeat(Waiter(reply, context.version), request))
     return reply

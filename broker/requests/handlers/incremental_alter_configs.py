@@ -18,7 +18,7 @@ from broker.requests.own_resources import (
     refusal_of_changes,
     refusal_of_node,
 )
-from broker.runtime.pending import Pending
+from broker.runtime.pending import CONTROLLER, Pending
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -59,7 +59,7 @@ def handle(
         return services.controller.ask(request, context)
     if not passed_on:
         return IncrementalAlterConfigsResponse(responses=[answer for answer in answers if answer is not None])
-    reply: Pending[IncrementalAlterConfigsResponse] = Pending()
+    reply: Pending[IncrementalAlterConfigsResponse] = Pending(waits_for=CONTROLLER)
 
     def decided(response: IncrementalAlterConfigsResponse) -> None:
         theirs = iter(response.responses)

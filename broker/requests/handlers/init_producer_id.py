@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.coordinators.transactions import TransactionCoordinator
 from broker.metadata.cluster_view import ClusterView
 from broker.metadata.producer_ids import ProducerIds
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.runtime.effects import Waiter
 from coordinator.transaction.events import InitProducerId, ProducerIdAnswer
 from kraft.features import TRANSACTION_VERSION
@@ -43,7 +43,7 @@ class Initialized:
     """The token of a request: the transaction coordinator puts its result into the response."""
 
     def __init__(self, version: int) -> None:
-        self.reply: Pending[InitProducerIdResponse] = Pending()
+        self.reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
         self._version = version
 
     def complete(self, response: object) -> None:
@@ -86,7 +86,7 @@ def refused(error: ErrorCode) -> InitProducerIdResponse:
 
 def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
     """A new producer id with epoch 0, for an idempotent producer."""
-    reply: Pending[InitProducerIdResponse] = Pending()
+    reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
     producer_ids.next(
         lambda error, producer_id: reply.complete(
             InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=NONE if error else 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
-from broker.runtime.pending import Pending
+from broker.runtime.pending import MEMBERS, Pending
 from coordinator.classic.rebalance import join_refusal
 from coordinator.group.events import Join
 from coordinator.runtime.effects import Waiter
@@ -29,7 +29,7 @@ def handle(
     services: JoinGroupServices, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Pending[JoinGroupResponse]:
     runner = services.groups.runner_of(request.group_id)
-    reply: Pending[JoinGroupResponse] = Pending()
+    reply: Pending[JoinGroupResponse] = Pending(waits_for=MEMBERS)
     waiter = Waiter(reply, context.version)
     if isinstance(runner, ErrorCode):
         error = runner if request.group_id else ErrorCode.INVALID_GROUP_ID

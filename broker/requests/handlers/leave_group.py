@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.classic.leave import BATCH_VERSION
 from coordinator.group.events import Leave
 from coordinator.runtime.effects import Waiter
@@ -32,6 +32,6 @@ def handle(
         return LeaveGroupResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
     if context.version < BATCH_VERSION:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    reply: Pending[LeaveGroupResponse] = Pending()
+    reply: Pending[LeaveGroupResponse] = Pending(waits_for=COORDINATOR)
     runner.submit(Leave(Waiter(reply, context.version), request))
     return reply

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.metadata.dynamic_config import DynamicConfig
-from broker.runtime.pending import Pending
+from broker.runtime.pending import DISK, Pending
 from broker.runtime.tasks import Spawn
 from broker.tiering.remote_offsets import RemoteOffsets
 from protocol.compression import RecordSizeExceeded
@@ -135,7 +135,7 @@ def _search_remotely(
     """
     offsets = services.remote_offsets
     assert offsets is not None
-    reply: Pending[ListOffsetsResponse] = Pending()
+    reply: Pending[ListOffsetsResponse] = Pending(waits_for=DISK)
     timeout_ms = services.settings.config.integer("remote.list.offsets.request.timeout.ms")
     if request.timeout_ms > 0:
         timeout_ms = request.timeout_ms

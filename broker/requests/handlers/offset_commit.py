@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.coordinators.groups import Groups
 from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.group.events import CommitOffsets
 from coordinator.offsets.offset_commit import same_for_all
 from coordinator.runtime.effects import Waiter
@@ -43,7 +43,7 @@ class MergedCommit:
     """The reply: the coordinator's results beside those of partitions that do not exist."""
 
     def __init__(self, refused: list[OffsetCommitResponseTopic], *, by_id: bool) -> None:
-        self.pending: Pending[OffsetCommitResponse] = Pending()
+        self.pending: Pending[OffsetCommitResponse] = Pending(waits_for=COORDINATOR)
         self._refused = refused
         self._by_id = by_id
 

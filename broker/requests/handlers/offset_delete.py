@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
 from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.group.events import DeleteOffsets
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
@@ -38,7 +38,7 @@ class MergedDeletion:
     """The reply: the coordinator's results beside those of partitions that do not exist."""
 
     def __init__(self, refused: list[OffsetDeleteResponseTopic]) -> None:
-        self.pending: Pending[OffsetDeleteResponse] = Pending()
+        self.pending: Pending[OffsetDeleteResponse] = Pending(waits_for=COORDINATOR)
         self._refused = refused
 
     def complete(self, response: object) -> None:

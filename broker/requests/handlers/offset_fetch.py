@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.coordinators.groups import Groups
 from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.group.events import FetchStableOffsets
 from coordinator.offsets.offset_fetch import NO_OFFSET
 from coordinator.runtime.effects import Waiter
@@ -52,7 +52,7 @@ class GatheredOffsets:
     """The reply, complete when all groups of the request have answered."""
 
     def __init__(self, version: int, count: int) -> None:
-        self.pending: Pending[OffsetFetchResponse] = Pending()
+        self.pending: Pending[OffsetFetchResponse] = Pending(waits_for=COORDINATOR)
         self._version = version
         self._answers: list[OffsetFetchResponseGroup | None] = [None] * count
         self._missing = count

@@ -23,7 +23,7 @@ from broker.requests.large_batches import LargeBatch, LargeBatches
 from broker.requests.unverified_batches import UnverifiedBatch, Verification, is_transactional, unverified_batch
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
-from broker.runtime.pending import Pending
+from broker.runtime.pending import FLUSH, VALIDATION, Pending
 from broker.runtime.tasks import Spawn
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
@@ -168,7 +168,7 @@ def _postpone(
         if not large:
             return finished()
         must_append = False
-    reply: Pending[ProduceResponse] = Pending()
+    reply: Pending[ProduceResponse] = Pending(waits_for=VALIDATION)
 
     async def work() -> None:
         services.request_memory.keep(copied_size)
@@ -247,7 +247,9 @@ def finish(
     purgatory = services.purgatory
     if acks == ACKS_ALL:
         return DelayedProduce(purgatory, request.timeout_ms, response, parked, add_leaders, has_failed=has_failed).reply
-    operation: DelayedOperation[ProduceResponse] = DelayedOperation(purgatory, "Produce", None, lambda is_last: None)
+    operation: DelayedOperation[ProduceResponse] = DelayedOperation(
+        purgatory, "Produce", None, lambda is_last: None, FLUSH
+    )
 
     def flushed() -> None:
         for each in parked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.groups import Groups
-from broker.runtime.pending import Pending
+from broker.runtime.pending import MEMBERS, Pending
 from coordinator.classic.sync_answers import sync_refusal
 from coordinator.group.events import Sync
 from coordinator.runtime.effects import Waiter
@@ -35,6 +35,6 @@ def handle(
         return sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS)
     if isinstance(runner, ErrorCode):
         return sync_refusal(runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
-    reply: Pending[SyncGroupResponse] = Pending()
+    reply: Pending[SyncGroupResponse] = Pending(waits_for=MEMBERS)
     runner.submit(Sync(Waiter(reply, context.version), request))
     return reply

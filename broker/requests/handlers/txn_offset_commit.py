@@ -15,7 +15,7 @@ from broker.coordinators.transaction_verifier import Answer, TransactionQuestion
 from broker.metadata.cluster_view import ClusterView
 from broker.replicas.replicas import Replicas
 from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.group.events import CommitTransactionalOffsets
 from coordinator.runtime.effects import Waiter
 from protocol.errors import ErrorCode
@@ -66,7 +66,7 @@ class CommitReply:
     """The reply: the coordinator's results beside those of partitions that do not exist."""
 
     def __init__(self, refused: list[TxnOffsetCommitResponseTopic]) -> None:
-        self.pending: Pending[TxnOffsetCommitResponse] = Pending()
+        self.pending: Pending[TxnOffsetCommitResponse] = Pending(waits_for=COORDINATOR)
         self._refused = refused
 
     def complete(self, response: object) -> None:

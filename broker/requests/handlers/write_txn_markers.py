@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
-from broker.runtime.pending import Pending
+from broker.runtime.pending import COORDINATOR, Pending
 from coordinator.runtime.effects import TransactionEnd
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
@@ -32,7 +32,7 @@ class WriteTxnMarkersServices(Protocol):
 def handle(
     services: WriteTxnMarkersServices, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Pending[WriteTxnMarkersResponse]:
-    reply: Pending[WriteTxnMarkersResponse] = Pending()
+    reply: Pending[WriteTxnMarkersResponse] = Pending(waits_for=COORDINATOR)
     answers = MarkerAnswers(lambda errors: reply.complete(response_of(request, errors)))
     for each in request.markers:
         end = TransactionEnd(each.transaction_result, each.coordinator_epoch, each.transaction_version)

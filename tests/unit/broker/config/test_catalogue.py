@@ -34,6 +34,7 @@ AUTHORIZERS = {"super.users", "allow.everyone.if.no.acl.found"}
 OWN = {
     "moldau.audit.log.allowed",
     "moldau.audit.log.file",
+    "moldau.slow.request.ms",
     "moldau.audit.log.retention.days",
     "moldau.batch.expanded.bytes.max",
     "moldau.broker.silence.fence.ms",

@@ -206,12 +206,12 @@ def test_a_node_is_ready_while_it_serves() -> None:
     serve_and(story, moldau_http_listener=LISTENER)
 
 
-def test_without_a_listener_nothing_is_measured() -> None:
+def test_without_a_listener_no_errors_are_counted() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("a")
         assert node.broker.metrics is None
-        assert not [r for each in node.broker.listeners for r in each.routes.values() if r.meter is not None]
+        assert not [r for each in node.broker.listeners for r in each.routes.values() if r.reply_errors is not None]
 
     serve_and(story)
 

@@ -15,9 +15,8 @@ from broker.network.connection import (
     ITERATION_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
     Connection,
-    ConnectionListener,
 )
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionListener, ConnectionResources
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
@@ -32,6 +31,7 @@ from protocol.compiler import decode, encode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import purgatory_of
+from tests.support.request_clocks import request_clock
 
 HEARTBEAT = 12
 API_VERSIONS = 18
@@ -66,6 +66,9 @@ class Transport:
 
     def abort(self) -> None:
         self.is_aborted = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -126,6 +129,7 @@ class Wire:
                 memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
                 ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
                 purgatory_of(loop),
+                request_clock(loop),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,

@@ -18,8 +18,8 @@ import uvloop
 
 from broker.network import direct_output
 from broker.network.closing_log import ClosingLog
-from broker.network.connection import Connection, ConnectionListener
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection import Connection
+from broker.network.connection_resources import ConnectionListener, ConnectionResources
 from broker.network.listener_security import plain_security
 from broker.network.reply import SLICE_SIZE_MIN
 from broker.network.reply_memory import ReplyMemory
@@ -33,6 +33,7 @@ from storage.files.file_slice import FileSlice
 from storage.files.local_files import LocalFile, LocalFiles
 from storage.files.open_file import OpenFile
 from tests.support.purgatories import purgatory_of
+from tests.support.request_clocks import request_clock
 
 FETCH = 1
 VERSION = 12
@@ -97,6 +98,7 @@ class Served:
                 RequestMemory(None, loop),
                 ReplyMemory(-1, loop),
                 purgatory_of(loop),
+                request_clock(loop),
             ),
             request_size_max=1 << 20,
             routes={FETCH: Route(FETCH, "Fetch", 4, 18, lambda: binding)},

@@ -14,6 +14,7 @@ from broker.network.reply_memory import ReplyMemory
 from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX, ReplyQueue
 from broker.network.route import RequestContext, Route
 from broker.runtime.pending import Pending
+from tests.support.request_clocks import request_clock
 
 
 class Transport:
@@ -46,22 +47,24 @@ class Queue:
     def __init__(self, size_max: int = -1) -> None:
         loop = SimpleNamespace(call_soon=lambda call: None, call_later=lambda delay_s, call: None)
         self.memory = ReplyMemory(size_max, cast("Any", loop))
-        resources = SimpleNamespace(loop=loop, reply_memory=self.memory)
+        resources = SimpleNamespace(loop=loop, reply_memory=self.memory, clock=request_clock(loop))
         self.output = Output(cast("Any", resources), cast("Any", object()))
         self.transport = Transport()
         self.output.transport = cast("Any", self.transport)
         self.replies = ReplyQueue(self.output, self.memory)
         self.flow = FlowControl(self.output, self.replies)
 
-    def park(self, reply: Pending[object] | None = None) -> QueuedReply:
+    def context(self) -> RequestContext:
         route = Route(1, "Fetch", 0, 0, lambda: pytest.fail("nothing is decoded here"))
-        context = RequestContext(cast("Any", object()), route, 0, 0, None)
-        parked = QueuedReply(context, reply or Pending())
+        return RequestContext(cast("Any", object()), route, 0, 0, None)
+
+    def park(self, reply: Pending[object] | None = None) -> QueuedReply:
+        parked = QueuedReply(self.context(), reply or Pending())
         self.replies.waiting.append(parked)
         return parked
 
     def put(self, data: bytes) -> bool:
-        return self.replies.put([data], len(data))
+        return self.replies.put(self.context(), [data], len(data))
 
     def complete(self, reply: QueuedReply, data: bytes) -> bool:
         return self.replies.complete(reply, [data], len(data))
@@ -112,7 +115,7 @@ def test_a_connection_is_ahead_with_many_replies_or_many_bytes_or_none_left_for_
 
     queue = Queue()
     queue.park()
-    queue.replies.put([b"x"], WAITING_SIZE_MAX)
+    queue.replies.put(queue.context(), [b"x"], WAITING_SIZE_MAX)
     assert not queue.replies.is_ahead()
     queue.put(b"x")
     assert queue.replies.is_ahead()

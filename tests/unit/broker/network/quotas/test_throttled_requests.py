@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from broker.network.route import NEVER_SAMPLED
 from protocol.compiler import encode
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -86,13 +85,13 @@ def test_a_repeated_produce_is_counted_like_any_other() -> None:
         for _ in range(3):
             await client.ask(request, PRODUCE_VERSION)
         route = node.broker.listeners[0].routes[PRODUCE]
-        assert route.sample_at == NEVER_SAMPLED
+        assert not route.is_governed
         await set_quota(admin, "producer_byte_rate", 100, user=None)
         replies = [await client.ask(request, PRODUCE_VERSION) for _ in range(4)]
         assert [each.throttle_time_ms > 0 for each in replies] == [False, False, True, True]
         await set_quota(admin, "producer_byte_rate", None, user=None)
         assert (await client.ask(request, PRODUCE_VERSION)).throttle_time_ms == 0
-        assert route.sample_at == NEVER_SAMPLED
+        assert not route.is_governed
 
     serve_and(story)
 

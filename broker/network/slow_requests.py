@@ -1,0 +1,188 @@
+"""The log of slow requests: one line for each request above `moldau.slow.request.ms`, with its stages.
+
+    slow_request api=Produce version=9 total_ms=312.4 queue_ms=0.2 decode_ms=0.1 local_ms=311.0 remote_ms=0.0 ...
+
+The line is made of `name=value` pairs that are separated by spaces. A value with a space, a quote or a control
+character is written as a JSON string, so that nothing that a client sends can end a line or add a pair. The wait that a
+client asks for, as a consumer does for new records, does not make its request slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from broker.runtime.pending import ASKED_FOR
+
+if TYPE_CHECKING:
+    from broker.network.route import ClientConnection, FrameHook, RequestContext
+
+log = logging.getLogger("moldau.slow")
+
+LINES_MAX: Final = 10
+"""The most lines in `PERIOD_S`."""
+PERIOD_S: Final = 1.0
+PARTITIONS_MAX: Final = 5
+"""The most partitions that a line names."""
+TEXT_LENGTH_MAX: Final = 128
+"""The most characters of a client's text in a line."""
+NEVER_NS: Final = 1 << 60
+
+Pairs = list[tuple[str, object]]
+
+
+class SlowRequests:
+    """The log of one node. A request that is not slow costs one comparison with `threshold_ns`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threshold_ms: int) -> None:
+        self._loop = loop
+        self.threshold_ns = NEVER_NS
+        self.count = 0
+        """The slow requests since the start, those without a line included."""
+        self._said_count = 0
+        self._left_out_count = 0
+        self._until_s = -PERIOD_S
+        self.set_threshold(threshold_ms)
+
+    def set_threshold(self, threshold_ms: int) -> None:
+        """A request is slow from this time on; -1: none is."""
+        self.threshold_ns = NEVER_NS if threshold_ms < 0 else threshold_ms * 1_000_000
+
+    def finished(self, context: RequestContext, sent_ns: int, *, was_abandoned: bool = False) -> None:
+        """A request that took longer than the threshold is finished. It may be that its client asked for the wait."""
+        waited_ns = context.completed_ns - context.handled_ns
+        total_ns = sent_ns - context.received_ns
+        own_ns = total_ns - waited_ns if context.waits_for in ASKED_FOR else total_ns
+        if own_ns <= self.threshold_ns or not self._may_say():
+            return
+        pairs: Pairs = [
+            ("api", context.route.name),
+            ("version", context.version),
+            ("total_ms", _ms(total_ns)),
+            ("queue_ms", _ms(context.began_ns - context.received_ns)),
+            ("decode_ms", _ms(context.decoded_ns - context.began_ns)),
+            ("local_ms", _ms(context.handled_ns - context.decoded_ns)),
+            ("remote_ms", _ms(waited_ns)),
+            ("waits_for", context.waits_for),
+            ("encode_ms", _ms(context.encoded_ns - context.completed_ns)),
+            ("response_queue_ms", _ms(context.written_ns - context.encoded_ns)),
+            ("send_ms", _ms(sent_ns - context.written_ns)),
+            ("request_bytes", context.request_size),
+            ("response_bytes", context.response_size),
+            *_client(context.connection, context.client_id),
+            ("correlation_id", context.correlation_id),
+            *_named(named_partitions(context.request)),
+        ]
+        if was_abandoned:
+            pairs.append(("abandoned", "true"))
+        log.warning("slow_request %s", _line(pairs))
+
+    def hooked(
+        self, hook: FrameHook, connection: ClientConnection, count: int, stamps: tuple[int, int, int, int]
+    ) -> None:
+        """Frames that a hook answered, one after the other, took longer than the threshold."""
+        if not self._may_say():
+            return
+        received_ns, began_ns, written_ns, sent_ns = stamps
+        pairs: Pairs = [
+            ("api", hook.route.name),
+            ("requests", count),
+            ("total_ms", _ms(sent_ns - received_ns)),
+            ("queue_ms", _ms(began_ns - received_ns)),
+            ("local_ms", _ms(written_ns - began_ns)),
+            ("send_ms", _ms(sent_ns - written_ns)),
+            *_client(connection, hook.client_id),
+            *_named(iter(hook.partitions())),
+        ]
+        log.warning("slow_request %s", _line(pairs))
+
+    def _may_say(self) -> bool:
+        self.count += 1
+        now_s = self._loop.time()
+        if now_s >= self._until_s:
+            self._until_s = now_s + PERIOD_S
+            self._said_count = 0
+        if self._said_count < LINES_MAX:
+            self._said_count += 1
+            return True
+        if not self._left_out_count:
+            self._loop.call_at(self._until_s, self._sum_up)
+        self._left_out_count += 1
+        return False
+
+    def _sum_up(self) -> None:
+        log.warning("%d more requests were slow in the last second, not named one by one", self._left_out_count)
+        self._left_out_count = 0
+
+
+def _client(connection: ClientConnection, client_id: str | None) -> Pairs:
+    return [
+        ("client_id", client_id or ""),
+        ("client", f"{connection.client_host}:{connection.client_port}"),
+        ("principal", str(connection.access.principal)),
+        ("listener", connection.listener.name),
+    ]
+
+
+def _named(partitions: Iterator[str]) -> Pairs:
+    """The first partitions; with a sign where there are more."""
+    first = list(islice(partitions, PARTITIONS_MAX + 1))
+    if len(first) > PARTITIONS_MAX:
+        first[-1] = "..."
+    return [("partitions", ",".join(first))] if first else []
+
+
+def named_partitions(request: object) -> Iterator[str]:
+    """The partitions that a request names, as topic-index, in the fields of Kafka's schemas; topics without partitions
+    by their name.
+    """
+    for field in ("topic_data", "topics"):
+        for topic in getattr(request, field, None) or ():
+            name = topic if isinstance(topic, str) else _topic(topic)
+            indexes = [
+                index
+                for name_of_field in ("partition_data", "partitions", "partition_indexes")
+                for index in islice(getattr(topic, name_of_field, None) or (), PARTITIONS_MAX + 1)
+            ]
+            if not indexes:
+                yield name
+            for index in indexes:
+                yield f"{name}-{_index(index)}"
+
+
+def _topic(topic: object) -> str:
+    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+    if name:
+        return str(name)
+    topic_id = getattr(topic, "topic_id", None)
+    return topic_id.hex() if isinstance(topic_id, bytes) else "?"
+
+
+def _index(partition: object) -> object:
+    if isinstance(partition, int):
+        return partition
+    for field in ("index", "partition_index", "partition"):
+        found = getattr(partition, field, None)
+        if found is not None:
+            return found
+    return "?"
+
+
+def _ms(time_ns: int) -> str:
+    return f"{time_ns / 1e6:.3f}"
+
+
+def _line(pairs: Pairs) -> str:
+    return " ".join(f"{name}={_text(str(value))}" for name, value in pairs)
+
+
+def _text(value: str) -> str:
+    value = value if len(value) <= TEXT_LENGTH_MAX else value[:TEXT_LENGTH_MAX] + "..."
+    if value.isprintable() and not any(each in value for each in ' "=\\'):
+        return value
+    import json
+
+    return json.dumps(value)
