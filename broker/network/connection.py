@@ -12,18 +12,19 @@ import asyncio
 import logging
 import struct
 from collections.abc import Coroutine, Mapping
-from typing import Final, Protocol, cast
+from functools import partial
+from typing import Final, cast
 
-from broker.network.closing_log import ClosingLog
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
 from broker.network.flow_control import FlowControl
 from broker.network.output import Output
 from broker.network.partial_frame import PartialFrame
 from broker.network.reply import QueuedReply, encoded
 from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
 from broker.network.request_memory import SMALL_SIZE
-from broker.network.route import Authentication, FrameHook, RequestContext, Route, ServingListener
+from broker.network.route import Authentication, FrameHook, RequestContext, Route
 from broker.runtime.pending import Pending
+from protocol.decoded_size import LongMessage
 from protocol.primitives import MalformedMessage
 from protocol.tagged_section import skip_tags
 from security.access import Access
@@ -42,39 +43,6 @@ ITERATION_REQUESTS_MAX: Final = 256
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
-
-
-class ConnectionSecurity(Protocol):
-    """The authentication that a listener requires before other requests."""
-
-    def first_access(self, client_host: str) -> Access:
-        """The access of a client before it has authenticated."""
-
-    def authentication_of(self, connection: Connection) -> Authentication | None:
-        """The SASL exchange of a connection; None where the listener has no SASL."""
-
-
-class ConnectionListener(ServingListener, Protocol):
-    """The listener of a connection, as the connection uses it."""
-
-    @property
-    def resources(self) -> ConnectionResources: ...
-
-    @property
-    def request_size_max(self) -> int:
-        """The most bytes of one request."""
-
-    @property
-    def closing_log(self) -> ClosingLog: ...
-
-    @property
-    def security(self) -> ConnectionSecurity: ...
-
-    def opened(self, connection: Connection) -> None:
-        """A transport is connected to the connection."""
-
-    def closed(self, connection: Connection) -> None:
-        """The transport of the connection is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -209,10 +177,14 @@ class Connection(asyncio.BufferedProtocol):
     async def hold_during(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
+            self._output.flush()
+        except MalformedMessage as error:
+            self.was_malformed = True
+            self.close(f"malformed request: {error}", logging.WARNING)
         except Exception:
             _failed(self)
         finally:
-            self._flow.is_held = False
+            self._flow.release()
             self._resume()
 
     def room_granted(self, size: int) -> None:
@@ -332,11 +304,19 @@ class Connection(asyncio.BufferedProtocol):
             client_id = str(frame[10:position], "utf-8", "replace")
         if version >= route.flexible_from:
             position = _after_tags(frame, position)
-        request, _ = decoder(frame, position)
         context = RequestContext(self, route, version, correlation_id, client_id)
-        requests = route.requests = route.requests + 1
-        handle = route.handle if requests < route.sample_at else route.sampled
-        self._take(context, handle(context, request))
+        if len(frame) < LONG_FRAME_SIZE:
+            request, _ = decoder(frame, position)
+        else:
+            try:
+                request = route.decode_short(version, frame, position)
+            except LongMessage:
+                self.hold()
+                body = bytes(frame[position:])
+                decoding = self.listener.resources.transcoder.decode(context, body, partial(_serve, self, context))
+                self.listener.resources.spawn(self.hold_during(decoding))
+                return
+        _serve(self, context, request)
         if route.hook is not None:
             self._learn(route, context, frame, request)
 
@@ -391,9 +371,15 @@ class Connection(asyncio.BufferedProtocol):
         """A waiting reply is complete: send it and the ready replies after it, unless an earlier one still waits."""
         if self.is_closed:
             return
-        assert reply.context is not None, "only what was parked becomes ready"
+        context = reply.context
+        assert context is not None, "only what was parked becomes ready"
+        if context.is_long:
+            self.hold()
+            encoding = self.listener.resources.transcoder.encode(context, response, partial(self._complete, reply))
+            self.listener.resources.spawn(self.hold_during(encoding))
+            return
         try:
-            pieces, size = encoded(reply.context, response)
+            pieces, size = encoded(context, response)
         except Exception:
             _failed(self)
             return
@@ -417,6 +403,15 @@ class Connection(asyncio.BufferedProtocol):
             self.close(f"{route.name} version {version} is outside {route.first_version}..{route.last_version}")
         else:
             self._take(RequestContext(self, route, route.first_version, correlation_id, None), response)
+
+
+def _serve(connection: Connection, context: RequestContext, request: object) -> None:
+    """Handle a decoded request."""
+    if not connection.is_closed:
+        route = context.route
+        requests = route.requests = route.requests + 1
+        handle = route.handle if requests < route.sample_at else route.sampled
+        connection._take(context, handle(context, request))
 
 
 def _failed(connection: Connection) -> None:

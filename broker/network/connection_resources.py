@@ -1,15 +1,67 @@
-"""The resources that all connections of a node share."""
+"""The parts of a connection's surroundings: its listener, and the resources that all connections of a node share."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.network.closing_log import ClosingLog
+from broker.network.reply import EncodedResponse, coalesce
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
+from broker.network.route import Authentication, RequestContext, ServingListener
 from broker.purgatory.purgatory import Purgatory
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from protocol.primitives import Chunk
+from security.access import Access
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+
+LONG_FRAME_SIZE: Final = 1 << 13
+"""The bytes of a frame from which on it may decode into so many objects that an executor thread has to do it."""
+
+
+class Transcoder:
+    """Decodes long requests and encodes long responses in an executor thread: one at a time over all connections, so
+    that at most one such thread competes with the event loop for the interpreter.
+    """
+
+    def __init__(self, environment: Environment, memory: RequestMemory) -> None:
+        self._environment = environment
+        self._memory = memory
+        self._turn = asyncio.Lock()
+
+    async def decode(self, context: RequestContext, body: bytes, serve: Callable[[object], None]) -> None:
+        """Decode the bytes after the header of a request, and serve the request. They count as request memory until it
+        is decoded. Raises `MalformedMessage`.
+        """
+        decoder = context.route.decoders[context.version]
+        self._memory.keep(len(body))
+        try:
+            async with self._turn:
+                request, _ = await self._environment.offload(partial(decoder, memoryview(body), 0))
+        finally:
+            self._memory.give_back(len(body))
+        serve(request)
+
+    async def encode(self, context: RequestContext, response: object, send: Callable[[object], None]) -> None:
+        """Encode a long response, and send it."""
+        async with self._turn:
+            encoded = await self._environment.offload(partial(_encoded, context, response))
+        context.is_long = False
+        send(encoded)
+
+
+def _encoded(context: RequestContext, response: object) -> EncodedResponse:
+    chunks: list[Chunk] = []
+    context.route.encoders[context.version](response, chunks)
+    return EncodedResponse(coalesce(chunks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +79,37 @@ class ConnectionResources:
     request_memory: RequestMemory
     reply_memory: ReplyMemory
     purgatory: Purgatory
+    transcoder: Transcoder
+
+
+class ConnectionSecurity(Protocol):
+    """The authentication that a listener requires before other requests."""
+
+    def first_access(self, client_host: str) -> Access:
+        """The access of a client before it has authenticated."""
+
+    def authentication_of(self, connection: Connection) -> Authentication | None:
+        """The SASL exchange of a connection; None where the listener has no SASL."""
+
+
+class ConnectionListener(ServingListener, Protocol):
+    """The listener of a connection, as the connection uses it."""
+
+    @property
+    def resources(self) -> ConnectionResources: ...
+
+    @property
+    def request_size_max(self) -> int:
+        """The most bytes of one request."""
+
+    @property
+    def closing_log(self) -> ClosingLog: ...
+
+    @property
+    def security(self) -> ConnectionSecurity: ...
+
+    def opened(self, connection: Connection) -> None:
+        """A transport is connected to the connection."""
+
+    def closed(self, connection: Connection) -> None:
+        """The transport of the connection is gone."""

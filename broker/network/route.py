@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.listener_role import ListenerRole
-from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
+from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of, short_decoder_of
 from protocol.schema import header_flexible_from
 from security.access import Access
 from security.principal import Principal
@@ -99,7 +99,7 @@ class ClientConnection(Protocol):
 class RequestContext:
     """The header of a request, its connection and its client: everything that a handler gets besides the message."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "is_long", "is_part", "route", "version")
 
     def __init__(
         self, connection: ClientConnection, route: Route, version: int, correlation_id: int, client_id: str | None
@@ -109,6 +109,10 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.is_long = False
+        """Whether the response has so many elements that an executor thread encodes it."""
+        self.is_part = False
+        """Whether the handler gets a long request part by part."""
 
     @property
     def listener(self) -> ServingListener:
@@ -233,6 +237,7 @@ class Route:
         "requests",
         "sample_at",
         "sampled",
+        "short_decoders",
     )
 
     def __init__(
@@ -262,6 +267,7 @@ class Route:
         self.sample_at = NEVER_SAMPLED
         """The number of the request that is timed next."""
         self.decoders: dict[int, Decoder[object]] = {}
+        self.short_decoders: dict[int, Decoder[object]] = {}
         self.encoders: dict[int, Encoder[object]] = {}
         self.flexible_from = 0
         """The first version in which the request header ends with a tagged section."""
@@ -290,6 +296,14 @@ class Route:
         encoder = encoder_of(response_class, version)
         self.encoders[version] = encoder if self.meter is None else self.meter.counted(self, response_class, encoder)
         return decoder
+
+    def decode_short(self, version: int, frame: memoryview, position: int) -> object:
+        """Decode a request whose version is served. Raises `LongMessage` where that would take long."""
+        decoder = self.short_decoders.get(version)
+        if decoder is None:
+            decoder = self.short_decoders[version] = short_decoder_of(self._bound().request_class, version)
+        request, _ = decoder(frame, position)
+        return request
 
     def unserved_version(self) -> object | None:
         """The response to a request in a version that is not served; it is encoded in the first version of the API.

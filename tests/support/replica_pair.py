@@ -91,6 +91,7 @@ class LeaderSide:
                 RequestMemory(None, cast("Any", self._loop)),
                 self._broker.reply_memory,
                 self.purgatory,
+                cast("Any", None),
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")

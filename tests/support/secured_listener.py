@@ -30,7 +30,7 @@ from security.tls.certificate_names import subject_name
 from tests.support.purgatories import purgatory_of
 
 if TYPE_CHECKING:
-    from broker.network.connection import ConnectionListener
+    from broker.network.connection_resources import ConnectionListener
 
 HEARTBEAT, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 12, 17, 18, 36
 
@@ -62,6 +62,7 @@ class SecuredListener:
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),
             purgatory_of(loop),
+            cast("Any", None),
         )
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:

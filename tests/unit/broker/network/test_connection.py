@@ -15,9 +15,8 @@ from broker.network.connection import (
     ITERATION_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
     Connection,
-    ConnectionListener,
 )
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
@@ -126,6 +125,7 @@ class Wire:
                 memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
                 ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
                 purgatory_of(loop),
+                cast("Transcoder", None),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
