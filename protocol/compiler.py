@@ -22,9 +22,11 @@ from typing import TypeVar, cast
 from protocol.decoded_size import (
     CONTENT_CHARGE,
     DECODED_SIZE_MAX,
+    SHORT_DECODED_SIZE_MAX,
     TAG_CHARGE,
     decoded_size,
     least_size,
+    long_message,
     too_many_items,
     uncounted_size,
 )
@@ -55,6 +57,11 @@ def decoder_of(cls: type[T], version: int) -> Decoder[T]:
 def request_decoder_of(cls: type[T], version: int) -> Decoder[T]:
     """The decoder for requests: it also limits the memory of the decoded message (`protocol/decoded_size.py`)."""
     return cast("Decoder[T]", _compiled(_RequestDecoderSource, cls, version))  # type: ignore[arg-type]
+
+
+def short_decoder_of(cls: type[T], version: int) -> Decoder[T]:
+    """The decoder that raises `LongMessage` for a request that would keep the event loop for long."""
+    return cast("Decoder[T]", _compiled(_ShortDecoderSource, cls, version))  # type: ignore[arg-type]
 
 
 def encoder_of(cls: type[T], version: int) -> Encoder[T]:
@@ -332,20 +339,31 @@ class _RequestDecoderSource(_DecoderSource):
 class _CountedDecoderSource(_DecoderSource):
     """Emits code that subtracts the memory of objects from the rest of the limit."""
 
+    size_max = DECODED_SIZE_MAX
+    error_at: Callable[[str], Exception] = staticmethod(too_many_items)
+    """Makes the exception where the limit is exceeded, at the field of this name."""
+
     def begin(self) -> None:
-        self.scope["too_many_items"] = too_many_items
-        self.emit(f"left = {DECODED_SIZE_MAX}")
+        self.scope["error_at"] = self.error_at
+        self.emit(f"left = {self.size_max}")
 
     def charge(self, amount: str, name: str) -> None:
         # A null has a negative length, which must not increase the rest of the limit.
         self.emit(f"left -= max({amount}, 0)")
-        self.emit(f"if left < 0: raise too_many_items('{name}')")
+        self.emit(f"if left < 0: raise error_at('{name}')")
 
     def skip_tags(self, count: str) -> None:
         with self.block(f"if {count}:"):
             self.emit(f"{count}, _ = read_uvarint(buf, pos - 1)")
             self.charge(f"{count} * {TAG_CHARGE}", "tags")
             self.emit("pos = skip_tags(buf, pos - 1)")
+
+
+class _ShortDecoderSource(_CountedDecoderSource):
+    """The same with a lower limit, at which the message is decoded elsewhere."""
+
+    size_max = SHORT_DECODED_SIZE_MAX
+    error_at = staticmethod(long_message)
 
 
 def _decode_counted(cls: type[object], version: int, buffer: BytesLike, position: int) -> tuple[object, int]:

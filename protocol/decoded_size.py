@@ -16,6 +16,8 @@ from protocol.schema import NEVER, Field, Wire, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
 """Limit on the bytes of objects: a fetch of 100,000 partitions, each in a topic of its own, takes 50 MB."""
+SHORT_DECODED_SIZE_MAX: Final = 1 << 19
+"""The bytes of objects up to which a request is decoded on the event loop: that takes about a millisecond."""
 TAG_CHARGE: Final = 1024
 """Bytes charged for a skipped tag: it takes no memory, but as much time as an object."""
 CONTENT_CHARGE: Final = 4
@@ -89,6 +91,15 @@ def _ratios(cls: type[object], version: int, is_flexible: bool) -> list[int]:
         if field.struct is not None:
             found += _ratios(field.struct, version, is_flexible)
     return found
+
+
+class LongMessage(Exception):
+    """A message decodes into more than `SHORT_DECODED_SIZE_MAX`: it is decoded again in an executor thread."""
+
+
+def long_message(name: str) -> LongMessage:
+    """What the decoder of short messages raises at the field `name`."""
+    return LongMessage(f"the message decodes into more than {SHORT_DECODED_SIZE_MAX} bytes, at {name}")
 
 
 def too_many_items(name: str) -> MalformedMessage:

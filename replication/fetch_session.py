@@ -24,6 +24,10 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NO_SESSION: Final = 0
+SESSION_PARTITIONS_MAX: Final = 1_000
+"""The most partitions of a consumer's session, all of which are examined at each fetch. DIVERGES: Apache Kafka has no
+such limit.
+"""
 TOPIC_ID_VERSION: Final = 13
 """From this version of Fetch on, requests name topics by id."""
 
@@ -253,8 +257,14 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
-        """Open, continue or end the session of a request, according to the table above."""
+    def open(
+        self, request: FetchRequest, version: int, now_ms: int, *, is_follower: bool | None = None
+    ) -> FetchContext:
+        """Open, continue or end the session of a request, according to the table above. `is_follower`: whether the
+        client may replicate; by default what the request says.
+        """
+        if is_follower is None:
+            is_follower = is_of_follower(request)
         uses_topic_ids = version >= TOPIC_ID_VERSION
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             ended = self._sessions.pop(request.session_id, None)
@@ -262,7 +272,7 @@ class FetchSessions:
                 ended.close()
             session = None
             if request.session_epoch == INITIAL_EPOCH:
-                session = self._create(request, uses_topic_ids, now_ms)
+                session = self._create(request, uses_topic_ids, now_ms, is_follower=is_follower)
             return FetchContext(list(wishes(request, uses_topic_ids).items()), session)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -272,6 +282,9 @@ class FetchSessions:
         if uses_topic_ids != session.uses_topic_ids:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request)
+        if session.updates is None and len(session.partitions) > SESSION_PARTITIONS_MAX:
+            del self._sessions[session.id]
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.requested(now_ms)
         self._sessions[session.id] = self._sessions.pop(session.id)
@@ -288,7 +301,11 @@ class FetchSessions:
             session.close()
         return FetchResponse(throttle_time_ms=throttle_ms)
 
-    def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def _create(
+        self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, *, is_follower: bool
+    ) -> FetchSession | None:
+        if not is_follower and sum(len(topic.partitions) for topic in request.topics) > SESSION_PARTITIONS_MAX:
+            return None
         if len(self._sessions) >= self._sessions_max:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms < self._eviction_ms:
@@ -297,7 +314,7 @@ class FetchSessions:
         session_id = self._random_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random_id()
-        updates = UpdatedPartitions() if is_of_follower(request) else None
+        updates = UpdatedPartitions() if is_follower else None
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms, updates)
         session.update(request)
         session.requested(now_ms)

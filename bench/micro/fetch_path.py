@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, fetch_frame
 from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionResources, Transcoder
 from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
@@ -134,6 +134,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
             broker.reply_memory,
             broker.purgatory,
             request_clock(loop),
+            Transcoder(broker.environment, RequestMemory(None, loop)),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import Producer, SequencedFrames, batch_of, produce_error_position, produce_frame
 from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionResources, Transcoder
 from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
@@ -123,6 +123,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
             ReplyMemory(-1, loop),
             broker.purgatory,
             request_clock(loop),
+            Transcoder(broker.environment, RequestMemory(None, loop)),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
 from broker.config.password import Password
@@ -11,10 +12,32 @@ from broker.config.setting import Setting, Value, ValueType
 
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
 # Patterns are compiled at first use, because most of them are never used.
-_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
+_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?[fFdD]?)"
+"""Possessive, because a text of many digits would be tried with each way to divide them."""
 _VOTER: Final = r"[0-9]+@.+:[0-9]+"
 _HOST_PORT: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)"
 _DURATION: Final = r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
+
+
+PATTERN_MEMORY_MAX: Final = 1 << 20
+"""The most bytes of memory of a compiled pattern of a user."""
+
+
+@lru_cache(256)
+def linear_match(pattern: str) -> Callable[[str], object] | None:
+    """A function that tells whether the whole of a text matches a pattern of a user, in linear time by RE2; None where
+    RE2 cannot compile the pattern.
+    """
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY_MAX
+    try:
+        match: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    except re2.error:
+        return None
+    return match
 
 
 class InvalidValue(Exception):

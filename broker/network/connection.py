@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Final, cast
 
-from broker.network.connection_resources import ConnectionListener
+from broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
 from broker.network.flow_control import FlowControl
 from broker.network.output import TAKES_FILES, Output, step_name
 from broker.network.partial_frame import PartialFrame
@@ -24,6 +24,7 @@ from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
 from broker.network.request_memory import SMALL_SIZE
 from broker.network.route import Authentication, FrameHook, RequestContext, Route
 from broker.runtime.pending import Pending
+from protocol.decoded_size import LongMessage
 from protocol.primitives import MalformedMessage
 from protocol.tagged_section import skip_tags
 from security.access import Access
@@ -183,10 +184,14 @@ class Connection(asyncio.BufferedProtocol):
     async def hold_during(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
+            self._output.flush()
+        except MalformedMessage as error:
+            self.was_malformed = True
+            self.close(f"malformed request: {error}", logging.WARNING)
         except Exception:
             _failed(self)
         finally:
-            self._flow.is_held = False
+            self._flow.release()
             self._resume()
 
     def room_granted(self, size: int) -> None:
@@ -311,11 +316,19 @@ class Connection(asyncio.BufferedProtocol):
             position = _after_tags(frame, position)
         context = RequestContext(self, route, version, correlation_id, client_id)
         self._output.begin(context, self._received_ns, len(frame))
-        request, _ = decoder(frame, position)
-        context.decoded_ns = self._clock.read()
-        context.request = request
-        route.requests += 1
-        self._take(context, route.handle(context, request))
+        if len(frame) < LONG_FRAME_SIZE:
+            request, _ = decoder(frame, position)
+        else:
+            try:
+                request = route.decode_short(version, frame, position)
+            except LongMessage:
+                context.is_decoded_aside = True
+                self.hold()
+                body = bytes(frame[position:])
+                decoding = self.listener.resources.transcoder.decode(context, body, partial(_serve, self, context))
+                self.listener.resources.spawn(self.hold_during(decoding))
+                return
+        _serve(self, context, request)
         if route.hook is not None:
             self._learn(route, context, frame, request)
 
@@ -361,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the result of a handler: no response, a `Pending`, or the response."""
         clock = self._clock
         handled_ns = context.handled_ns = context.completed_ns = clock.read()
-        if handled_ns - context.began_ns > clock.steps.longest_ns:
+        if handled_ns - context.began_ns > clock.steps.longest_ns and not context.is_decoded_aside:
             clock.steps.note(handled_ns - context.began_ns, partial(step_name, context))
         if response is None:
             self._output.unanswered(context)
@@ -386,8 +399,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         assert reply.parked is not None, "only what was parked becomes ready"
         context = reply.context
-        context.completed_ns = self._clock.read()
-        context.waits_for = reply.parked.waits_for
+        if context.completed_ns == context.handled_ns:
+            context.completed_ns = self._clock.read()
+            context.waits_for = reply.parked.waits_for
+        if context.is_long:
+            self.hold()
+            encoding = self.listener.resources.transcoder.encode(context, response, partial(self._complete, reply))
+            self.listener.resources.spawn(self.hold_during(encoding))
+            return
         try:
             pieces, size = encoded(context, response)
         except Exception:
@@ -418,6 +437,16 @@ class Connection(asyncio.BufferedProtocol):
             context = RequestContext(self, route, route.first_version, correlation_id, None)
             self._output.begin(context, self._received_ns, len(frame))
             self._take(context, response)
+
+
+def _serve(connection: Connection, context: RequestContext, request: object) -> None:
+    """Handle a decoded request."""
+    if not connection.is_closed:
+        route = context.route
+        context.decoded_ns = connection._clock.read()
+        context.request = request
+        route.requests += 1
+        connection._take(context, route.handle(context, request))
 
 
 def _failed(connection: Connection) -> None:

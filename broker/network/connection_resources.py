@@ -3,21 +3,66 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.closing_log import ClosingLog
+from broker.network.reply import EncodedResponse, coalesce
 from broker.network.reply_memory import ReplyMemory
 from broker.network.request_memory import RequestMemory
 from broker.network.request_times import RequestClock
-from broker.network.route import Authentication, ServingListener
+from broker.network.route import Authentication, RequestContext, ServingListener
 from broker.purgatory.purgatory import Purgatory
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
+from protocol.primitives import Chunk
 from security.access import Access
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
+
+
+LONG_FRAME_SIZE: Final = 1 << 13
+"""The bytes of a frame from which on it may decode into so many objects that an executor thread has to do it."""
+
+
+class Transcoder:
+    """Decodes long requests and encodes long responses in an executor thread: one at a time over all connections, so
+    that at most one such thread competes with the event loop for the interpreter.
+    """
+
+    def __init__(self, environment: Environment, memory: RequestMemory) -> None:
+        self._environment = environment
+        self._memory = memory
+        self._turn = asyncio.Lock()
+
+    async def decode(self, context: RequestContext, body: bytes, serve: Callable[[object], None]) -> None:
+        """Decode the bytes after the header of a request, and serve the request. They count as request memory until it
+        is decoded. Raises `MalformedMessage`.
+        """
+        decoder = context.route.decoders[context.version]
+        self._memory.keep(len(body))
+        try:
+            async with self._turn:
+                request, _ = await self._environment.offload(partial(decoder, memoryview(body), 0))
+        finally:
+            self._memory.give_back(len(body))
+        serve(request)
+
+    async def encode(self, context: RequestContext, response: object, send: Callable[[object], None]) -> None:
+        """Encode a long response, and send it."""
+        async with self._turn:
+            encoded = await self._environment.offload(partial(_encoded, context, response))
+        context.is_long = False
+        send(encoded)
+
+
+def _encoded(context: RequestContext, response: object) -> EncodedResponse:
+    chunks: list[Chunk] = []
+    context.route.encoders[context.version](response, chunks)
+    return EncodedResponse(coalesce(chunks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +81,7 @@ class ConnectionResources:
     reply_memory: ReplyMemory
     purgatory: Purgatory
     clock: RequestClock
+    transcoder: Transcoder
 
 
 class ConnectionSecurity(Protocol):

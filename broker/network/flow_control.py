@@ -3,7 +3,8 @@
     paused because                              until
     too many of its replies wait                some have left
     what was written does not leave             the transport has drained
-    a request of it is examined in a thread     `release`
+    a request of it is decoded or examined in   `release`, once for each `hold`
+    a thread, or is handled in parts
     its client is throttled by a quota          the throttle time is over
     it handled its share of requests            the loop's next iteration
     its partial frame has no room               request memory grants some (`PartialFrame.is_short`)
@@ -23,7 +24,7 @@ from broker.network.reply_queue import ReplyQueue
 class FlowControl:
     """The state of one connection's flow control. `is_paused` is an attribute, because it is read before each frame."""
 
-    __slots__ = ("_output", "_replies", "_throttle", "is_held", "is_paused", "was_paused")
+    __slots__ = ("_holds", "_output", "_replies", "_throttle", "is_paused", "was_paused")
 
     def __init__(self, output: Output, replies: ReplyQueue) -> None:
         self._output = output
@@ -31,8 +32,8 @@ class FlowControl:
         self.is_paused = False
         self.was_paused = False
         """Whether the connection was paused since it last received bytes; bytes may have waited in the kernel."""
-        self.is_held = False
-        """Its requests wait until one of them has been examined."""
+        self._holds = 0
+        """How many pieces of work on earlier requests must end before the next request is handled."""
         self._throttle: asyncio.TimerHandle | None = None
         """Ends the time for which the client is throttled."""
 
@@ -43,9 +44,17 @@ class FlowControl:
             self.is_paused = self.was_paused = True
             transport.pause_reading()
 
+    @property
+    def is_held(self) -> bool:
+        return self._holds > 0
+
     def hold(self) -> None:
-        self.is_held = True
+        self._holds += 1
         self.pause()
+
+    def release(self) -> None:
+        """End one `hold`."""
+        self._holds -= 1
 
     def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
         """Pause for a time; `resume` is called when it is over. Of several times the one that ends last counts."""
@@ -73,4 +82,4 @@ class FlowControl:
         transport = output.transport
         if not self.is_paused or not output.is_writable or transport is None or transport.is_closing():
             return False
-        return not self.is_held and self._throttle is None and not self._replies.is_ahead()
+        return self._holds == 0 and self._throttle is None and not self._replies.is_ahead()

@@ -62,10 +62,10 @@ def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int
         chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
     if size <= JOINED_REPLY_SIZE_MAX:
         return [b"".join(cast("list[BytesLike]", chunks))], size + len(chunks[0])
-    return _coalesce(chunks), size + len(chunks[0])
+    return coalesce(chunks), size + len(chunks[0])
 
 
-def _coalesce(pieces: list[Chunk]) -> list[Chunk]:
+def coalesce(pieces: list[Chunk]) -> list[Chunk]:
     """Join runs of small pieces; large pieces stay as they are."""
     out: list[Chunk] = []
     run: list[BytesLike] = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.network.listener_role import ListenerRole
 from broker.network.request_times import RequestTimes
 from broker.runtime.pending import NOTHING
-from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
+from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of, short_decoder_of
 from protocol.schema import header_flexible_from
 from security.access import Access
 from security.principal import Principal
@@ -110,6 +110,9 @@ class RequestContext:
         "encoded_ns",
         "end_position",
         "handled_ns",
+        "is_decoded_aside",
+        "is_long",
+        "is_part",
         "received_ns",
         "request",
         "request_size",
@@ -137,6 +140,12 @@ class RequestContext:
         self.request_size = self.response_size = 0
         self.end_position = 0
         """The end of the reply among all bytes that are written to the connection."""
+        self.is_long = False
+        """Whether the response has so many elements that an executor thread encodes it."""
+        self.is_part = False
+        """Whether the handler gets a long request part by part."""
+        self.is_decoded_aside = False
+        """Whether an executor thread decodes the request."""
 
     @property
     def listener(self) -> ServingListener:
@@ -265,6 +274,7 @@ class Route:
         "reply_errors",
         "reply_flexible_from",
         "requests",
+        "short_decoders",
         "times",
     )
 
@@ -295,6 +305,7 @@ class Route:
         self.is_governed = False
         """Whether client quotas are set: then no frame is passed to a hook."""
         self.decoders: dict[int, Decoder[object]] = {}
+        self.short_decoders: dict[int, Decoder[object]] = {}
         self.encoders: dict[int, Encoder[object]] = {}
         self.flexible_from = 0
         """The first version in which the request header ends with a tagged section."""
@@ -323,6 +334,14 @@ class Route:
         encoder = encoder_of(response_class, version)
         self.encoders[version] = encoder if counter is None else counter.counted(self, response_class, encoder)
         return decoder
+
+    def decode_short(self, version: int, frame: memoryview, position: int) -> object:
+        """Decode a request whose version is served. Raises `LongMessage` where that would take long."""
+        decoder = self.short_decoders.get(version)
+        if decoder is None:
+            decoder = self.short_decoders[version] = short_decoder_of(self._bound().request_class, version)
+        request, _ = decoder(frame, position)
+        return request
 
     def unserved_version(self) -> object | None:
         """The response to a request in a version that is not served; it is encoded in the first version of the API.

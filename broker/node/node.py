@@ -20,7 +20,7 @@ from broker.metadata.topic_creation import TopicCreation
 from broker.network.admission import Admission
 from broker.network.connection import RECEIVE_BUFFER_SIZE
 from broker.network.connection_quota import connection_limits
-from broker.network.connection_resources import ConnectionResources
+from broker.network.connection_resources import ConnectionResources, Transcoder
 from broker.network.listener import Listener
 from broker.network.listener_role import ListenerRole, role_of
 from broker.network.reply_memory import ReplyMemory
@@ -52,6 +52,7 @@ from broker.replicas.roles import ReplicaRoles
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.parts import LongRequests
 from broker.requests.rack_aware_selector import RackAwareReplicaSelector
 from broker.requests.services import Services
 from broker.requests.table import routes
@@ -281,6 +282,7 @@ class Node:
             remote_offsets=self.tiering.offsets if self.tiering is not None else None,
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
+            long_requests=LongRequests(environment, loop, self.tasks.spawn),
             has_authorizer=self.security.authorizer is not None,
             quotas=self.quotas.clients,
         )
@@ -307,6 +309,7 @@ class Node:
             self.reply_memory,
             self.purgatory,
             self.clock,
+            Transcoder(self.environment, self.request_memory),
         )
         self.listeners = [
             Listener(

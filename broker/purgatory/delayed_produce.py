@@ -34,7 +34,7 @@ class AppendedRecords(CommitWait):
 class DelayedProduce(WatchingOperation):
     """The wait of one request. An answer becomes an error where its records are not known to be committed."""
 
-    __slots__ = ("_add_leaders", "_has_failed", "_open", "_response", "reply")
+    __slots__ = ("_add_leaders", "_has_failed", "_open", "_open_count", "_response", "reply")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class DelayedProduce(WatchingOperation):
         self._add_leaders = add_leaders
         self._has_failed = has_failed
         self._open = list(appended)
+        """The records of the request; those that are settled have no operation any more."""
+        self._open_count = len(appended)
         for each in appended:
             each.operation = self
             purgatory.await_commit(each.partition, each)
@@ -64,20 +66,21 @@ class DelayedProduce(WatchingOperation):
         """The records of one partition are committed, or it is certain that this broker will not learn that
         they are.
         """
-        self._open = [each for each in self._open if each is not records]
+        self._open_count -= 1
         if error is not ErrorCode.NONE:
             refuse(records.answer, error)
             self._has_failed = True
-        if not self._open:
+        if not self._open_count:
             self.try_complete()
 
     def try_complete(self) -> None:
-        if not self._open and not self.is_over:
+        if not self._open_count and not self.is_over:
             self._complete()
 
     def expire(self) -> None:
         for each in self._open:
-            refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)
+            if each.operation is not None:
+                refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)
         self._complete()
 
     def _complete(self) -> None:
@@ -90,8 +93,9 @@ class DelayedProduce(WatchingOperation):
         super().end()
         waiting, self._open = self._open, []
         for each in waiting:
-            each.cancel()
-            each.operation = None
+            if each.operation is not None:
+                each.cancel()
+                each.operation = None
 
 
 def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:

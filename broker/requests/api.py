@@ -13,6 +13,8 @@ from typing import TypeVar, cast
 
 from broker.network.listener_role import ListenerRole
 from broker.network.route import Binding, FrameHook, Handler, RequestContext, Route
+from broker.requests.long_lists import BOUNDS, PARTS, bounded
+from broker.requests.parts import in_parts
 from broker.requests.services import Services
 from protocol.schema import response_class_of, spec_of
 
@@ -114,6 +116,11 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
         from broker.requests.authorization.guard import guarded
 
         answer = guarded(row.name, role, services, answer)
+    limits, plan = BOUNDS.get(row.name), PARTS.get(row.name)
+    if limits is not None:
+        answer = bounded(limits, answer)
+    if plan is not None:
+        answer = in_parts(plan, lambda: services.long_requests, answer)
     return Binding(
         row.request,
         response_class_of(row.request),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from broker.config.catalogue import client_metrics_catalogue
-from broker.config.values import default_value
+from broker.config.values import default_value, linear_match
 from kraft.image.configs import ConfigsImage, ResourceType
 from protocol.checksum import crc32c
 
@@ -50,10 +49,8 @@ def _matching(configs: ConfigsImage, client: Mapping[str, str]) -> Iterator[tupl
 def _matches(patterns: str, client: Mapping[str, str]) -> bool:
     for each in _items(patterns):
         what, _, pattern = each.partition("=")
-        try:
-            if not re.fullmatch(pattern.strip(), client.get(what.strip(), "")):
-                return False
-        except re.error:
+        match = linear_match(pattern.strip())
+        if match is None or not match(client.get(what.strip(), "")):
             return False
     return True
 

@@ -18,6 +18,7 @@ from broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
     from broker.requests.handlers.metadata import Question
+    from protocol.messages.metadata import MetadataResponse
     from protocol.primitives import Chunk
 
 
@@ -50,6 +51,24 @@ class LargeMetadata:
         reply: Pending[EncodedResponse] = Pending(waits.clear, EXECUTOR)
         self._spawn(self._answer(question, version, reply, waits))
         return reply
+
+    def describe(self, question: Question) -> Pending[MetadataResponse]:
+        """Make a part of a response, which is not encoded yet."""
+        waits = [True]
+        reply: Pending[MetadataResponse] = Pending(waits.clear)
+        self._spawn(self._describe(question, reply, waits))
+        return reply
+
+    async def _describe(self, question: Question, reply: Pending[MetadataResponse], waits: list[bool]) -> None:
+        from broker.requests.handlers.metadata import answer
+
+        async with self._turn:
+            if not waits:
+                return
+            response, missing = await self._environment.offload(lambda: answer(question))
+        for name in missing:
+            self._topics.create(name)
+        reply.complete(response)
 
     async def _answer(
         self, question: Question, version: int, reply: Pending[EncodedResponse], waits: list[bool]

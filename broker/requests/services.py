@@ -25,6 +25,7 @@ from broker.replicas.replicas import Replicas
 from broker.requests.forwarding import Forwarding
 from broker.requests.large_batches import LargeBatches
 from broker.requests.large_metadata import LargeMetadata
+from broker.requests.parts import LongRequests
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
@@ -69,6 +70,7 @@ class Services:
     """Lookups in remote storage; None where tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
+    long_requests: LongRequests
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
     has_authorizer: bool = False
     """Whether an authorizer decides what clients may do."""

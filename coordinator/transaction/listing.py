@@ -54,6 +54,7 @@ def listed(
     infinite, as in Apache Kafka.
     """
     states = {state for state, name in NAMES.items() if name in state_filters}
+    producer_ids = frozenset(producer_ids)
     return [
         ListedTransaction(
             transactional_id=transactional_id,

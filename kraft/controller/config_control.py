@@ -235,8 +235,10 @@ def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
     members = [member for member in before.split(",") if member]
     named = [member for member in value.split(",") if member]
     if operation is AlterConfigOperation.APPEND:
-        return ",".join([*members, *(member for member in named if member not in members)])
-    return ",".join(member for member in members if member not in named)
+        known = frozenset(members)
+        return ",".join([*members, *(member for member in named if member not in known)])
+    removed = frozenset(named)
+    return ",".join(member for member in members if member not in removed)
 
 
 def refuse_alterations(

@@ -93,6 +93,7 @@ class LeaderSide:
                 self._broker.reply_memory,
                 self.purgatory,
                 request_clock(self._loop),
+                cast("Any", None),
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")

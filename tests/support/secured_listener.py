@@ -64,6 +64,7 @@ class SecuredListener:
             ReplyMemory(-1, loop),
             purgatory_of(loop),
             request_clock(loop),
+            cast("Any", None),
         )
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:

@@ -13,6 +13,7 @@ from typing import cast
 
 from broker.metadata.enveloping import CORRELATION_ID, ForwardedClient
 from broker.network.route import Authentication, RequestContext, ServingListener
+from broker.requests.handlers.envelope import logged
 from broker.runtime.pending import Pending
 from protocol.schema import spec_of
 from security.access import Access
@@ -70,4 +71,4 @@ class LocalClient:
         """Do nothing: the broker's handler throttles the client's connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        return work
+        return logged(work, self.client_host)

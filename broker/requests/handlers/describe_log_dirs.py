@@ -18,11 +18,14 @@ from protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broker.config.config import Config
     from broker.network.route import RequestContext
     from broker.replicas.local_logs import LocalLogs
     from broker.replicas.replicas import Replicas
     from broker.runtime.environment import Environment
+    from replication.partition import Partition
 
 
 class DescribeLogDirsServices(Protocol):
@@ -44,19 +47,18 @@ class DescribeLogDirsServices(Protocol):
 def handle(
     services: DescribeLogDirsServices, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    wanted = None
+    partitions: Iterable[Partition] = services.replicas
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+        partitions = [found for key in wanted if (found := services.replicas.get(*key)) is not None]
     results = []
     for directory in services.config.log_dirs:
         if directory in services.logs.offline:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in services.replicas:
+        for partition in partitions:
             if partition.log.directory.rpartition("/")[0] != directory:
-                continue
-            if wanted is not None and (partition.topic, partition.index) not in wanted:
                 continue
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
             topic.partitions.append(

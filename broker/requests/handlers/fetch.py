@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.network.quotas.client_quotas import ClientQuotas
+from broker.network.quotas.throttled_route import is_exempt
 from broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
@@ -38,7 +39,7 @@ from replication.fetch_plan import (
     isolation_of,
     without_records,
 )
-from replication.fetch_session import FetchContext, FetchSessions
+from replication.fetch_session import FetchContext, FetchSessions, is_of_follower
 from replication.follower_fetch import InSyncCandidates, replica_of, update_fetch_states
 from replication.partition import Partition
 from replication.source import Cold, FetchIsolation, Remote
@@ -101,7 +102,8 @@ def handle(
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
-    fetch = services.fetch_sessions.open(request, context.version, now_ms)
+    is_follower = is_of_follower(request) and (context.access.is_unrestricted or is_exempt(context, request))
+    fetch = services.fetch_sessions.open(request, context.version, now_ms, is_follower=is_follower)
     if fetch.error is not NONE:
         return FetchResponse(error_code=fetch.error)
     return Fetch(services, context, request, fetch).answer(now_ms)

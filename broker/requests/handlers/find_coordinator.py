@@ -16,6 +16,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.config.internal_topics import InternalTopic
+    from broker.metadata.cluster_view import NodeAddress
     from broker.network.route import RequestContext
 
 BATCH_VERSION: Final = 4
@@ -42,13 +46,14 @@ class FindCoordinatorServices(Protocol):
 def handle(
     services: FindCoordinatorServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if context.version >= BATCH_VERSION else [request.key]
+    found = find(services, context, keys, request.key_type)
     if context.version >= BATCH_VERSION:
-        found = [find(services, context, key, request.key_type) for key in request.coordinator_keys]
         for coordinator in found:
             if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 coordinator.error_message = ""
         return FindCoordinatorResponse(coordinators=found)
-    coordinator = find(services, context, request.key, request.key_type)
+    (coordinator,) = found
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,
         error_message=coordinator.error_message or ErrorCode.NONE.name,
@@ -58,21 +63,40 @@ def handle(
     )
 
 
-def find(services: FindCoordinatorServices, context: RequestContext, key: str, key_type: int) -> Coordinator:
+def find(
+    services: FindCoordinatorServices, context: RequestContext, keys: Sequence[str], key_type: int
+) -> list[Coordinator]:
+    """The coordinators of keys. The leader of each partition of the internal topic is looked up once."""
     coordinator = services.coordinators.of_key_type(key_type)
     if coordinator is None:
-        return refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST)
-    topic, index = coordinator.topic, coordinator.partition_of(key)
+        return [refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST) for key in keys]
+    nodes: dict[int, NodeAddress | None] = {}
+    found = []
+    for key in keys:
+        index = coordinator.partition_of(key)
+        if index not in nodes:
+            nodes[index] = _leader(services, context, coordinator.topic, index)
+        node = nodes[index]
+        found.append(
+            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
+            if node is None
+            else Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
+        )
+    return found
+
+
+def _leader(
+    services: FindCoordinatorServices, context: RequestContext, topic: InternalTopic, index: int
+) -> NodeAddress | None:
+    """The address of the leader of a partition; None where there is none yet, or it cannot be reached."""
     partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:
         services.topics.create_internal(topic)
-        return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
+        return None
     if services.replicas.why_not(topic.name, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # its log is being created
-        return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
-    for node in services.cluster.live_nodes(context.listener.name):
-        if node.id == partition.leader:
-            return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
-    return refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
+        return None
+    live = services.cluster.live_nodes(context.listener.name)
+    return next((node for node in live if node.id == partition.leader), None)
 
 
 def refused(key: str, error: ErrorCode, message: str) -> Coordinator:

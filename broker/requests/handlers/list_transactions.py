@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from broker.config.values import linear_match
 from broker.coordinators.transactions import TransactionCoordinator
 from broker.runtime.environment import Environment
 from protocol.errors import ErrorCode
@@ -52,12 +53,4 @@ def filter_of(pattern: str | None) -> Callable[[str], object] | None:
     """The filter for transactional ids; None where RE2 cannot compile its pattern."""
     if not pattern:
         return lambda transactional_id: True
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        matched: Callable[[str], object] = re2.compile(pattern, options).fullmatch
-    except re2.error:
-        return None
-    return matched
+    return linear_match(pattern)

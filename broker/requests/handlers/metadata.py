@@ -90,7 +90,7 @@ class MetadataServices(Protocol):
 
 def handle(
     services: MetadataServices, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Pending[EncodedResponse]:
+) -> MetadataResponse | Pending[MetadataResponse] | Pending[EncodedResponse]:
     if context.version < ASKED_BY_ID_VERSION and any(_is_by_id(wish) for wish in request.topics or ()):
         return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
@@ -111,6 +111,8 @@ def handle(
     if not access.is_unrestricted:
         question = _as_allowed(question, access, creates=creates)
     if _is_large(question):
+        if context.is_part:
+            return services.large_metadata.describe(question)
         return services.large_metadata.ask(question, context.version)
     response, missing = answer(question)
     for name in missing:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from typing import SupportsIndex, cast
+
 import pytest
 
 from broker.config import Config
 from broker.config.altering import effective
 from broker.config.catalogue import client_metrics_catalogue, group_catalogue
-from broker.config.catalogue_rules import CatalogueRules
+from broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
 from broker.config.describing import describe_resource
 from broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from broker.config.setting import ValueType
 from broker.config.sources import single_node_defaults
+from broker.config.values import InvalidValue, linear_match, parse_type
+from broker.requests import client_metrics
+from kraft.controller.config_control import AlterConfigOperation, edited
 from kraft.controller.decision import ApiError
 from kraft.image.configs import ConfigResource, ResourceType
 from protocol.errors import ErrorCode
@@ -144,3 +151,56 @@ def test_a_subscription_shows_no_synonym_of_a_default() -> None:
         ("match", "", 0),
         ("metrics", "a,b", 1),
     ]
+
+
+class Compared(str):
+    """A text that counts how often it was compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.compared += 1
+        return str.__eq__(self, cast("str", other))
+
+    __hash__ = str.__hash__
+
+
+class Splitting(str):
+    """A text whose members count how often they are compared."""
+
+    __slots__ = ()
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        return [Compared(each) for each in str.split(self, sep, maxsplit)]
+
+
+@pytest.mark.parametrize("operation", [AlterConfigOperation.APPEND, AlterConfigOperation.SUBTRACT])
+def test_members_of_long_lists_are_not_compared_with_each_other(operation: AlterConfigOperation) -> None:
+    Compared.compared = 0
+    before, named = (Splitting(",".join(f"{prefix}{n}" for n in range(500))) for prefix in "ab")
+    edited(before, named, operation)
+    assert Compared.compared < 2_000
+
+
+@pytest.mark.parametrize("text", ["1" * 30_000 + "x", "." + "1" * 30_000 + "x", "1e" + "1" * 30_000 + "x"])
+def test_a_long_text_that_is_no_number_is_refused_at_once(text: str) -> None:
+    began = time.process_time()  # Tried with each division of the digits, it takes tens of seconds.
+    with pytest.raises(InvalidValue):
+        parse_type("quota", ValueType.DOUBLE, text)
+    assert time.process_time() - began < 0.5
+
+
+def test_a_pattern_of_a_client_metrics_subscription_takes_linear_time() -> None:
+    """In Python's engine this pattern doubles its time with each letter."""
+    match = linear_match("(a|aa)+b?")
+    assert match is not None and match("a" * 5_000) and not match("a" * 5_000 + "c")
+    refusal = client_metrics_refusal({"match": r"client_id=(a)\1"})
+    assert refusal is not None and refusal.error is ErrorCode.INVALID_CONFIG
+
+
+def test_a_subscription_matches_by_the_same_engine() -> None:
+    assert client_metrics._matches(
+        "client_id=a+,client_source_port=[0-9]+", {"client_id": "aa", "client_source_port": "9"}
+    )
+    assert not client_metrics._matches("client_id=(a|aa)+", {"client_id": "a" * 5_000 + "c"})

@@ -16,7 +16,7 @@ from broker.network.connection import (
     UNSENT_SIZE_MAX,
     Connection,
 )
-from broker.network.connection_resources import ConnectionListener, ConnectionResources
+from broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
 from broker.network.listener_role import ListenerRole
 from broker.network.listener_security import plain_security
 from broker.network.reply_memory import ReplyMemory
@@ -130,6 +130,7 @@ class Wire:
                 ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
                 purgatory_of(loop),
                 request_clock(loop),
+                cast("Transcoder", None),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,

@@ -19,7 +19,7 @@ import uvloop
 from broker.network import direct_output
 from broker.network.closing_log import ClosingLog
 from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionListener, ConnectionResources
+from broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
 from broker.network.listener_security import plain_security
 from broker.network.reply import SLICE_SIZE_MIN
 from broker.network.reply_memory import ReplyMemory
@@ -99,6 +99,7 @@ class Served:
                 ReplyMemory(-1, loop),
                 purgatory_of(loop),
                 request_clock(loop),
+                cast("Transcoder", None),
             ),
             request_size_max=1 << 20,
             routes={FETCH: Route(FETCH, "Fetch", 4, 18, lambda: binding)},

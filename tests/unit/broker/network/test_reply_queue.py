@@ -142,7 +142,7 @@ def test_a_connection_that_is_paused_goes_on_when_no_reason_is_left() -> None:
     assert not queue.flow.may_resume(), "it is read"
     queue.flow.hold()
     assert not queue.transport.is_reading and not queue.flow.may_resume()
-    queue.flow.is_held = False
+    queue.flow.release()
     queue.output.is_writable = False
     assert not queue.flow.may_resume()
     queue.output.is_writable = True

@@ -104,6 +104,7 @@ class Wire:
                 ReplyMemory(-1, loop),
                 Purgatory(loop, Timeouts(loop), lambda: 0),
                 self.clock,
+                cast("Any", None),
             ),
             closing_log=ClosingLog(cast("Any", SimpleNamespace(time=lambda: 0.0))),
             opened=lambda connection: None,
@@ -244,7 +245,7 @@ def test_a_request_that_came_during_a_pause_waits_in_the_queue() -> None:
     wire.connection.hold()
     wire.send()
     wire.pass_ms(DELAY_MS)
-    wire.connection._flow.is_held = False
+    wire.connection._flow.release()
     wire.connection._resume()
     assert wire.stages_ms() == {"queue": DELAY_MS}
 

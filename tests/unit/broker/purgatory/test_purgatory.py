@@ -419,6 +419,14 @@ def test_a_produce_is_answered_when_all_of_it_is_committed() -> None:
     assert is_empty(produced.purgatory)
 
 
+def test_a_settled_partition_costs_the_same_however_many_wait() -> None:
+    """The list of the records is not made anew for each of them."""
+    produced = Produced()
+    waiting = produced.operation._open
+    produced.fetched(1)
+    assert produced.operation._open is waiting and not produced.replies
+
+
 def test_a_produce_names_the_leader_when_this_replica_leads_no_more() -> None:
     produced = Produced()
     produced.fetched(1)

@@ -52,7 +52,7 @@ def test_many_names_that_are_not_there() -> None:
         reply = await client.ask(MetadataRequest(topics=wishes, allow_auto_topic_creation=False), 12)
         assert [topic.name for topic in reply.topics] == [wish.name for wish in wishes]
         assert {topic.error_code for topic in reply.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert node.broker.services.large_metadata.made_count == 1
+        assert node.broker.services.long_requests.handled_count == 1
 
     serve_and(story)
 

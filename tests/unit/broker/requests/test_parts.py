@@ -1,0 +1,344 @@
+"""Long requests: cut into parts, joined again, in turns with other work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+from bench.frames import request_frame
+from broker.network.route import RequestContext
+from broker.requests import parts
+from broker.requests.long_lists import BOUNDS, PARTS
+from broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
+from broker.requests.table import APIS
+from broker.runtime.pending import Pending
+from protocol.compiler import encode
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from replication.fetch_session import SESSION_PARTITIONS_MAX
+from security.access import Unrestricted
+from tests.limits.lists import LongList, long_lists, long_request
+from tests.support.node import Node, batch, serve_and
+
+WHOLE = {"AlterClientQuotas", "CreateTopics", "DescribeTopicPartitions", "Fetch", "Produce"}
+"""APIs whose parts have tests of their own, or whose elements need more than names."""
+CUT = [
+    each
+    for each in long_lists()
+    if (name := each.name.partition(".")[0]) in PARTS
+    and name not in WHOLE
+    and not any(".".join(each.path) == path for path in BOUNDS.get(name, ()))
+]
+
+
+def topic(name: str, *indexes: int) -> ListOffsetsTopic:
+    return ListOffsetsTopic(
+        name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
+    )
+
+
+def counted(elements: list[Any]) -> list[list[tuple[str, int]]]:
+    cut = pieces(elements, ["partitions"], 4)
+    return [[(each.name, len(each.partitions)) for each in cast("list[Any]", piece.elements)] for piece in cut]
+
+
+def test_small_elements_share_a_part_and_a_large_one_is_cut() -> None:
+    elements = [topic("a", 1), topic("b", 1, 2), topic("c", *range(9)), topic("d"), topic("e", 1, 2, 3)]
+    assert counted(elements) == [[("a", 1), ("b", 2)], [("c", 4)], [("c", 4)], [("c", 1)], [("d", 0), ("e", 3)]]
+
+
+def test_pieces_of_pieces_continue_both() -> None:
+    deep = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(5)))
+    group = OffsetFetchRequestGroup(group_id="g", topics=[deep, OffsetFetchRequestTopics(name="u")])
+    cut = list(pieces([group], ["topics", "partition_indexes"], 2))
+    assert [piece.continues for piece in cut] == [False, True, True, True]
+    topics = [cast("Any", piece.elements[0]).topics for piece in cut]
+    assert [[(each.name, each.partition_indexes) for each in some] for some in topics] == [
+        [("t", [0, 1])],
+        [("t", [2, 3])],
+        [("t", [4])],
+        [("u", [])],
+    ]
+    assert group.topics == [deep, OffsetFetchRequestTopics(name="u")], "the request itself stays as it is"
+
+
+def test_only_a_request_with_more_elements_than_a_part_is_long() -> None:
+    plan = Parts((ListPath("topics.partitions", "topics.partitions"),), size=3)
+    assert not plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a", 1, 2), topic("b", 1)]))
+    assert plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a", 1, 2), topic("b", 1, 2)]))
+    assert plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a"), topic("b"), topic("c"), topic("d")]))
+
+
+def test_repeated_elements_are_left_out_where_results_are_large() -> None:
+    names = ["a", "b", "a", "c", "b"]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    cut = [each for each in PARTS["Metadata"].of(request) if isinstance(each, RequestPart)]
+    assert [each.name for part in cut for each in cast("MetadataRequest", part.request).topics or ()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("each", CUT, ids=lambda each: each.name)
+def test_the_joined_response_is_that_to_the_whole_request(each: LongList, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each list, of names that do not exist."""
+    row = next(row for row in APIS if row.request is each.request)
+    assert row.broker is not None
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a")
+        handled: list[object] = []
+        for role in node.broker.listeners:
+            route = role.routes.get(row.key)
+            if route is not None and role.name == "PLAINTEXT":
+                context = RequestContext(cast("Any", next(iter(role.connections))), route, each.version, 0, None)
+                request = long_request(each, 100)
+                assert row.broker is not None
+                handled.append(await answer_of(row.broker(node.broker.services, context, request)))
+        joined = await client.ask(long_request(each, 100), each.version)
+        assert len(handled) == 1
+        assert encode(joined, each.version) == encode(handled[0], each.version)
+
+    serve_and(story, transaction_state_log_replication_factor=1, transaction_state_log_num_partitions=1)
+
+
+async def answer_of(response: object) -> object:
+    if not isinstance(response, Pending):
+        return response
+    done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    cast("Pending[object]", response).listen(done.set_result)
+    return await done
+
+
+def keys(count: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(coordinator_keys=[f"key-{number}" for number in range(count)])
+
+
+class SlowClock:
+    """A clock by which each part takes a whole slice."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def precise_ns(self) -> int:
+        self.now_ns += parts.SLICE_NS
+        return self.now_ns
+
+
+class StillConnection:
+    def __init__(self) -> None:
+        self.access = Unrestricted()
+
+    def hold(self) -> None:
+        pass
+
+    async def hold_during(self, work: Coroutine[object, object, None]) -> None:
+        await work
+
+
+def test_others_have_their_turn_after_each_slice() -> None:
+    """Of two long requests one has a slice in an iteration of the loop."""
+    order: list[str] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        turns = LongRequests(
+            cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+        )
+        replies: list[object] = []
+
+        def answer(context: RequestContext, request: object) -> FindCoordinatorResponse:
+            order.append("part")
+            assert isinstance(request, FindCoordinatorRequest)
+            return FindCoordinatorResponse(coordinators=[refused(key) for key in request.coordinator_keys])
+
+        def tick() -> None:
+            order.append("tick")
+            if len(replies) < 2:
+                loop.call_soon(tick)
+
+        for _ in range(2):
+            context = RequestContext(cast("Any", StillConnection()), cast("Any", None), 6, 0, None)
+            reply = LongRequest(PARTS["FindCoordinator"], turns, context, keys(320), answer).begin()
+            cast("Pending[object]", reply).listen(replies.append)
+        loop.call_soon(tick)
+        while len(replies) < 2:
+            await asyncio.sleep(0)
+        assert all(
+            [each.key for each in cast("FindCoordinatorResponse", reply).coordinators] == keys(320).coordinator_keys
+            for reply in replies
+        )
+
+    asyncio.run(story())
+    assert order.count("part") == 20
+    assert order[:3] == ["part", "part", "tick"], "the first slice of each is handled at once"
+    assert not any(pair == ("part", "part") for pair in pairwise(order[2:]))
+
+
+def refused(key: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1)
+
+
+def test_the_next_request_of_the_connection_waits_for_the_last_part() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        client.send(keys(5_000), 6)
+        client.send(keys(1), 6)
+        assert len((await client.reply()).coordinators) == 5_000
+        assert len((await client.reply()).coordinators) == 1
+
+    serve_and(story)
+
+
+def test_a_client_that_leaves_ends_its_long_request() -> None:
+    async def story(node: Node) -> None:
+        leaving, other = await node.connect(), await node.connect()
+        leaving.send(keys(50_000), 6)
+        await asyncio.sleep(0.03)
+        leaving.close()
+        await other.ask(keys(1_000), 6)
+        assert not node.broker.services.long_requests._waiting
+
+    serve_and(story)
+
+
+def test_a_malformed_long_request_ends_its_connection() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        frame = bytearray(request_frame(keys(50_000), 6))
+        frame[frame.rindex(b"key-49999") - 1] = 200  # the length of the last key
+        client.writer.write(bytes(frame))
+        assert await client.reader.read(1) == b""
+
+    serve_and(story)
+
+
+# Fetch
+
+
+def partitions(count: int, name: str = "a") -> list[FetchTopic]:
+    wishes = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(count)]
+    return [FetchTopic(topic=name, partitions=wishes)]
+
+
+def test_a_long_fetch_has_no_session_and_the_records() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a", 3)
+        await client.produce("a", batch("v"), partition=2)
+        fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, session_epoch=0)
+        fetch.topics = partitions(SESSION_PARTITIONS_MAX + 1)
+        reply = await client.ask(fetch, 12)
+        assert reply.session_id == 0
+        (topic,) = reply.responses
+        assert [each.partition_index for each in topic.partitions] == list(range(SESSION_PARTITIONS_MAX + 1))
+        assert [bool(each.records) for each in topic.partitions[:3]] == [False, False, True]
+        fetch.topics = partitions(SESSION_PARTITIONS_MAX)
+        assert (await client.ask(fetch, 12)).session_id != 0
+
+    serve_and(story)
+
+
+def test_a_long_fetch_looks_again_when_its_wait_is_over() -> None:
+    async def story(node: Node) -> None:
+        client, producer = await node.connect(), await node.connect()
+        await client.create("a", SESSION_PARTITIONS_MAX + 1)
+        fetch = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=partitions(SESSION_PARTITIONS_MAX + 1)
+        )
+        waiting = asyncio.ensure_future(client.ask(fetch, 11))
+        await asyncio.sleep(0.2)
+        await producer.produce("a", batch("v"))
+        reply = await waiting
+        assert sum(len(each.partitions) for each in reply.responses) == SESSION_PARTITIONS_MAX + 1
+        assert reply.responses[0].partitions[0].records
+
+    serve_and(story)
+
+
+def test_a_session_does_not_grow_past_its_limit() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("a")
+        fetch = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=partitions(SESSION_PARTITIONS_MAX))
+        session_id = (await client.ask(fetch, 12)).session_id
+        more = FetchRequest(
+            max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=1, topics=partitions(1, "b")
+        )
+        assert (await client.ask(more, 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        many = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=5, session_epoch=1)
+        many.topics = partitions(SESSION_PARTITIONS_MAX + 1, "b")
+        assert (await client.ask(many, 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    serve_and(story)
+
+
+# DescribeTopicPartitions
+
+
+def test_a_page_of_many_topics_is_that_of_the_whole_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t{number:03}" for number in range(40)]
+
+    def pages(limit: int, cursor: Cursor | None, cut: bool) -> Any:
+        async def story(node: Node) -> None:
+            client = await node.connect()
+            for name in names[::2]:
+                await client.create(name, 3)
+            request = DescribeTopicPartitionsRequest(response_partition_limit=limit, cursor=cursor)
+            request.topics = [TopicRequest(name=name) for name in [*reversed(names), names[3]]]
+            reply: DescribeTopicPartitionsResponse = await client.ask(request, 0)
+            for each in reply.topics:
+                each.topic_id = b""
+            found.append(reply)
+
+        found: list[Any] = []
+        plan = PARTS["DescribeTopicPartitions"]
+        with monkeypatch.context() as patch:
+            patch.setattr(parts, "SIZE", 4)
+            if not cut:
+                patch.setattr(type(plan), "is_long", lambda plan, request: False)
+            serve_and(story)
+        return found[0]
+
+    for limit, cursor in (
+        (1000, None),
+        (7, None),
+        (6, None),
+        (9, Cursor(topic_name="t010", partition_index=1)),
+        (9, Cursor(topic_name="t011", partition_index=0)),
+        (9, Cursor(topic_name="other", partition_index=0)),
+        (9, Cursor(topic_name="t010", partition_index=-1)),
+    ):
+        assert pages(limit, cursor, True) == pages(limit, cursor, False)
+
+
+# Lists that are not cut
+
+
+@pytest.mark.parametrize(
+    "each",
+    [each for each in long_lists() if ".".join(each.path) in BOUNDS.get(each.name.partition(".")[0], {})],
+    ids=lambda each: each.name,
+)
+def test_a_list_beyond_its_bound_is_refused(each: LongList) -> None:
+    bound = BOUNDS[each.name.partition(".")[0]][".".join(each.path)]
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        reply = await client.ask(long_request(each, bound + 1), each.version)
+        assert str(int(ErrorCode.INVALID_REQUEST)) in repr(reply)
+
+    serve_and(story)
