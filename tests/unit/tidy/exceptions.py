@@ -11,9 +11,8 @@ CLASSES: Final[dict[str, str]] = {}
 """Classes of more than 30 methods."""
 
 MODULES: Final = {
-    "protocol/compiler.py": "The code generator is one concept, and everything that it emits stays in one file.",
 }
-"""Modules of more than 450 lines."""
+"""Modules of more than 600 lines."""
 
 FOLDERS: Final = {
     "broker/requests/handlers": "One file answers one API.",

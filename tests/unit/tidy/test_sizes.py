@@ -14,7 +14,7 @@ from tests.unit.tidy import exceptions
 from tests.unit.tidy.exceptions import EXCEPTIONS_MAX
 from tests.unit.tidy.sources import PACKAGES, REWRITE, drop_lines, module_name, product, sources, text_of, tree_of
 
-MODULE_LINES_MAX = 450
+MODULE_LINES_MAX = 600
 SCRIPT_LINES_MAX = 600
 """Of a module that is neither product nor test: benchmarks and what computes documents."""
 TEST_LINES_MAX = 800
@@ -76,7 +76,7 @@ def test_classes_have_at_most_thirty_methods() -> None:
     judge("classes", found, exceptions.CLASSES)
 
 
-def test_modules_have_at_most_four_hundred_and_fifty_lines() -> None:
+def test_modules_have_at_most_six_hundred_lines() -> None:
     lines = {str(path): text_of(path).count("\n") for path in product()}
     judge("modules", {name: count for name, count in lines.items() if count > MODULE_LINES_MAX}, exceptions.MODULES)
 
