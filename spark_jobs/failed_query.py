@@ -31,7 +31,12 @@ _OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MU
 
 
 def reason_of(failure: PySparkException) -> str:
-    """The message of the data source; where there is none, the first line of Spark's."""
+    """The message of the data source; where there is none, all that Spark says, and its first line again as the last
+    one: a session of a job logs no stack traces of tasks.
+    """
     text = str(failure)
     ours = _OURS.search(text)
-    return ours[1].strip() if ours else text.strip().partition("\n")[0]
+    if ours:
+        return ours[1].strip()
+    first, newline, _ = text.strip().partition("\n")
+    return f"{text.strip()}\n{first}" if newline else first

@@ -26,13 +26,24 @@ rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+logger.task.name = org.apache.spark.executor.Executor
+logger.task.level = off
+logger.attempts.name = org.apache.spark.scheduler.TaskSetManager
+logger.attempts.level = off
+logger.writing.name = org.apache.spark.sql.execution.datasources
+logger.writing.level = off
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
-"""What the driver's JVM logs: errors. With a configuration of its own Spark does not name its default one either."""
+"""What the driver's JVM logs: errors, except for those of tasks, which the exception of the query has as well. With a
+configuration of its own Spark does not name its default one either.
+"""
+DAEMON_MODULE: Final = "spark.python.daemon.module"
 DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
 ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true"
@@ -62,7 +73,8 @@ def local_session(
     """A session for the duration of a job; its workers run this Python, which on a cluster is at the same path, or that
     of PYSPARK_PYTHON. Raises `NoJava`.
     """
-    chosen = {**SETTINGS, **(LOOPBACK if is_local(master) else {}), **(settings or {})}
+    daemon = f"{__name__.rpartition('.')[0]}.python_daemon"
+    chosen = {**SETTINGS, DAEMON_MODULE: daemon, **(LOOPBACK if is_local(master) else {}), **(settings or {})}
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if is_local(master):
         variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")

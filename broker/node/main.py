@@ -83,6 +83,7 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
     loop = TimedLoop(LocalEnvironment.precise_ns)
     asyncio.set_event_loop(loop)
     environment = LocalEnvironment(loop)
+    environment.prevent_core_files()
     descriptors_max = environment.raise_descriptors_max()
     if descriptors_max < DESCRIPTORS_WANTED:
         log.warning(

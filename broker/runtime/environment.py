@@ -145,6 +145,17 @@ class LocalEnvironment:
             return hard
         return soft
 
+    def prevent_core_files(self) -> None:
+        """Set the limit on core files to one byte: a core file would hold keys, passwords and records of clients.
+
+        With 0 the kernel would still pipe the memory to a program that `kernel.core_pattern` names; 1 prevents both.
+        The hard limit stays, so that `prlimit --core=unlimited` permits core files of a process that is examined. The
+        process stays dumpable (prctl), because otherwise its user could not examine it (py-spy, gdb, /proc).
+        """
+        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        if hard != 0:
+            resource.setrlimit(resource.RLIMIT_CORE, (1, hard))
+
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)
 

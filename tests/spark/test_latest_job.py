@@ -91,3 +91,18 @@ def test_the_command_runs_on_a_machine_without_java(directory: Path) -> None:
     assert written(output) == expected
     assert done.stdout == f"{len(expected)} keys of t are in {output}\n"
     assert "up to 900 records of 2 partitions" in done.stderr
+
+
+def test_a_damaged_segment_is_told_in_the_last_line_and_without_traces(directory: Path) -> None:
+    """Neither those of Java, nor those of workers whose reader hung up."""
+    log = max((directory / "t-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-5] + bytes(5))
+    command = [sys.executable, "-m", "broker.cli", "spark", "latest", "--path", str(directory), "--topic", "t"]
+    arguments = ["--output", str(directory / "out.parquet"), "--master", "local[2]"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith(f"moldau: {log}, position ") and lines[-1].endswith(
+        "the checksum of the batch does not match"
+    )
+    assert not [line for line in lines if "Traceback" in line or "ERROR" in line or line.startswith("\tat ")]

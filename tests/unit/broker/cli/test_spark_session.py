@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from pyspark.errors import PySparkException
 
-from broker.cli.invocation import Invocation
-from broker.cli.spark_session import follows_interrupt, job_session, progress_of
+from broker.cli.invocation import CommandError, Invocation
+from broker.cli.spark_session import failures_reported, follows_interrupt, job_session, progress_of
 from broker.cli.terminal import Terminal
 from spark_jobs import session as sessions
+from spark_jobs.java_runtime import NoJava
 
 
 @contextmanager
@@ -89,3 +91,33 @@ def test_a_line_of_progress_replaces_the_one_before_it_on_a_terminal() -> None:
     assert progress_on(Screen()) == "reading 3 MB\n2 s: 1 of 3 tasks\033[K\r4 s: 2 of 3 tasks\033[K\r\033[K"
     lines = "reading 3 MB\n2 s: 1 of 3 tasks\n4 s: 2 of 3 tasks\n"
     assert progress_on(io.StringIO()) == progress_on(Screen(), TERM="dumb") == lines
+
+
+def test_a_machine_without_java_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Spark is imported, let alone started."""
+
+    def refuse(variables: object) -> None:
+        raise NoJava("Spark needs Java 17 or later (JAVA_HOME: none)")
+
+    monkeypatch.setattr(sessions, "find_java", refuse)
+    monkeypatch.setattr(sessions, "_started", lambda *_: pytest.fail("Spark was started"))
+    invocation = Invocation(Terminal(io.StringIO(), {}), Terminal(io.StringIO(), {}), {})
+    with (
+        pytest.raises(CommandError, match=r"^Spark needs Java 17 or later \(JAVA_HOME: none\)$"),
+        failures_reported(),
+        job_session(argparse.Namespace(master=None), invocation, "x"),
+    ):
+        pytest.fail("the job began")
+
+
+def test_the_reason_is_the_last_line() -> None:
+    """A failure that is not the data source's is shown whole, and its first line again: tasks log no traces."""
+    with pytest.raises(CommandError) as told, failures_reported():
+        raise PySparkException("Job aborted: no space\n\tat org.apache.spark.A\n\tat org.apache.spark.B")
+    assert str(told.value).splitlines()[-1] == "Job aborted: no space"
+    assert "org.apache.spark.B" in str(told.value)
+    with pytest.raises(CommandError) as told, failures_reported():
+        raise PySparkException(
+            "Job aborted\nspark_jobs.refusals.DataLost: t-0: offset 5 is gone\n\tat org.apache.spark.A"
+        )
+    assert str(told.value) == "t-0: offset 5 is gone"

@@ -59,6 +59,20 @@ def test_a_node_stops_cleanly_when_told_and_names_the_damage_that_keeps_it_from_
     assert "the node cannot start" in errors and "Traceback" not in errors, errors
 
 
+def test_a_node_that_crashes_leaves_no_core_file(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    try:
+        read_until(process, "serves")
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        (line,) = (each for each in limits.splitlines() if each.startswith("Max core file size"))
+        assert line.split()[4] == ("0" if line.split()[5] == "0" else "1")
+        process.send_signal(signal.SIGABRT)
+        _, status = os.waitpid(process.pid, 0)
+    finally:
+        process.kill()
+    assert os.WTERMSIG(status) == signal.SIGABRT and not os.WCOREDUMP(status)
+
+
 def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
     ports = [free_port() for _ in range(3)]
     file = tmp_path / "server.properties"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from broker.cli import main
 from spark_jobs.jobs import delta_table
 from spark_jobs.jobs.delta_table import DeltaLedger, DeltaOutput
 from spark_jobs.jobs.export import ExportJob, ledger_of, plan_export
@@ -112,3 +113,16 @@ def test_without_deltalake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(delta_table, "find_spec", lambda _: None)
     with pytest.raises(Refused, match=r"pip install 'moldau\[delta\]'"):
         DeltaOutput(str(tmp_path))
+
+
+@pytest.mark.parametrize("job", ["latest", "export"])
+def test_the_command_without_deltalake_refuses_before_it_starts_spark(
+    tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_partition(tmp_path / "logs", mixed_batches(1, 10))
+    write_checkpoints(tmp_path / "logs", {("t", 0): 10})
+    monkeypatch.setattr(delta_table, "find_spec", lambda _: None)
+    monkeypatch.setattr("broker.cli.spark.job_session", lambda *_: pytest.fail("Spark was started"))
+    given = ["--path", str(tmp_path / "logs"), "--topic", "t", "--output", str(tmp_path / "out"), "--format", "delta"]
+    assert main(["spark", job, *given]) == 1
+    assert "format delta: deltalake is not installed: pip install 'moldau[delta]'" in capsys.readouterr().err

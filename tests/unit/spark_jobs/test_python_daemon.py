@@ -1,0 +1,84 @@
+"""The standard error of Spark's Python workers: traces of a reader that has hung up are left out, others are not."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.python_daemon import WithoutBrokenPipes
+
+
+def raised(error: Exception) -> str:
+    try:
+        raise error
+    except Exception:
+        return traceback.format_exc()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 10_000])
+def test_traces_of_a_reader_that_hung_up_are_left_out(chunk: int) -> None:
+    stream = io.StringIO()
+    quiet = WithoutBrokenPipes(stream)
+    other = raised(ValueError("two lines\n  of a message"))
+    text = "begin\n" + raised(BrokenPipeError(32, "Broken pipe")) + "between\n" + other
+    text += raised(ConnectionResetError(104, "reset")) + "end\n"
+    for start in range(0, len(text), chunk):
+        quiet.write(text[start : start + chunk])
+    quiet.write("a prompt")
+    quiet.flush()
+    assert stream.getvalue() == "begin\nbetween\n" + other + "end\na prompt"
+
+
+def test_a_trace_without_end_is_not_kept() -> None:
+    stream = io.StringIO()
+    quiet = WithoutBrokenPipes(stream)
+    quiet.write("Traceback (most recent call last):\n" + "  line\n" * 300)
+    assert stream.getvalue().count("\n") > 200
+
+
+@pytest.mark.processes
+def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path) -> None:
+    """The daemon as Spark starts it, with a worker that writes to a connection that is closed."""
+    (tmp_path / "pyspark_hung_up.py").write_text(
+        "def main(infile, outfile):\n    infile.read(1)\n    outfile.write(bytes(9))\n"
+    )
+    variables = os.environ | {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+    }
+    said = {}
+    for module in ("pyspark.daemon", "spark_jobs.python_daemon"):
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", module, "pyspark_hung_up"],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert daemon.stdout is not None and daemon.stderr is not None and daemon.stdin is not None
+        (length,) = struct.unpack(">i", daemon.stdout.read(4))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(daemon.stdout.read(length).decode())
+            (worker,) = struct.unpack(">i", connection.recv(4))
+        with suppress(ProcessLookupError):
+            select.select([os.pidfd_open(worker)], [], [])
+        daemon.stdin.close()
+        said[module] = daemon.stderr.read().decode()
+        if daemon.poll() is None:
+            daemon.send_signal(signal.SIGTERM)
+        daemon.wait(30)
+    assert "BrokenPipeError" in said["pyspark.daemon"], said
+    assert said["spark_jobs.python_daemon"] == ""
