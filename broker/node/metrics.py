@@ -6,11 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config.http_address import read_address
-from broker.metrics.observed import Observed
-from broker.metrics.service import Metrics
 from broker.replicas.local_logs import impaired
 
 if TYPE_CHECKING:
+    from broker.metrics.service import Metrics
     from broker.node.node import Node
 
 
@@ -19,6 +18,9 @@ def compose_metrics(node: Node) -> Metrics | None:
     address = read_address(node.config.text_or_none("moldau.http.listener") or "")
     if address is None:
         return None
+    from broker.metrics.observed import Observed
+    from broker.metrics.service import Metrics
+
     observed = Observed(
         config=node.config,
         environment=node.environment,
