@@ -160,6 +160,12 @@ def readme() -> str:
     return before + "\n".join(lines) + after
 
 
+def traced_lives_page() -> str:
+    from docs.lives import lives_page
+
+    return lives_page()
+
+
 def module_map_page() -> str:
     from docs.module_map import map_page
 
@@ -169,6 +175,7 @@ def module_map_page() -> str:
 PAGES = {
     "../README.md": readme,
     "divergence.md": divergence_page,
+    "lives.md": traced_lives_page,
     "map.md": module_map_page,
     "metrics.md": metrics_page,
     "protocol-support.md": protocol_page,

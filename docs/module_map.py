@@ -21,7 +21,7 @@ from tests.mutants.catalogue import MUTANTS
 from tests.unit.tidy.import_graph import Graph, import_graph, reachable
 from tests.unit.tidy.sources import module_name, product, sources, tree_of
 
-BY_NAME: Final = {"broker.cli.command": ("broker.cli.",)}
+BY_NAME: Final = {"broker.cli.command": ("broker.cli.",), "broker.requests.handlers": ("broker.requests.handlers.",)}
 """What a module imports by a name that it computes."""
 TRANSCRIPTS: Final = {
     "groups": ("tests.support.group_scribe", "coordinator."),

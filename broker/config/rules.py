@@ -14,7 +14,6 @@ from broker.config.replica_selectors import LEADER, RACK_AWARE
 from broker.config.sasl import broken_sasl_rules
 from broker.config.tiering import broken_tiering_rules
 from broker.config.tls import broken_tls_rules
-from security.acl.authorizer import parse_super_users
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -42,6 +41,10 @@ def _authorizer(config: Config) -> Iterator[str]:
             f"authorizer.class.name={name} is refused: {STANDARD_AUTHORIZER} is the authorizer of this broker, and Java"
             " classes are not loaded"
         )
+    if not config.text("super.users"):
+        return
+    from security.acl.authorizer import parse_super_users
+
     try:
         parse_super_users(config.text("super.users"))
     except ValueError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from broker.network.principal_data import written_principal
@@ -69,6 +68,8 @@ def opened_response(envelope: EnvelopeResponse, request_class: type[object], ver
 
 
 def _address(host: str) -> bytes:
+    from ipaddress import ip_address
+
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.network.authentication.counts import TLS, AuthenticationCounts
-from broker.network.authentication.sasl import AccessMaker, SaslAuthentication, SaslGate
 from broker.network.connection import Connection
-from broker.network.peer_security import NodeTls
-from broker.network.tls.stream import TlsStream
 from security.access import Access, Unrestricted
 from security.principal import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from broker.network.authentication.sasl import AccessMaker, SaslAuthentication, SaslGate
+    from broker.network.peer_security import NodeTls
+    from broker.network.tls.stream import TlsStream
 
 CertificatePrincipal = Callable[[bytes], Principal]
 """Maps a client's certificate, in DER, to its principal. Raises ValueError."""
@@ -65,6 +68,8 @@ class SecuredConnection:
         self._security = security
         self._tls = entrance.tls
         self._connection = connection
+        from broker.network.tls.stream import TlsStream
+
         self.stream = TlsStream(connection, self, self._tls.server_context(), entrance.handshakes, entrance.buffer)
 
     # Called by the stream

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from broker.network.authentication.peer_login import ClientMechanismMaker
-from broker.network.tls.following import FollowedTls
-from broker.network.tls.handshakes import Handshakes
-from broker.network.tls.stream import SecuredProtocol, TlsStream
+if TYPE_CHECKING:
+    from broker.network.authentication.peer_login import ClientMechanismMaker
+    from broker.network.tls.following import FollowedTls
+    from broker.network.tls.handshakes import Handshakes
+    from broker.network.tls.stream import SecuredProtocol, TlsStream
 
 
 class NotSecured(Exception):
@@ -47,6 +49,8 @@ class SecuredLink:
     def __init__(self, tls: NodeTls, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> None:
         self.handshake: asyncio.Future[None] = loop.create_future()
         self._tls = tls.tls
+        from broker.network.tls.stream import TlsStream
+
         self.stream = TlsStream(link, self, self._tls.client_context(), tls.handshakes, tls.buffer, host)
 
     # Called by the stream

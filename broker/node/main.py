@@ -183,7 +183,6 @@ class Life:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
         is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
         await self._heed_signals()
-        gc.set_threshold(*GC_THRESHOLDS)  # Objects made during a start live as long as the process.
         node = await self._started()
         if node is None:
             # The node may have waited long for its peers. Written data survives the end of a process.
@@ -221,6 +220,9 @@ class Life:
 
         load_hot_path()
         node = Node(self._config, self._environment, self._loop, self._loop.steps)
+        # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.
+        # Objects that the start makes from here on live as long as the process.
+        gc.set_threshold(*GC_THRESHOLDS)
         starting = self._loop.create_task(node.start())
         self._stopping.add_done_callback(lambda _: starting.cancel())
         try:

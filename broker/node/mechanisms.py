@@ -15,9 +15,6 @@ from broker.config.sasl import (
     talked_to,
     token_key,
 )
-from broker.network.authentication.exchange import MechanismMaker
-from broker.network.authentication.peer_login import ClientMechanismMaker
-from broker.network.authentication.sasl import CredentialLookup
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
 
@@ -25,6 +22,9 @@ if TYPE_CHECKING:
     from broker.config.config import Config
     from broker.config.password import Password
     from broker.metadata.scram_users import MetadataScramUsers
+    from broker.network.authentication.exchange import MechanismMaker
+    from broker.network.authentication.peer_login import ClientMechanismMaker
+    from broker.network.authentication.sasl import CredentialLookup
     from broker.node.oauthbearer import NodeOauth
     from kraft.image.metadata_image import MetadataImage
     from security.sasl.jaas import LoginModule

@@ -7,8 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config.http_address import read_address
-from broker.metrics.observed import Observed
-from broker.metrics.service import Metrics
 from broker.network.request_times import RequestClock
 from broker.network.slow_requests import SlowRequests
 from broker.replicas.local_logs import impaired
@@ -16,6 +14,7 @@ from broker.runtime.loop_steps import LoopSteps
 
 if TYPE_CHECKING:
     from broker.config.config import Config
+    from broker.metrics.service import Metrics
     from broker.node.node import Node
     from broker.runtime.environment import Environment
 
@@ -33,6 +32,9 @@ def compose_metrics(node: Node) -> Metrics | None:
     address = read_address(node.config.text_or_none("moldau.http.listener") or "")
     if address is None:
         return None
+    from broker.metrics.observed import Observed
+    from broker.metrics.service import Metrics
+
     observed = Observed(
         config=node.config,
         environment=node.environment,

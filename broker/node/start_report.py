@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.config.http_address import read_address
@@ -48,6 +47,8 @@ def report_of(
     config: Config, cluster_id: str, *, formatted: bool, recovered: Opened | None, start_ms: int
 ) -> StartReport:
     """The report of a node with this configuration, which names a host in every advertised listener."""
+    from pathlib import Path
+
     return StartReport(
         version=__version__,
         kafka_version=KAFKA_VERSION,

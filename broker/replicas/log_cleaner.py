@@ -29,7 +29,6 @@ from protocol.compression import RecordSizeExceeded
 from protocol.primitives import MalformedMessage
 from replication.partition import Partition
 from storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
-from storage.compaction.cleaning import clean
 from storage.compaction.events import CleaningDone, LogChanged, Moved
 from storage.compaction.offset_map import SALT_SIZE
 from storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
@@ -250,6 +249,8 @@ class LogCleaner:
         tombstones_end = INT64_MAX if self.remote is None else self.remote.tombstones_end_offset(partition)
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
         throttle = Throttle(self._environment.monotonic_ms)
+        from storage.compaction.cleaning import clean  # here, because a node without compacted topics never cleans
+
         work = self._environment.in_process(partial(clean, request=request))
         with contextlib.closing(work):
             while (event := await work.next_event()) is not None:

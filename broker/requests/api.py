@@ -21,6 +21,8 @@ from protocol.schema import response_class_of, spec_of
 Request = TypeVar("Request")
 Handle = Callable[[Services, RequestContext, Request], object]
 """Handles a request with the services of the node. Returns the response, a `Pending` that becomes it, or None."""
+FindHandle = Callable[[], Handle[Request]]
+"""Returns the handler, and imports its module before: at the first request of the API."""
 MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
 
@@ -30,9 +32,9 @@ class Api:
     """One row of the table of APIs. Made by `api`, which checks that handlers take the request of the row."""
 
     request: type[object]
-    broker: Handle[object] | None
+    broker: FindHandle[object] | None
     """The handler at listeners of brokers; None where these do not serve the API."""
-    controller: Handle[object] | None
+    controller: FindHandle[object] | None
     """The handler at listeners of controllers; None where these do not serve the API."""
     is_advertised: bool
     """Whether ApiVersions lists the API."""
@@ -40,7 +42,7 @@ class Api:
     """Whether the request may arrive in an Envelope at a controller."""
     hook: MakeHook | None
     """Makes the hook that may answer frames of a connection before they are decoded."""
-    refuse_version: RefuseVersion | None
+    refuse_version: Callable[[], RefuseVersion] | None
     """Makes the response to a version that is not served; without it such a request ends its connection."""
 
     @property
@@ -73,19 +75,19 @@ class Api:
 def api(
     request: type[Request],
     *,
-    broker: Handle[Request] | None = None,
-    controller: Handle[Request] | None = None,
+    broker: FindHandle[Request] | None = None,
+    controller: FindHandle[Request] | None = None,
     is_advertised: bool = True,
     is_forwardable: bool = False,
     hook: MakeHook | None = None,
-    refuse_version: RefuseVersion | None = None,
+    refuse_version: Callable[[], RefuseVersion] | None = None,
 ) -> Api:
     """Make the row of an API. mypy reports a handler that takes another request than that of the row."""
     assert broker is not None or controller is not None, f"{request.__name__} has no handler"
     return Api(
         request,
-        cast("Handle[object] | None", broker),
-        cast("Handle[object] | None", controller),
+        cast("FindHandle[object] | None", broker),
+        cast("FindHandle[object] | None", controller),
         is_advertised,
         is_forwardable,
         hook,
@@ -109,9 +111,9 @@ def route(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool 
 
 
 def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool) -> Binding:
-    handle = row.broker if role is ListenerRole.BROKER else row.controller
-    assert handle is not None, f"{row.name} is not served behind a listener of this role"
-    answer: Handler = partial(handle, services)
+    find = row.broker if role is ListenerRole.BROKER else row.controller
+    assert find is not None, f"{row.name} is not served behind a listener of this role"
+    answer: Handler = partial(find(), services)
     if is_guarded:
         from broker.requests.authorization.guard import guarded
 
@@ -126,5 +128,5 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
         response_class_of(row.request),
         answer,
         None if row.hook is None else partial(row.hook, services),
-        row.refuse_version,
+        None if row.refuse_version is None else row.refuse_version(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from broker.config.config import Config
 from broker.coordinators.groups import Groups
@@ -29,10 +30,12 @@ from broker.requests.parts import LongRequests
 from broker.runtime.environment import Environment
 from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Spawn
-from broker.tiering.remote_offsets import RemoteOffsets
 from replication.fetch_plan import FetchPlanner
 from replication.fetch_session import FetchSessions
 from security.quotas.sampled_rate import Windows
+
+if TYPE_CHECKING:
+    from broker.tiering.remote_offsets import RemoteOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +21,8 @@ def memory_file(contents: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
+    import tempfile
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(contents)
         file.flush()

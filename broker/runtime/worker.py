@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast
@@ -67,6 +66,8 @@ class WorkInProcess(Generic[E]):
         process = self._process or await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
+        import pickle  # here, because an idle node runs no work
+
         process.stdin.write(NEXT)
         try:
             (length,) = FRAME_LENGTH.unpack(await process.stdout.readexactly(FRAME_LENGTH.size))
@@ -90,6 +91,8 @@ class WorkInProcess(Generic[E]):
         except OSError as error:  # The errno of this error does not come from a file of the work.
             raise WorkerDied(f"the process of the work cannot be started: {error}") from error
         assert process.stdin is not None
+        import pickle
+
         sent = pickle.dumps(self._work)
         process.stdin.write(FRAME_LENGTH.pack(len(sent)) + sent)
         return process

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import AddressValueError, IPv6Address
-
 
 def java_address(host: str) -> str:
     """A client's address in Java's notation, which ACLs are compared with.
@@ -13,6 +11,8 @@ def java_address(host: str) -> str:
     """
     if ":" not in host:
         return host
+    from ipaddress import AddressValueError, IPv6Address
+
     text, percent, scope = host.partition("%")
     try:
         address = IPv6Address(text)

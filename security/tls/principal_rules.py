@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, cast
 
-import re2
-
 DEFAULT: Final = "DEFAULT"
 PREFIX: Final = "RULE:"
 PATTERN_MEMORY_MAX: Final = 1 << 20
@@ -123,6 +121,8 @@ def _section(text: str, start: int) -> tuple[str | None, int]:
 
 
 def _rule(pattern: str, replacement: str, case: str) -> Rule:
+    import re2  # here, because most nodes have no rules, and the library holds 2.6 MB
+
     options = re2.Options()
     options.max_mem = PATTERN_MEMORY_MAX
     options.log_errors = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Coroutine
-from ipaddress import ip_address
 from typing import Final, cast
 
 from broker.metadata.refusals import error_of
@@ -130,6 +129,8 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Princ
     if version >= route.flexible_from:
         position = skip_tags(data, position)
     message, _ = decoder(data, position)
+    from ipaddress import ip_address
+
     host = str(ip_address(bytes(envelope.client_host_address)))
     client = EnvelopedClient(context.connection, context.listener.access_of(principal, host), host)
     return RequestContext(client, route, version, correlation_id, client_id), message

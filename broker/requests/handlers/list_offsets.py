@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from broker.metadata.dynamic_config import DynamicConfig
 from broker.runtime.pending import DISK, Pending
 from broker.runtime.tasks import Spawn
-from broker.tiering.remote_offsets import RemoteOffsets
 from protocol.compression import RecordSizeExceeded
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
@@ -37,6 +36,7 @@ from storage.tiered.errors import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
     from broker.network.route import RequestContext
+    from broker.tiering.remote_offsets import RemoteOffsets
 
 log = logging.getLogger("moldau.tiering")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from ipaddress import ip_address
 
 from kraft.controller.context import DecisionContext
 from kraft.controller.decision import ApiError, Decision
@@ -58,6 +57,8 @@ def refusal_of_address(entity: QuotaEntity) -> str | None:
     if kind != IP or name is None:
         return None
     try:
+        from ipaddress import ip_address
+
         ip_address(name)
     except ValueError:
         return f"{name} is not a valid IP or resolvable host."

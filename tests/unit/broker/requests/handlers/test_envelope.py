@@ -128,7 +128,7 @@ def test_a_handler_that_fails_ends_its_request_and_not_the_connection(caplog: py
     async def story(node: Node) -> None:
         await node.connect()
         (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.CONTROLLER)
-        row = api(CreateTopicsRequest, controller=fail, is_forwardable=True)
+        row = api(CreateTopicsRequest, controller=lambda: fail, is_forwardable=True)
         listener.routes = {**listener.routes, **routes(ListenerRole.CONTROLLER, cast("Any", None), [row])}
         client = await controller(node)
         for _ in range(2):

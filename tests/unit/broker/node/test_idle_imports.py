@@ -1,0 +1,107 @@
+"""A plain node imports nothing that it does not use: each module of `UNUSED` costs an idle node memory and start time.
+
+The node is composed, started and asked for its APIs in a process of its own, because the modules that the tests import
+stay in this one.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[4]
+UNUSED: Final = (
+    "aiofiles",
+    "broker.metrics.service",
+    "broker.network.authentication.sasl",
+    "broker.network.tls.stream",
+    "broker.node.audit_log",
+    "broker.node.oauthbearer",
+    "broker.tiering",
+    "coordinator.classic.join",
+    "cryptography",
+    "lz4",
+    "obstore",
+    "pickle",
+    "re2",
+    "security.acl.authorizer",
+    "security.tls.principal_rules",
+    "snappy",
+    "storage.compaction.cleaning",
+    "storage.tiered.index_cache",
+    "storage.tiered.manifest",
+    "storage.tiered.metadata",
+    "tempfile",
+    "zstandard",
+)
+HANDLERS: Final = "broker.requests.handlers."
+ASKED: Final = {HANDLERS + name for name in ("api_versions", "fetch", "produce")}
+"""The handlers that a node holds once a client has asked for its APIs; `main.load_hot_path` says why two of them."""
+ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+"""ApiVersions, version 0."""
+PROGRAM: Final = """
+import asyncio, sys
+from broker.cli.invocation import load_config
+from broker.node.main import Life, Start
+from broker.runtime.environment import LocalEnvironment
+
+data, addresses, request = sys.argv[1:]
+
+def greet(report):
+    tasks.append(loop.create_task(ask(int(report.listeners["PLAINTEXT"].rpartition(":")[2]))))
+
+async def ask(port):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(bytes.fromhex(request))
+    await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    print(*sorted(sys.modules), flush=True)
+    life._stop("the modules are told")
+
+tasks = []
+import uvloop
+loop = uvloop.new_event_loop()
+asyncio.set_event_loop(loop)
+config = load_config(None, data, ["listeners=" + addresses], {})
+life = Life(config, LocalEnvironment(loop), loop, Start(formats=True, greet=greet), lambda: None)
+sys.exit(loop.run_until_complete(life.run()))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    """The modules of a node that serves and has answered one request."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    client, controller = (probe.getsockname()[1] for probe in probes)
+    for probe in probes:
+        probe.close()
+    addresses = f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}"
+    data = tmp_path_factory.mktemp("idle") / "data"
+    command = [sys.executable, "-c", PROGRAM, str(data), addresses, ASK.hex()]
+    return frozenset(subprocess.check_output(command, cwd=ROOT, text=True, timeout=120).split())
+
+
+@pytest.mark.processes
+def test_a_plain_node_imports_nothing_that_it_does_not_use(imported: frozenset[str]) -> None:
+    assert "broker.node.node" in imported and "broker.requests.table" in imported
+    held = [module for module in imported if any(f"{module}.".startswith(f"{each}.") for each in UNUSED)]
+    assert held == []
+
+
+@pytest.mark.processes
+def test_a_handler_is_imported_at_the_first_request_of_its_api(imported: frozenset[str]) -> None:
+    assert {module for module in imported if module.startswith(HANDLERS)} == ASKED
+
+
+def test_the_modules_are_those_of_today() -> None:
+    """A module that was renamed would be looked for in vain."""
+    names = {name.partition(".")[0] for name in UNUSED}
+    ours = [name for name in UNUSED if (ROOT / name.partition(".")[0]).is_dir()]
+    assert len(ours) > 10 and len(names) > 10
+    for name in ours:
+        path = ROOT / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
