@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.listener_role import ListenerRole
 from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of
+from protocol.primitives import BytesLike
 from protocol.schema import header_flexible_from
 from security.access import Access
 from security.principal import Principal
@@ -168,7 +169,7 @@ class Binding:
     imports no handlers.
     """
 
-    __slots__ = ("handle", "hook", "refuse_version", "request_class", "response_class")
+    __slots__ = ("decoded_size_max", "handle", "hook", "refuse_version", "request_class", "response_class")
 
     def __init__(
         self,
@@ -177,8 +178,10 @@ class Binding:
         handle: Handler,
         hook: HookMaker | None = None,
         refuse_version: VersionRefusal | None = None,
+        decoded_size_max: int | None = None,
     ) -> None:
-        """`hook` makes the hook of a connection.
+        """`hook` makes the hook of a connection. The handler gets None for a request in a frame of more than
+        `decoded_size_max` bytes.
 
         `refuse_version` makes the response to a request in a version that is not served. The response is encoded in
         the first version of the API. Without `refuse_version` such a request ends its connection.
@@ -188,6 +191,7 @@ class Binding:
         self.handle = handle
         self.hook = hook
         self.refuse_version = refuse_version
+        self.decoded_size_max = decoded_size_max
 
 
 class Meter(Protocol):
@@ -285,7 +289,10 @@ class Route:
         if not self.first_version <= version <= self.last_version:
             return None
         binding = self._bound()
-        decoder = self.decoders[version] = request_decoder_of(binding.request_class, version)
+        decoder = request_decoder_of(binding.request_class, version)
+        if binding.decoded_size_max is not None:
+            decoder = _bounded(decoder, binding.decoded_size_max)
+        self.decoders[version] = decoder
         response_class = binding.response_class
         encoder = encoder_of(response_class, version)
         self.encoders[version] = encoder if self.meter is None else self.meter.counted(self, response_class, encoder)
@@ -302,6 +309,19 @@ class Route:
         if self.first_version not in self.encoders:
             self.load(self.first_version)
         return refuse(self)
+
+    def with_handler(self, handle: Handler, decoded_size_max: int) -> Route:
+        """A route of the same API and versions with another handler, which gets larger requests as None."""
+
+        def bind() -> Binding:
+            binding = self._bound()
+            return Binding(binding.request_class, binding.response_class, handle, decoded_size_max=decoded_size_max)
+
+        return Route(self.key, self.name, self.first_version, self.last_version, bind)
+
+    @property
+    def response_class(self) -> type[object]:
+        return self._bound().response_class
 
     def count_errors(self, codes: Iterable[int]) -> None:
         """Count the error codes in a reply."""
@@ -330,3 +350,12 @@ class Route:
 
 def _not_bound(context: RequestContext, request: object) -> object:
     raise AssertionError("a route handles requests once the codec of their version is loaded")
+
+
+def _bounded(decoder: Decoder[object], size_max: int) -> Decoder[object]:
+    """A decoder that yields None for a frame of more than `size_max` bytes, without reading it."""
+
+    def decode(frame: BytesLike, position: int) -> tuple[object, int]:
+        return (None, len(frame)) if len(frame) > size_max else decoder(frame, position)
+
+    return decode
