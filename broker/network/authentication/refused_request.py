@@ -122,5 +122,5 @@ def _same(field: Field) -> str:
 
 
 def api_type(name: str) -> str:
-    """Apache Kafka's name of an API in messages: `CREATE_TOPICS` for `CreateTopics`."""
+    """Apache Kafka's name of an API in messages: CREATE_TOPICS for CreateTopics."""
     return "".join(f"_{each}" if each.isupper() and index else each for index, each in enumerate(name)).upper()
