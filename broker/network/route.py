@@ -18,6 +18,7 @@ from broker.network.listener_role import ListenerRole
 from broker.network.request_times import RequestTimes
 from broker.runtime.pending import NOTHING
 from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of, short_decoder_of
+from protocol.primitives import BytesLike
 from protocol.schema import header_flexible_from
 from security.access import Access
 from security.principal import Principal
@@ -215,7 +216,7 @@ class Binding:
     imports no handlers.
     """
 
-    __slots__ = ("handle", "hook", "refuse_version", "request_class", "response_class")
+    __slots__ = ("decoded_size_max", "handle", "hook", "refuse_version", "request_class", "response_class")
 
     def __init__(
         self,
@@ -224,8 +225,10 @@ class Binding:
         handle: Handler,
         hook: HookMaker | None = None,
         refuse_version: VersionRefusal | None = None,
+        decoded_size_max: int | None = None,
     ) -> None:
-        """`hook` makes the hook of a connection.
+        """`hook` makes the hook of a connection. The handler gets None for a request in a frame of more than
+        `decoded_size_max` bytes.
 
         `refuse_version` makes the response to a request in a version that is not served. The response is encoded in
         the first version of the API. Without `refuse_version` such a request ends its connection.
@@ -235,6 +238,7 @@ class Binding:
         self.handle = handle
         self.hook = hook
         self.refuse_version = refuse_version
+        self.decoded_size_max = decoded_size_max
 
 
 class ReplyErrors(Protocol):
@@ -329,7 +333,9 @@ class Route:
         if not self.first_version <= version <= self.last_version:
             return None
         binding = self._bound()
-        decoder = self.decoders[version] = request_decoder_of(binding.request_class, version)
+        decoder = self.decoders[version] = _bounded(
+            request_decoder_of(binding.request_class, version), binding.decoded_size_max
+        )
         response_class, counter = binding.response_class, self.reply_errors
         encoder = encoder_of(response_class, version)
         self.encoders[version] = encoder if counter is None else counter.counted(self, response_class, encoder)
@@ -339,7 +345,9 @@ class Route:
         """Decode a request whose version is served. Raises `LongMessage` where that would take long."""
         decoder = self.short_decoders.get(version)
         if decoder is None:
-            decoder = self.short_decoders[version] = short_decoder_of(self._bound().request_class, version)
+            binding = self._bound()
+            decoder = _bounded(short_decoder_of(binding.request_class, version), binding.decoded_size_max)
+            self.short_decoders[version] = decoder
         request, _ = decoder(frame, position)
         return request
 
@@ -354,6 +362,19 @@ class Route:
         if self.first_version not in self.encoders:
             self.load(self.first_version)
         return refuse(self)
+
+    def with_handler(self, handle: Handler, decoded_size_max: int) -> Route:
+        """A route of the same API and versions with another handler, which gets larger requests as None."""
+
+        def bind() -> Binding:
+            binding = self._bound()
+            return Binding(binding.request_class, binding.response_class, handle, decoded_size_max=decoded_size_max)
+
+        return Route(self.key, self.name, self.first_version, self.last_version, bind)
+
+    @property
+    def response_class(self) -> type[object]:
+        return self._bound().response_class
 
     def count_errors(self, codes: Iterable[int]) -> None:
         """Count the error codes in a reply."""
@@ -379,3 +400,16 @@ class Route:
 
 def _not_bound(context: RequestContext, request: object) -> object:
     raise AssertionError("a route handles requests once the codec of their version is loaded")
+
+
+def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
+    """A decoder that yields None for a frame of more than `size_max` bytes, without reading it; `decoder` itself where
+    there is no bound.
+    """
+    if size_max is None:
+        return decoder
+
+    def decode(frame: BytesLike, position: int) -> tuple[object, int]:
+        return (None, len(frame)) if len(frame) > size_max else decoder(frame, position)
+
+    return decode

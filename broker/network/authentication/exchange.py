@@ -125,6 +125,11 @@ class SaslExchange:
         assert self._mechanism is not None
         return self._stepped(self._mechanism.found(result), wall_ms)
 
+    def unexpected(self, api_type: str) -> LoginRefused:
+        """Handle a request of another API within the exchange."""
+        text = f"Unexpected Kafka request of type {api_type} during SASL authentication."
+        return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, text)
+
     def expire(self) -> None:
         """The session has expired: the client may only authenticate again."""
         if self.state is ExchangeState.AUTHENTICATED:

@@ -1,7 +1,7 @@
 """SASL on one connection: the exchange, its replies and pauses, and the routes that are served in each state.
 
     GREETING                ApiVersions, SaslHandshake
-    TOKENS                  SaslHandshake (refused), SaslAuthenticate
+    TOKENS                  SaslHandshake (refused), SaslAuthenticate; any other gets its own error, as in Apache Kafka
     RAW                     no route: a hook takes each frame as one message of the client
     AUTHENTICATED           all routes of the listener
     EXPIRED                 SaslHandshake
@@ -31,6 +31,7 @@ from broker.network.authentication.exchange import (
     TokenOutcome,
 )
 from broker.network.authentication.raw_tokens import RawTokens
+from broker.network.authentication.refused_request import api_type, refused_response
 from broker.network.route import FrameHook, RequestContext, Route, ServingListener
 from broker.runtime.environment import Environment
 from broker.runtime.pending import AUTHENTICATION, Pending
@@ -46,6 +47,12 @@ LOGIN_S: Final = 30
 
 DIVERGES: in Apache Kafka a client that never logs in is closed as an idle one, and not while it sends a byte now and
 then.
+"""
+DECODED_SIZE_MAX: Final = 16_384
+"""The most bytes of another API's request within the exchange whose parts are in its error.
+
+DIVERGES: Apache Kafka repeats the parts of larger requests, too. Here they are not decoded, because a client that has
+not authenticated could occupy the event loop with them.
 """
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -108,6 +115,19 @@ class SaslGate:
         self.environment = environment
         self.loop = loop
         self.spawn = spawn
+        self._routes_of_exchange: Mapping[int, Route] | None = None
+
+    def routes_of_exchange(self, listener: ServingListener) -> Mapping[int, Route]:
+        """The routes while a client sends the messages of its mechanism."""
+        routes = self._routes_of_exchange
+        if routes is None:
+            routes = self._routes_of_exchange = {
+                key: route
+                if key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+                else route.with_handler(_refuse, DECODED_SIZE_MAX)
+                for key, route in listener.routes.items()
+            }
+        return routes
 
     def begin(self, connection: AuthenticatingConnection) -> SaslAuthentication:
         """Begin the exchange of a new connection, which serves only the APIs of the exchange at first."""
@@ -149,7 +169,9 @@ class SaslAuthentication:
                     self._see()
                     self._connection.hook = RawTokens(self.raw_token)
                 else:
-                    self._see(SASL_HANDSHAKE, SASL_AUTHENTICATE)
+                    self._see()
+                    if self._connection is not None:
+                        self._connection.routes = gate.routes_of_exchange(self._connection.listener)
                 return SaslHandshakeResponse(mechanisms=list(names))
             case Mistaken():
                 return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
@@ -189,6 +211,16 @@ class SaslAuthentication:
             reason = outcome.reason
         self._fail(reason, False)
         return None
+
+    def unexpected(self, context: RequestContext, request: object | None) -> object:
+        """Answer a request of another API within the exchange: with its own error, then the connection ends."""
+        refused = self._exchange.unexpected(api_type(context.route.name))
+        if getattr(request, "acks", None) == 0:  # A Produce that wants no answer.
+            self._count_failure()
+            self._close(refused.reason)
+            return None
+        response = refused_response(context.route.response_class, request, refused.error, refused.message)
+        return self._fail(refused.reason, response)
 
     # Outcomes
 
@@ -267,6 +299,9 @@ class SaslAuthentication:
 
     def _end(self, reply: Pending[Response], response: Response, reason: str) -> None:
         reply.complete(response)
+        self._close(reason)
+
+    def _close(self, reason: str) -> None:
         connection = self._connection
         if connection is not None:
             mechanism = self._exchange.mechanism_name
@@ -282,3 +317,10 @@ class SaslAuthentication:
             connection.routes = {key: all_routes[key] for key in keys}
             connection.request_size_max = min(self._request_size_max, self._gate.settings.receive_size_max)
             connection.hook = None
+
+
+def _refuse(context: RequestContext, request: object | None) -> object:
+    """The handler of all other APIs within an exchange."""
+    authentication = context.connection.authentication
+    assert isinstance(authentication, SaslAuthentication), "only an exchange has these routes"
+    return authentication.unexpected(context, request)

@@ -12,7 +12,8 @@ import pytest
 from broker.network.authentication.sasl import LOGIN_S
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.produce import ProduceRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from security.principal import ANONYMOUS, Principal
@@ -107,8 +108,6 @@ def test_a_listener_without_sasl_serves_the_anonymous_and_refuses_the_exchange()
         [METADATA],
         [SaslAuthenticateRequest(auth_bytes=ALICE)],
         [VERSIONS, METADATA],
-        [SaslHandshakeRequest(mechanism="PLAIN"), METADATA],
-        [SaslHandshakeRequest(mechanism="PLAIN"), VERSIONS],
     ],
 )
 def test_before_the_end_of_the_exchange_nothing_else_is_served(messages: list[object]) -> None:
@@ -118,6 +117,37 @@ def test_before_the_end_of_the_exchange_nothing_else_is_served(messages: list[ob
         with pytest.raises(Closed):
             await client.ask(messages[-1], 1)
         assert node.broker.listeners[0].malformed_count == 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_within_the_exchange_a_request_gets_its_own_error_before_the_end(size: int) -> None:
+    async def story(node: Node, client: Client) -> None:
+        await handshake(client)
+        names = [f"topic-{number}-{'x' * 10}" for number in range(size)]
+        began_s = asyncio.get_running_loop().time()
+        reply: MetadataResponse = await client.ask(
+            MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 13
+        )
+        assert asyncio.get_running_loop().time() - began_s >= DELAY_S
+        assert reply.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        told = names if size == 1 else []  # The parts of a large request are not decoded.
+        assert [(each.name, each.error_code) for each in reply.topics] == [(name, 34) for name in told]
+        with pytest.raises(Closed):
+            await client.reply()
+        listener = next(each for each in node.broker.listeners if each.name == "SASL")
+        assert listener.security.counts.failed == {"PLAIN": 1} and listener.malformed_count == 0
+
+    tell(story)
+
+
+def test_within_the_exchange_a_produce_that_wants_no_answer_gets_none() -> None:
+    async def story(node: Node, client: Client) -> None:
+        await handshake(client)
+        client.send(ProduceRequest(acks=0, timeout_ms=100, topic_data=[]), 9)
+        with pytest.raises(Closed):
+            await client.reply()
 
     tell(story)
 

@@ -1,0 +1,130 @@
+"""Responses with one error for the whole request, as Apache Kafka 4.3.1 was observed to send them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.network.authentication.refused_request import api_type, refused_response
+from broker.requests.table import APIS
+from protocol.compiler import decode, encode
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import default_struct, response_class_of
+
+ERROR, TEXT = ErrorCode.ILLEGAL_SASL_STATE, "text"
+
+
+def observed() -> list[tuple[object, object, int]]:
+    """A request, Apache Kafka's response, and the version."""
+    return [
+        (
+            FetchRequest(
+                topics=[
+                    FetchTopic(
+                        topic="t", partitions=[FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=100)]
+                    )
+                ],
+                max_wait_ms=1,
+                min_bytes=1,
+            ),
+            FetchResponse(
+                error_code=ERROR,
+                responses=[
+                    FetchableTopicResponse(
+                        topic="t", partitions=[PartitionData(partition_index=1, error_code=ERROR, high_watermark=-1)]
+                    )
+                ],
+            ),
+            12,
+        ),
+        (
+            FindCoordinatorRequest(coordinator_keys=["g", "h"]),
+            FindCoordinatorResponse(
+                coordinators=[
+                    Coordinator(key=key, node_id=-1, host="", port=-1, error_code=ERROR, error_message=TEXT)
+                    for key in "gh"
+                ]
+            ),
+            4,
+        ),
+        (
+            DescribeGroupsRequest(groups=["g"]),
+            DescribeGroupsResponse(
+                groups=[
+                    DescribedGroup(
+                        error_code=ERROR, group_id="g", group_state="", protocol_type="", protocol_data="", members=[]
+                    )
+                ]
+            ),
+            5,
+        ),
+        (
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])],
+                timeout_ms=100,
+            ),
+            CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=ERROR, error_message=TEXT)]),
+            7,
+        ),
+        (
+            CreateAclsRequest(
+                creations=[
+                    AclCreation(
+                        resource_type=2,
+                        resource_name="t",
+                        principal="User:a",
+                        host="*",
+                        operation=3,
+                        permission_type=3,
+                    )
+                ]
+            ),
+            CreateAclsResponse(results=[AclCreationResult(error_code=ERROR, error_message=TEXT)]),
+            2,
+        ),
+        (
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10),
+            InitProducerIdResponse(error_code=ERROR, producer_epoch=-1),
+            4,
+        ),
+        (MetadataRequest(topics=None), MetadataResponse(brokers=[], topics=[], error_code=ERROR), 13),
+    ]
+
+
+@pytest.mark.parametrize(("request_", "response", "version"), observed())
+def test_the_error_is_in_the_whole_and_in_each_part(request_: object, response: object, version: int) -> None:
+    response_class = response_class_of(type(request_))
+    made = refused_response(response_class, request_, ERROR, TEXT)
+    assert encode(made, version) == encode(response, version)
+
+
+@pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
+def test_each_api_has_such_a_response_in_each_version(row: object) -> None:
+    (api,) = (each for each in APIS if each is row)
+    response_class = response_class_of(api.request)
+    for version in range(api.first, api.last + 1):
+        for request in (None, default_struct(api.request)):
+            made = encode(refused_response(response_class, request, ERROR, TEXT), version)
+            decode(response_class, memoryview(made), version)
+
+
+def test_the_name_of_an_api_in_a_message() -> None:
+    assert [api_type(each) for each in ("Fetch", "AddOffsetsToTxn")] == ["FETCH", "ADD_OFFSETS_TO_TXN"]
