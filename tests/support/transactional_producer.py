@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 from protocol.batch_iterator import iterate_batches
@@ -45,8 +46,8 @@ COMMITTED = 1
 class Producer:
     """A transactional producer of the older protocol, or of the newer one."""
 
-    def __init__(self, node: Node, client: Client, *, is_new: bool = True) -> None:
-        self.wall_ms = node.broker.environment.wall_ms
+    def __init__(self, client: Client, wall_ms: Callable[[], int], *, is_new: bool = True) -> None:
+        self.wall_ms = wall_ms
         self.client = client
         self.is_new = is_new
         self.id = self.epoch = -1
@@ -131,7 +132,7 @@ async def started(node: Node, *, is_new: bool = True) -> Producer:
     await client.create("t", partitions=2)
     await coordinator(client, ID, 1)
     await coordinator(client, GROUP, 0)
-    producer = Producer(node, client, is_new=is_new)
+    producer = Producer(client, node.broker.environment.wall_ms, is_new=is_new)
     await until_done(producer.init)
     return producer
 

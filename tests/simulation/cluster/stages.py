@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.simulation import power_loss
-from tests.simulation.cluster import names, regressions, scenarios
+from tests.simulation.cluster import histories, names, regressions, scenarios
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
@@ -202,6 +202,7 @@ SCRIPTS: Final = (
     *stories.ALL,
     *regressions.ALL,
     *names.ALL,
+    *histories.ALL,
     *scripts.ALL,
     *moved.ALL,
     *rotten.ALL,

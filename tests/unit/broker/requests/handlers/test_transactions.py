@@ -107,7 +107,7 @@ def test_a_successor_fences_the_producer_and_ends_its_transaction() -> None:
     async def story(node: Node) -> None:
         former = await started(node)
         assert (await former.send("t", b"x"))[0] is NONE
-        latter = Producer(node, await node.connect())
+        latter = Producer(await node.connect(), node.broker.environment.wall_ms)
         assert await until_done(latter.init) is NONE
         assert latter.id == former.id and latter.epoch > former.epoch
         assert (await former.send("t", b"y"))[0] is ErrorCode.INVALID_PRODUCER_EPOCH
