@@ -59,6 +59,7 @@ GROUPS: Final = (
     Group("memory", "bench.memory", "an idle broker", rounds=2),
     Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False, rounds=2),
     Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False, is_long=True, rounds=1),
+    Group("restart", "bench.restart", "many partitions of transactions after kill -9", is_in_quick=False, rounds=2),
     Group(
         "controller_scale", "bench.controller_scale", "100,000 and 1,000,000 partitions", is_in_quick=False, rounds=3
     ),

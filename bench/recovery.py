@@ -109,7 +109,7 @@ def _prepared(server: Server, sources: list[Path]) -> Server:
     with Running(server) as running:
         client = running.connect()
         client.create_topic(OTHER_TOPIC)
-        _create(client, len(sources))
+        create_partitions(client, len(sources))
         time.sleep(1.0)
         running.kill()
     for index, source in enumerate(sources):
@@ -119,7 +119,7 @@ def _prepared(server: Server, sources: list[Path]) -> Server:
     return server
 
 
-def _create(client: Client, partitions: int) -> None:
+def create_partitions(client: Client, partitions: int) -> None:
     topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
     answer = client.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 5).topics[0]
     assert answer.error_code == ErrorCode.NONE, answer.error_message

@@ -187,6 +187,8 @@ ROWS: Final = (
     ),
     _within("recovery of ten active 1 GiB segments, 16 KiB batches", "recovery", 10),
     _at_most("recovery of ten active 1 GiB segments, 169-byte batches", "recovery", 2.0),
+    _at_most("start after kill -9 with 285 partitions, 204 MiB of transactions not flushed", "restart", 1.0),
+    _at_most("start after kill -9 with 1,000 partitions, 204 MiB of transactions not flushed", "restart", 1.0),
     _at_most("a million offset records loaded", "offset_loading", 2.5),
     _within("p99 of other requests while offsets load", "offset_loading", 50),
     _at_least("transactions of 100 records, 3 partitions, one producer: rate", "transactions", 1.2, 2.0),

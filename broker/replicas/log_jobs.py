@@ -16,12 +16,15 @@ from broker.runtime.flusher import Flusher
 from broker.runtime.tasks import Job
 from protocol.primitives import MalformedMessage
 from replication.partition import Partition
+from storage.log.log import Log
 from storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.logs")
 
 FLUSH_CHECK_INTERVAL_MS: Final = 1000
 SPACE_CHECK_INTERVAL_MS: Final = 1000
+QUIET_MS: Final = 10_000
+"""A log is flushed that got no records for this time (ms), and at most for twice as long."""
 
 
 class LogJobs:
@@ -48,6 +51,8 @@ class LogJobs:
         self._flusher = flusher
         self._removal = removal
         self._make_missing = make_missing
+        self._ends: dict[Log, int] = {}
+        """The end offset of each log with unflushed records at the last visit of `flush_quiet`."""
         self.segments_deleted = 0
         """The number of segments deleted by retention since the start."""
 
@@ -58,6 +63,7 @@ class LogJobs:
         return [
             Job("retention", config.integer("log.retention.check.interval.ms"), self.retain, delay_ms),
             Job("flush", FLUSH_CHECK_INTERVAL_MS, self.flush),
+            Job("quiet-flush", QUIET_MS, self.flush_quiet),
             Job("disk-space", SPACE_CHECK_INTERVAL_MS, self.look_for_room),
             Job("checkpoint", config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
             Job("producer-expiry", config.integer("producer.id.expiration.check.interval.ms"), self.expire_producers),
@@ -96,6 +102,32 @@ class LogJobs:
         for partition in tuple(self._replicas):
             if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
                 self._flusher.flush(partition.log)
+
+    async def flush_quiet(self) -> None:
+        """Flush the logs that have got no records since the last visit, one at a time, so that a start after a crash
+        need not check them. Produce requests pay nothing for it, and no client waits for it.
+
+        DIVERGES: Apache Kafka flushes an active segment when it rolls, or as the settings say; a start after a crash
+        reads all active segments.
+        """
+        ends_before, self._ends = self._ends, {}
+        async for partition in self._partitions():
+            its_log = partition.log
+            if its_log.failure is not None or its_log.recovery_point >= its_log.end_offset:
+                continue
+            end_offset = self._ends[its_log] = its_log.end_offset
+            if ends_before.get(its_log) == end_offset:
+                try:
+                    its_log.write_snapshot()
+                except OSError as error:
+                    its_log.fail_unless_passing(error)
+                else:
+                    await self._flushed(its_log)
+
+    async def _flushed(self, its_log: Log) -> None:
+        ended = asyncio.Event()
+        self._flusher.when_durable([its_log], ended.set)
+        await ended.wait()
 
     async def look_for_room(self) -> None:
         """Check full disks for free space, and create the partitions that are missing for lack of space."""

@@ -51,6 +51,22 @@ def needs_flush(log: LogState, end_offset: int) -> bool:
     return end_offset > log.recovery_point or log.directory_is_dirty
 
 
+def write_snapshot(log: LogState) -> None:
+    """Write a producer snapshot at the log end offset. After the next flush a recovery begins there: it neither checks
+    the batches before it nor reads their headers. Raises OSError, and leaves the log as it was.
+
+    An earlier such snapshot within a segment is removed; those of whole segments stay.
+    """
+    snapshots = log.snapshots
+    if not snapshots.write(log.producers):
+        return
+    log.unsynced_paths.append(snapshots.path(log.producers.map_end_offset))
+    log.directory_is_dirty = True
+    bases = {segment.base_offset for segment in log.segments}
+    for offset in [each for each in snapshots.offsets[:-1] if each not in bases and each > log.active.base_offset]:
+        snapshots.remove(offset)
+
+
 def begin_flush(log: LogState, end_offset: int) -> FlushWork:
     """Collect the files to sync, and remove them from the lists of unsynced files. Raises OSError."""
     slot = max(0, bisect_right(log.segments, log.recovery_point, key=_base_offset) - 1)

@@ -233,6 +233,12 @@ class Log(LogState):
         """Whether flush.messages or flush.ms asks for a flush."""
         return flushing.flush_is_due(self, now_ms)
 
+    def write_snapshot(self) -> None:
+        """Write a producer snapshot at the log end offset: a recovery begins there once the log is flushed. Raises
+        OSError.
+        """
+        flushing.write_snapshot(self)
+
     def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
         """The work for an executor thread that makes everything before an offset durable, None where there is none.
 

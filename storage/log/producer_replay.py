@@ -13,6 +13,7 @@ from storage.producers.producer_snapshot import ProducerSnapshots
 from storage.producers.producer_state import ProducerStates
 from storage.producers.producer_tail import IDLE_MS_MAX, remember_repeats
 from storage.producers.transaction_marker import read_transaction_marker
+from storage.segment.batch_run import InTransaction
 from storage.segment.segment import Segment
 
 
@@ -78,6 +79,22 @@ def replay_batch(
         known = segment.transaction_index.entries()
         if not known or known[-1].last_offset < completed.last_offset:
             segment.transaction_index.append(producers.aborted(completed))
+
+
+def replay_transactional(segment: Segment, producers: ProducerStates, batches: list[InTransaction]) -> None:
+    """Apply the batches and markers of transactions that a walk has collected (`BatchRun`), in order."""
+    header = BatchHeader()
+    for (
+        header.attributes,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.base_offset,
+        header.last_offset_delta,
+        header.max_timestamp,
+        marker_batch,
+    ) in batches:
+        replay_batch(segment, producers, header, marker_batch or None)
 
 
 def check_remembered(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:

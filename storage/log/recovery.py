@@ -23,14 +23,17 @@ from collections.abc import Callable
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from storage.checkpoints.leader_epochs import LeaderEpochs
-from storage.log.producer_replay import replay_batch, replay_producers
+from storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
 from storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
-from storage.log_config import INT64_MAX
 from storage.producers.producer_state import BATCHES_KEPT, ProducerStates
 from storage.segment.batch_run import BatchRun
 from storage.segment.segment import Segment
 
 CHECKED_EVERY_SIZE = 16 << 20
+INT32_MAX = (1 << 31) - 1
+"""The largest offset of a batch from the base offset of its segment on: the indexes hold no larger one."""
+FAR_DELTA = INT32_MAX - (1 << 24)
+"""From this one on each batch is decided by itself."""
 
 Report = Callable[[str], None]
 """Called with a sentence on what was found and what was done, for the log of the broker."""
@@ -95,7 +98,7 @@ class TailRecovery:
             # The page cache may show bytes that a failed sync did not write; see the docstring of the class.
             segment.file().evict()
         pieces = Pieces(segment.file(), position, segment.size)
-        run = self._begin_run(next_base_offset)
+        run = self._begin_run(segment, next_base_offset)
         told_position = position
         try:
             while position < segment.size:
@@ -112,7 +115,7 @@ class TailRecovery:
                         )
                         segment.cut(position, now_ms)
                         break
-                    self._refuse_disorder(header, position)
+                    self._refuse_disorder(segment, header, position)
                     size = header.batch_length + LOG_OVERHEAD
                     self._take(segment, header, position, pieces.data[inside : inside + size])
                     position += size
@@ -136,8 +139,9 @@ class TailRecovery:
         self._checked(self._earlier_size, self._size)
         return True
 
-    def _begin_run(self, next_base_offset: int | None) -> BatchRun:
-        limit_offset = INT64_MAX if next_base_offset is None else next_base_offset
+    def _begin_run(self, segment: Segment, next_base_offset: int | None) -> BatchRun:
+        far_offset = segment.base_offset + FAR_DELTA
+        limit_offset = far_offset if next_base_offset is None else min(far_offset, next_base_offset)
         return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset, BATCHES_KEPT)
 
     def _take_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
@@ -153,6 +157,7 @@ class TailRecovery:
         segment.note_run(run)
         for producer_id, (epoch, batches) in run.producers.items():
             self.producers.take_run(producer_id, epoch, batches)
+        replay_transactional(segment, self.producers, run.transactional)
         if run.next_offset > self.producers.map_end_offset:
             self.producers.map_end_offset = run.next_offset
         self.next_offset = run.next_offset
@@ -232,10 +237,12 @@ class TailRecovery:
         except MalformedMessage:
             return None
 
-    def _refuse_disorder(self, header: BatchHeader, position: int) -> None:
+    def _refuse_disorder(self, segment: Segment, header: BatchHeader, position: int) -> None:
         """Check the order of two batches. Raises `DamagedBatch` for a batch whose checksum is right, but which cannot
-        follow the one before it.
+        follow the one before it. The checksum does not cover the base offset.
         """
+        if header.last_offset - segment.base_offset > INT32_MAX:
+            raise DamagedBatch(position, f"offset {header.base_offset} in a segment from {segment.base_offset} on")
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             raise DamagedBatch(position, f"offset {header.base_offset} after {self.next_offset - 1}")
         if header.partition_leader_epoch < self.last_epoch and self.next_offset >= self.recovery_point:

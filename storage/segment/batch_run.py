@@ -1,8 +1,8 @@
 """The inner loop of recovery: a walk over plain batches that checks each and collects what recovery has to note.
 
-A batch is plain where it needs no decision: it is whole, its checksum is right, its offsets come next,
-it is outside of any transaction, and its leader epoch and producer epoch are those of the batches before. Nearly all
-batches are. The walk stops at the first that is not plain, and `TailRecovery` decides about that one.
+A batch is plain where it needs no decision: it is whole, its checksum is right, its offsets come next, and its leader
+epoch is that of the batches before. Outside of transactions its producer epoch is that of the batches before, too.
+Nearly all batches are plain. The walk stops at the first that is not, and `TailRecovery` decides about that one.
 
 Ordinary typed Python that `building/` compiles: one call for many batches, and machine integers
 inside.
@@ -33,6 +33,9 @@ _FIELDS = Struct(">qiibIhi8xqqhi")
 """A batch header without the base timestamp and the count of records."""
 OfProducer: TypeAlias = tuple[int, int, int, int, int]
 """First and last sequence, last offset, offset delta and largest timestamp of a producer's batch."""
+InTransaction: TypeAlias = tuple[int, int, int, int, int, int, int, bytes]
+"""Attributes, producer id and epoch, first sequence, first offset, offset delta and largest timestamp of a batch of a
+transaction; and the whole batch, where it is a marker."""
 
 
 class BatchRun:
@@ -50,6 +53,8 @@ class BatchRun:
         "offset_of_max_timestamp",
         "producers",
         "producers_offset",
+        "transactional",
+        "transactional_ids",
     )
 
     def __init__(
@@ -71,12 +76,18 @@ class BatchRun:
         """For each batch that gets index entries: last offset, position, largest timestamp so far, offset of that
         timestamp."""
         self.producers: dict[int, tuple[int, list[OfProducer]]] = {}
-        """For each producer id, its epoch and its last batches in order."""
+        """For each producer id, its epoch and its last batches outside of transactions, in order."""
+        self.transactional: list[InTransaction] = []
+        """The batches and markers of transactions, in order."""
+        self.transactional_ids: set[int] = set()
+        """Their producers, which have no batches outside of transactions here."""
 
     def clear(self) -> None:
         """Discard the collected entries, after the caller has applied them."""
         self.index_entries = []
         self.producers = {}
+        self.transactional = []
+        self.transactional_ids = set()
 
     def take(self, piece: bytes, start: i64, piece_position: i64) -> int:
         """Walk over `piece[start:]`, a piece from `piece_position` of the file on; the index where it stopped."""
@@ -113,11 +124,22 @@ class BatchRun:
             if crc32c(view[at + ATTRIBUTES_POSITION : at + size], 0) != crc:
                 break
             if producer_id >= 0 and base_offset + delta >= producers_offset:
-                if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or sequence == NO_SEQUENCE:
+                if attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+                    if producer_id not in self.transactional_ids:
+                        if producer_id in self.producers:
+                            break
+                        self.transactional_ids.add(producer_id)
+                        self.producers[producer_id] = (producer_epoch, [])
+                    marker = piece[at : at + size] if attributes & CONTROL_BIT else b""
+                    self.transactional.append(
+                        (attributes, producer_id, producer_epoch, sequence, base_offset, delta, timestamp, marker)
+                    )
+                elif sequence == NO_SEQUENCE or producer_id in self.transactional_ids:
                     break
-                batch = (sequence, (sequence + delta) & SEQUENCE_MAX, base_offset + delta, delta, timestamp)
-                if not self._has_noted(producer_id, producer_epoch, batch):
-                    break
+                else:
+                    batch = (sequence, (sequence + delta) & SEQUENCE_MAX, base_offset + delta, delta, timestamp)
+                    if not self._has_noted(producer_id, producer_epoch, batch):
+                        break
             next_offset = base_offset + delta + 1
             if timestamp > max_timestamp:
                 max_timestamp = timestamp

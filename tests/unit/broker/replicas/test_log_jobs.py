@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets
 from tests.support.node import Node, batch, serve_and
 
 
@@ -56,6 +57,33 @@ def test_a_log_is_synced_when_flush_ms_has_passed() -> None:
         assert [log.unflushed_count for log in logs] == [1, 1]
         await asyncio.sleep(5)
         assert [log.unflushed_count for log in logs] == [0, 1]
+
+    serve_and(story)
+
+
+def test_a_log_without_new_records_is_flushed_and_a_busy_one_is_not() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for topic in ("quiet", "busy"):
+            await client.create(topic, retention_ms=-1)
+        quiet, busy = (node.broker.replicas.by_name[name][0].log for name in ("quiet", "busy"))
+        for sequence in range(3):
+            records = batch("a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+            await client.produce("quiet", records)
+        for number in range(60):
+            await client.produce("busy", batch(f"{number}"))
+            await asyncio.sleep(0.5)
+        assert (quiet.recovery_point, quiet.unflushed_count) == (3, 0)
+        assert (busy.recovery_point, busy.unflushed_count) == (0, 60)
+        syncs = node.broker.flusher.sync_count
+        await asyncio.sleep(60)
+        assert busy.recovery_point == 60 and node.broker.flusher.sync_count == syncs + 1
+        points = read_offsets(node.host.disk, "/data", RECOVERY_POINTS)
+        assert (points["quiet", 0], points["busy", 0]) == (3, 60)
+        assert quiet.snapshots.offsets == [3]
+        await client.produce("quiet", batch("a", producer_id=7, producer_epoch=0, base_sequence=3))
+        await asyncio.sleep(30)
+        assert quiet.recovery_point == 4 and quiet.snapshots.offsets == [4]
 
     serve_and(story)
 

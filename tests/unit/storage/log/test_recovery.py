@@ -9,6 +9,7 @@ import pytest
 
 from protocol.batch_iterator import iterate_batches
 from storage.files.local_files import LocalFiles
+from storage.log import recovery
 from storage.log.log import Log
 from storage.log.recovery import CorruptLog
 from storage.log_config import LogConfig
@@ -54,6 +55,23 @@ def logs(directory: Path) -> list[Path]:
 
 def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_recovery_begins_at_a_snapshot_that_was_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads no header of a batch before the last index entry, and remembers each producer."""
+    log = Log.open(LocalFiles(), str(tmp_path / "t-0"), LogConfig(), now_ms=NOW_MS)
+    for number in range(200):
+        sent = batch(f"value {number}", producer=(7, 0, number), timestamp=NOW_MS + number)
+        assert log.append_as_leader(sent, 0, NOW_MS).error == 0
+    log.write_snapshot()
+    log.flush(NOW_MS)
+    assert log.recovery_point == 200 and log.snapshots.offsets == [200]
+    log.close(NOW_MS, clean=False)
+    replayed: list[int] = []
+    monkeypatch.setattr(recovery, "replay_producers", lambda *arguments: replayed.append(1))
+    again, reports = recover(tmp_path / "t-0", 200, LogConfig())
+    assert (again.end_offset, reports, replayed) == (200, [], [])
+    assert [known.last_offset for known in again.producers.entries[7].batches] == [195, 196, 197, 198, 199]
 
 
 @pytest.mark.parametrize("recovery_point", [0, 1, 7, 23, 49, 50])

@@ -47,7 +47,8 @@ def history(random: Random) -> bytes:
     sequences = dict.fromkeys(range(4), 0)
     for number in range(random.randint(1, 120)):
         producer_id = random.choice((-1, -1, 0, 1, 2, 3))
-        is_transactional = producer_id == 3
+        # Producer 2 writes in transactions and outside of them, which no client does.
+        is_transactional = producer_id == 3 or (producer_id == 2 and random.random() < 0.5)
         leader_epoch += random.random() < 0.03
         values = [f"{number} {each}" * random.choice((1, 1, 1, 60)) for each in range(random.randint(1, 3))]
         producer = (-1, -1, -1)
@@ -65,7 +66,7 @@ def history(random: Random) -> bytes:
                 end_transaction_marker(
                     commits=random.random() < 0.5,
                     producer_id=producer_id,
-                    producer_epoch=epochs[3],
+                    producer_epoch=epochs[producer_id],
                     coordinator_epoch=1,
                     timestamp=timestamp,
                 )
@@ -134,12 +135,35 @@ def test_the_walk_and_single_decisions_agree(seed: int, tmp_path: Path, monkeypa
     assert recovered(tmp_path / "slow" / "t-0", rows, recovery_point) == quick
 
 
+def test_the_walk_takes_batches_and_markers_of_transactions() -> None:
+    data = [
+        bytes(batch("c", base_offset=offset, leader_epoch=0, producer=(1, offset, 0), is_transactional=True))
+        for offset in (0, 2)
+    ]
+    markers = [
+        end_transaction_marker(
+            commits=True,
+            producer_id=1,
+            producer_epoch=offset,
+            coordinator_epoch=0,
+            timestamp=NOW_MS,
+            base_offset=offset,
+            partition_leader_epoch=0,
+        )
+        for offset in (1, 3)
+    ]
+    rows = data[0] + markers[0] + data[1] + markers[1]
+    run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
+    assert run.take(rows, 0, 0) == len(rows) and run.next_offset == 4
+    assert [(each[2], each[-1]) for each in run.transactional] == [(0, b""), (1, markers[0]), (2, b""), (3, markers[1])]
+
+
 def test_the_walk_stops_where_a_batch_needs_thought() -> None:
     plain = bytes(batch("a", base_offset=0, leader_epoch=0)) + bytes(batch("b", base_offset=1, leader_epoch=0))
     for odd in (
         batch("c", base_offset=1, leader_epoch=0),
         batch("c", base_offset=2, leader_epoch=1),
-        batch("c", base_offset=2, leader_epoch=0, producer=(1, 0, 0), is_transactional=True),
+        batch("c", base_offset=2, leader_epoch=0, producer=(1, 0, -1)),
         batch("c", base_offset=9, leader_epoch=0),
         batch("c", base_offset=2, leader_epoch=0)[:-1],
     ):
