@@ -202,6 +202,20 @@ class FetchContext:
         session = self.session
         return session is not None and session.updates is not None and bool(session.partitions)
 
+    def reports_deletion(self, reads: Iterable[PlannedRead]) -> bool:
+        """Whether the response tells the follower a later log start offset than the responses before: a client's
+        DeleteRecords waits until the followers have deleted the same records.
+        """
+        session = self.session
+        if session is None or session.updates is None:
+            return False
+        partitions = session.partitions
+        return any(
+            (cached := partitions.get(read.key)) is not None
+            and -1 < cached.log_start_offset < read.data.log_start_offset
+            for read in reads
+        )
+
     def respond(self, reads: Iterable[PlannedRead]) -> FetchResponse:
         """Build the response once the records are read; the session notes what it reports."""
         session = self.session

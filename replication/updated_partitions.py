@@ -94,12 +94,13 @@ class UpdatedPartitions:
 class SessionListener:
     """Listens to one partition of a session and notes its changes."""
 
-    __slots__ = ("_key", "_updates", "partition")
+    __slots__ = ("_key", "_log_start_offset", "_updates", "partition")
 
     def __init__(self, updates: UpdatedPartitions, key: PartitionKey, partition: Partition) -> None:
         self._updates = updates
         self._key = key
         self.partition = partition
+        self._log_start_offset = partition.log.log_start_offset
         partition.add_listener(self)
 
     def end(self) -> None:
@@ -118,7 +119,12 @@ class SessionListener:
         self._updates.note(self._key)
 
     def on_log_start_offset_updated(self) -> None:
-        self._updates.note(self._key)
+        log_start_offset = self.partition.log.log_start_offset
+        if log_start_offset != self._log_start_offset:
+            self._log_start_offset = log_start_offset
+            self._updates.note_urgent(self._key)  # A client's DeleteRecords waits until the followers know it.
+        else:
+            self._updates.note(self._key)  # Another follower has moved its own.
 
     def on_becoming_follower(self) -> None:
         self._updates.note_urgent(self._key)

@@ -225,7 +225,7 @@ class Fetch:
         size = sum(read.size for read in reads)
         quota = self._quota
         min_bytes = request.min_bytes if quota is None else min(request.min_bytes, self.size_max)
-        has_enough = size >= min_bytes or any(read.is_urgent for read in reads)
+        has_enough = size >= min_bytes or any(read.is_urgent for read in reads) or fetch.reports_deletion(reads)
         if is_last or has_enough or not (reads or fetch.awaits_updates()):
             if self._replica is not None:
                 planner.count_throttled(reads)

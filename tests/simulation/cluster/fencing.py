@@ -199,7 +199,12 @@ def a_former_incarnation_is_refused(seed: int) -> None:
             *((beat, 1) for beat in beats),
             (AllocateProducerIdsRequest(broker_id=node.id, broker_epoch=former), 0),
             (AssignReplicasToDirsRequest(broker_id=node.id, broker_epoch=former, directories=directories), 0),
-            (AlterPartitionRequest(broker_id=node.id, broker_epoch=former), 3),
+            (
+                AlterPartitionRequest(
+                    broker_id=node.id, broker_epoch=former, topics=[TopicData(topic_id=bytes(15) + b"\x7f")]
+                ),
+                3,
+            ),
         ]
         for request, version in requests:
             reply = await ask_controller(cluster, request, version)
