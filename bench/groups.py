@@ -97,6 +97,7 @@ GROUPS: Final = (
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),
+    Group("request_latency", "bench.request_latency", "the client's p99 beside that of the broker's metrics"),
     Group("tail", "bench.tail", "consumers that follow a producer"),
     Group("librdkafka", "bench.librdkafka", "produce and consume by librdkafka"),
     Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False, rounds=2),

@@ -120,6 +120,7 @@ ROWS: Final = (
     _at_least("kafka-consumer-perf-test 1 KiB: rate", "tools", 1.0, 1.2),
     _at_most("open loop at half of Apache Kafka's peak, 200 B, 4 connections: p99", "open", 0.7, 0.5),
     _at_most("open loop at half of Apache Kafka's peak, 200 B, 4 connections: p99.9", "open", None, 1.0),
+    _within("p99 of produces that wait for the disk: the broker's, off the client's", "request_latency", 10),
     _at_most("kafka-e2e-latency: average", "e2e", 0.8, 0.6),
     _at_most("kafka-e2e-latency: p99", "e2e", 0.8, 0.6),
     _within("memory: anonymous, 1,000 partitions just written", "partitions", 100),

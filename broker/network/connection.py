@@ -110,8 +110,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
         self.received_bytes += nbytes
-        self._received_ns = self._clock.received(self._output.transport, self._flow.was_paused)
-        self._flow.was_paused = False
+        flow = self._flow
+        self._received_ns = self._clock.received(self._output.transport, flow.was_paused, self._received_ns)
+        flow.was_paused = False
         partial = self._partial
         if partial is None:
             self._consume(self._shared, nbytes)

@@ -56,8 +56,8 @@ class Waits(Enum):
 class DirectOutput:
     """The output of one connection.
 
-    `blocked` is called when pieces have to wait, `drained` when all of them have left, and before that
-    `progressed` with the number of bytes that are left, each time some have left.
+    `blocked` is called when pieces have to wait, `drained` when all of them have left, and `progressed` each time some
+    have left before that.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DirectOutput:
         transport: asyncio.Transport,
         blocked: Callable[[], None],
         drained: Callable[[], None],
-        progressed: Callable[[int], None],
+        progressed: Callable[[], None],
     ) -> None:
         own = transport.get_extra_info("socket")
         self._socket = socket.fromfd(own.fileno(), own.family, socket.SOCK_STREAM)
@@ -98,6 +98,10 @@ class DirectOutput:
     def held_size(self) -> int:
         """The memory (bytes) of the waiting pieces; slices of files hold none."""
         return held_size(self._pieces)
+
+    def unsent_size(self) -> int:
+        """The bytes of the waiting pieces that have not left, those of files included."""
+        return sum(map(len, self._pieces)) - self._sent_of_first
 
     def write(self, pieces: Iterable[Chunk]) -> None:
         """Send pieces after the earlier ones; those that cannot be sent at once wait here."""
@@ -137,7 +141,7 @@ class DirectOutput:
         if self._waits is Waits.NOTHING:
             self._end_now() if self._is_ending else self._drained()
         elif self._waits is not Waits.CLOSED:
-            self._progressed(sum(map(len, self._pieces)) - self._sent_of_first)
+            self._progressed()
 
     def _send(self) -> None:
         """Send as much as the socket takes in one iteration; `_waits` is then the reason why the rest waits."""

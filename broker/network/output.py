@@ -236,6 +236,11 @@ class Output:
         context.encoded_ns = context.written_ns = context.handled_ns
         self._sent(context, context.handled_ns)
 
+    def progressed(self) -> None:
+        """Some bytes have left, and others have not: of several replies the first may have left whole."""
+        if len(self._unsent) > 1 and self.direct is not None:
+            self.sent_until(self.sent_bytes - self.direct.unsent_size())
+
     def abandoned(self, context: RequestContext, waits_for: str) -> None:
         """The client went away while its request waited: the request took until now."""
         now_ns = self._clock.read()
@@ -295,7 +300,7 @@ class Output:
                     transport,
                     owner.pause_writing,
                     owner.writing_drained,
-                    lambda left_size: self.sent_until(self.sent_bytes - left_size),
+                    self.progressed,
                 )
             except OSError as error:  # No file descriptor is left.
                 log.warning("replies to %s are copied instead of sent from files: %s", owner.client_host, error)

@@ -48,7 +48,7 @@ FINE_APIS: Final = (0, 1)
 """Produce and Fetch, whose total times have fine bounds. More series would make each scrape long."""
 HELD_NS_MIN: Final = 4_000_000
 KERNEL_STEP_MS: Final = 4
-"""The kernel counts the time since the last byte in steps of up to 4 ms, so it may tell one step too many."""
+"""The kernel counts the time since the last byte in steps of up to 4 ms, and may tell one step too many."""
 ASKED_AFTER_HELD: Final = 8
 """The receives in a row that were not late after which the kernel is not asked any more."""
 TCP_INFO_SIZE: Final = 56
@@ -202,17 +202,17 @@ class RequestClock:
         self.latest_ns = self._time_ns()
         return self.latest_ns
 
-    def received(self, transport: asyncio.Transport | None, was_paused: bool) -> int:
+    def received(self, transport: asyncio.Transport | None, was_paused: bool, previous_ns: int) -> int:
         """The time at which the bytes were received that a connection was just given; `latest_ns` is now.
 
-        `was_paused`: the connection was not read for a time.
+        `was_paused`: the connection was not read for a part of the time since it received bytes, at `previous_ns`.
         """
         now_ns = self.latest_ns = self._time_ns()
         gap_ns = now_ns - self._received_ns
         self._received_ns = now_ns
         if gap_ns >= HELD_NS_MIN:
             self._asks = ASKED_AFTER_HELD
-        elif not self._asks and not was_paused:
+        elif not self._asks and not (was_paused and now_ns - previous_ns >= HELD_NS_MIN):
             return now_ns
         late_ns = late_by_ns(transport)
         if late_ns >= HELD_NS_MIN:
@@ -232,4 +232,4 @@ def late_by_ns(transport: asyncio.Transport | None) -> int:
         (late_ms,) = _LAST_DATA_RECEIVED(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_SIZE))
     except (OSError, struct.error, AttributeError):
         return 0  # It is not a socket of TCP, or the system is not Linux.
-    return max(0, int(late_ms) - KERNEL_STEP_MS) * 1_000_000
+    return (int(late_ms) - KERNEL_STEP_MS // 2) * 1_000_000 if late_ms >= 2 * KERNEL_STEP_MS else 0
