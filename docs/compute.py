@@ -172,10 +172,42 @@ def module_map_page() -> str:
     return map_page()
 
 
+def long_lists_page() -> str:
+    from broker.requests.long_lists import lists_of_requests
+
+    rows = [
+        f"| {each.api} | `{each.path}` | {each.treatment} |"
+        for each in sorted(lists_of_requests(), key=lambda each: (each.api, each.path))
+    ]
+    return "\n".join([*_LISTS_INTRODUCTION, *rows, ""])
+
+
+_LISTS_INTRODUCTION = (
+    "# Long lists in requests",
+    "",
+    "Computed from the declarations in `protocol/messages/` and from `broker/requests/long_lists.py` by",
+    "`python docs/compute.py`: every list in every request, and what keeps the event loop free where it is long.",
+    "",
+    "- *parts of n*: a request with more elements is handled in parts of at most n. For each part the ACLs are asked",
+    "  and the handler runs; the responses are joined. Other requests have their turn after each slice of 2 ms. What",
+    "  Apache Kafka decides about a request as a whole (an element that is named twice, one batch of records) holds",
+    "  within a part.",
+    "- *at most n*: a request with more elements is refused with INVALID_REQUEST.",
+    "- *one pass*: the elements are looked at once, which is short for as many as a request may hold.",
+    "",
+    "A request that decodes into more than 512 KB of objects is decoded in an executor thread, and one that decodes",
+    "into more than 56 MB ends its connection. `make limits` sends each list with 100,000 elements to a real process.",
+    "",
+    "| API | list | what happens |",
+    "|---|---|---|",
+)
+
+
 PAGES = {
     "../README.md": readme,
     "divergence.md": divergence_page,
     "lives.md": traced_lives_page,
+    "long-lists.md": long_lists_page,
     "map.md": module_map_page,
     "metrics.md": metrics_page,
     "protocol-support.md": protocol_page,

@@ -18,6 +18,7 @@ from broker.purgatory.purgatory import Purgatory
 from broker.runtime.environment import Environment
 from broker.runtime.tasks import Spawn
 from protocol.primitives import Chunk
+from protocol.schema import fields_of
 from security.access import Access
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 LONG_FRAME_SIZE: Final = 1 << 13
 """The bytes of a frame from which on it may decode into so many objects that an executor thread has to do it."""
+
+
+FREED_AT_ONCE: Final = 256
+"""The elements of a long response that are freed without a pause."""
 
 
 class Transcoder:
@@ -62,7 +67,16 @@ class Transcoder:
 def _encoded(context: RequestContext, response: object) -> EncodedResponse:
     chunks: list[Chunk] = []
     context.route.encoders[context.version](response, chunks)
+    for field in fields_of(type(response)):
+        if field.is_array:
+            _free(getattr(response, field.name))
     return EncodedResponse(coalesce(chunks))
+
+
+def _free(elements: list[object] | None) -> None:
+    """Free the elements of a long list in small steps: between these the event loop gets the interpreter."""
+    while elements is not None and len(elements) > FREED_AT_ONCE:
+        del elements[-FREED_AT_ONCE:]
 
 
 @dataclass(frozen=True, slots=True)

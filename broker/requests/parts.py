@@ -34,7 +34,7 @@ SLICE_NS: Final = 2_000_000
 SLICE_PARTS_MAX: Final = 16
 """The most parts in a slice, also where the clock says that no time has passed: a simulated one does not move."""
 JOINED_AT_ONCE: Final = 256
-"""Responses of parts that are joined without a pause."""
+"""Responses of parts that are joined without a pause, and keys that are freed without one."""
 
 
 class ListPath(NamedTuple):
@@ -84,8 +84,9 @@ class Parts:
         return False
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        """The parts of a request; None where the next one takes long to find. The response to a part is sent to the
-        generator; where `open_max` is not 1, maybe what becomes the response.
+        """The parts of a request, whose lists are consumed; None where the next part takes long to find.
+
+        The response to a part is sent to the generator; where `open_max` is not 1, maybe what becomes the response.
         """
         names = [each.request.partition(".")[0] for each in self.lists]
         for each in self.lists:
@@ -93,15 +94,18 @@ class Parts:
             elements = getattr(request, path[0])
             if not elements:
                 continue
-            if self.is_distinct:
-                elements = distinct(elements)
-            for piece in pieces(elements, path[1:], self.size):
+            rest, seen = consumed(elements), set[object]()
+            for piece in pieces(distinct(rest, seen) if self.is_distinct else rest, path[1:], self.size):
                 part = copy(request)
                 for name in names:
-                    if getattr(request, name):
+                    if getattr(request, name) is not None:
                         setattr(part, name, [])
                 setattr(part, path[0], piece.elements)
                 yield RequestPart(part, each, piece.continues)
+            while seen:
+                for _ in range(min(len(seen), JOINED_AT_ONCE)):
+                    seen.pop()
+                yield None
 
 
 class RequestPart(NamedTuple):
@@ -166,9 +170,15 @@ def pieces(elements: Iterable[object], inner: Sequence[str], size: int) -> Itera
         yield ListPiece(piece, continues=False)
 
 
-def distinct(elements: Iterable[object]) -> Iterator[object]:
-    """The elements, each once: texts, or structs that differ in a field that is not a list."""
-    seen: set[object] = set()
+def consumed(elements: list[object]) -> Iterator[object]:
+    """The elements of a list, each of which is removed from it: to free them all at once would take long."""
+    elements.reverse()
+    while elements:
+        yield elements.pop()
+
+
+def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
+    """The elements, each once: texts, or structs that differ in a field that is not a list. `seen` gets their keys."""
     for element in elements:
         key: object = element
         if not isinstance(element, str):

@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.processes import free_ports
-from tests.limits import connections, disks, sizes
+from tests.limits import connections, disks, lists, sizes
 from tests.limits.stage import Stage, Wrong, is_root
 
-PORTS_EACH = 3
+PORTS_EACH = 4
 JOBS = 4
 
 
 class Trial(NamedTuple):
-    """One limit. A `disk` of its own, of a size, needs root; `fails` needs a C compiler."""
+    """One limit. A `disk` of its own, of a size, needs root; `fails` needs a C compiler; `logs_in` adds a listener with
+    SASL. A trial that is `alone` measures latency, and runs after the others.
+    """
 
     run: Callable[[Stage], None]
     settings: Sequence[str] = ()
@@ -34,6 +36,8 @@ class Trial(NamedTuple):
     two_directories: bool = False
     disk: str = ""
     fails: bool = False
+    logs_in: bool = False
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -60,6 +64,9 @@ TRIALS = (
     Trial(disks.sync_error, two_directories=True, fails=True),
     Trial(disks.removed_directory, two_directories=True),
     Trial(disks.read_only_directory, two_directories=True, disk="12m"),
+    Trial(lists.long_lists_before_login, logs_in=True, alone=True),
+    Trial(lists.long_lists_without_rights, logs_in=True, alone=True),
+    Trial(lists.long_lists_of_a_super_user, logs_in=True, alone=True),
 )
 
 
@@ -77,11 +84,15 @@ def tried(trial: Trial, home: Path, ports: Sequence[int]) -> str:
         if library is None:
             return "left out: there is no C compiler"
         variables = {"LD_PRELOAD": str(library), "REFUSED_DIRECTORY": str(directory / disks.BAD)}
+    *ports, login_port = ports
+    if trial.logs_in:
+        settings += lists.login_settings(ports[0], ports[1], login_port)
     with ExitStack() as held:
         if trial.disk:
             held.enter_context(disks.small_disk(directory, trial.disk))
         stage = Stage(directory, ports, settings, trial.prefix, variables)
         held.callback(stage.close)
+        stage.login_port = login_port
         trial.run(stage)
         return stage.end()
 
@@ -113,7 +124,9 @@ def main() -> int:
     ports = free_ports(PORTS_EACH * len(wanted), given.port, given.port + 1000)
     shares = [ports[first : first + PORTS_EACH] for first in range(0, len(ports), PORTS_EACH)]
     with ThreadPoolExecutor(JOBS) as jobs:
-        outcomes = list(jobs.map(report, wanted, [home] * len(wanted), shares))
+        together = [(trial, share) for trial, share in zip(wanted, shares, strict=True) if not trial.alone]
+        outcomes = list(jobs.map(lambda each: report(each[0], home, each[1]), together))
+    outcomes += [report(trial, home, share) for trial, share in zip(wanted, shares, strict=True) if trial.alone]
     print(f"{outcomes.count(True)} of {len(outcomes)} held; {time.monotonic() - began:.0f} s")
     if given.keep or not all(outcomes):
         print(f"kept: {home}")

@@ -7,14 +7,19 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from bench.frames import request_frame
 from broker.requests.table import APIS
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.schema import Field, Wire, fields_in, fields_of
+from tests.limits.stage import Stage
 
 COUNT = 100_000
 GIVEN: dict[str, object] = {"max_bytes": 1 << 30, "partition_max_bytes": 1 << 20, "timeout_ms": 30_000, "acks": 1}
@@ -141,3 +146,79 @@ class Sender:
 
     def close(self) -> None:
         self._socket.close()
+
+
+USER = "mallory"
+SUPER_USER = "root"
+HONEST_P99_MS_MAX = 20.0
+"""How much the p99 of an honest produce may rise above that of an idle node."""
+HONEST_SLOWEST_MS_MAX = 250.0
+"""The longest that a single one may take: one step of the loop that is not cut takes longer."""
+BASELINE_S = 3.0
+
+
+def login_settings(port: int, controller_port: int, login_port: int) -> list[str]:
+    """A listener with SASL, an authorizer, a super user and a user without rights. The honest client is anonymous."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    users = " ".join(f'user_{user}="{user}-secret"' for user in (USER, SUPER_USER))
+    listeners = {"PLAINTEXT": port, "CONTROLLER": controller_port, "LOGIN": login_port}
+    return [
+        "listeners=" + ",".join(f"{name}://127.0.0.1:{each}" for name, each in listeners.items()),
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"listener.name.login.plain.sasl.jaas.config={module} required {users};",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"super.users=User:ANONYMOUS;User:{SUPER_USER}",
+        "offsets.topic.num.partitions=2",
+        "transaction.state.log.num.partitions=2",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+    ]
+
+
+def long_lists_before_login(stage: Stage) -> None:
+    """The connection is closed at the first request that is not part of a login."""
+    _send_all(stage, None)
+
+
+def long_lists_without_rights(stage: Stage) -> None:
+    """Each list of a user to whom no ACL allows anything."""
+    _send_all(stage, USER)
+
+
+def long_lists_of_a_super_user(stage: Stage) -> None:
+    """Each list of a user to whom everything is allowed, once there are coordinators."""
+    for key_type in (0, 1):
+        request = FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type)
+        stage.eventually("there is a coordinator", partial(_is_found, stage, request))
+    _send_all(stage, SUPER_USER)
+
+
+def _is_found(stage: Stage, request: FindCoordinatorRequest) -> bool:
+    return stage.client.ask(request, FindCoordinatorResponse, 4).coordinators[0].error_code == ErrorCode.NONE
+
+
+def _send_all(stage: Stage, user: str | None) -> None:
+    """Beside all lists the honest produces have the p99 of the bar, and none waits long; the broker is not fenced."""
+    time.sleep(BASELINE_S)
+    begun = stage.honest_count
+    bar_ms = HONEST_P99_MS_MAX + stage.honest_p99_ms(0)
+    held_up = []
+    for each in long_lists():
+        frame = request_frame(long_request(each), each.version)
+        sender = Sender(stage.login_port, user)
+        first = stage.honest_count
+        began = time.monotonic()
+        reply = sender.exchange(frame)
+        took_s = time.monotonic() - began
+        sender.close()
+        stage.await_honest(first + 3)
+        slowest_ms = stage.honest_slowest_ms(first)
+        print(f"  {user or 'before login'}: {each.name:54} {took_s:6.2f} s, honest {slowest_ms:5.1f} ms", flush=True)
+        stage.check(user is not None or reply is None, f"{each.name} is answered before login")
+        stage.check(stage.metric("kafka_controller_kafkacontroller_fencedbrokercount") == 0, f"fenced by {each.name}")
+        if slowest_ms > HONEST_SLOWEST_MS_MAX:
+            held_up.append(f"{each.name} {slowest_ms:.0f} ms")
+    stage.check(not held_up, f"an honest produce waited beside {', '.join(held_up)}")
+    p99_ms = stage.honest_p99_ms(begun)
+    stage.check(p99_ms <= bar_ms, f"the p99 of the honest produces is {p99_ms:.0f} ms")

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import quantiles
 from typing import TypeVar
 
 from bench.client import Client
@@ -54,6 +55,8 @@ class Stage:
     ) -> None:
         self.directory = directory
         self.port, controller_port, self._http_port = ports
+        self.login_port = 0
+        """The port of the listener with SASL, where there is one."""
         extra = [f"moldau.http.listener=http://{HOST}:{self._http_port}", *settings]
         self.node = Node(directory, self.port, controller_port, extra, prefix, variables)
         self.node.start()
@@ -95,6 +98,21 @@ class Stage:
         for each in self._sockets:
             each.close()
         self.node.close()
+
+    def honest_p99_ms(self, first: int) -> float:
+        """The p99 of the honest client's produces from the one with this number on."""
+        return quantiles(self._honest.latencies_ms[first:], n=100)[98]
+
+    def honest_slowest_ms(self, first: int) -> float:
+        return max(self._honest.latencies_ms[first:])
+
+    def await_honest(self, count: int) -> None:
+        """Until the honest client has had so many answers."""
+        self.eventually("the honest client is served on", lambda: self.honest_count >= count)
+
+    @property
+    def honest_count(self) -> int:
+        return len(self._honest.latencies_ms)
 
     # Asking
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from itertools import pairwise
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ import pytest
 from bench.frames import request_frame
 from broker.network.route import RequestContext
 from broker.requests import parts
-from broker.requests.long_lists import BOUNDS, PARTS
+from broker.requests.long_lists import BOUNDS, ONE_PASS, PARTS, lists_of_requests
 from broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from broker.requests.table import APIS
 from broker.runtime.pending import Pending
@@ -342,3 +342,15 @@ def test_a_list_beyond_its_bound_is_refused(each: LongList) -> None:
         assert str(int(ErrorCode.INVALID_REQUEST)) in repr(reply)
 
     serve_and(story)
+
+
+# The table
+
+
+def test_every_list_of_every_request_is_cut_bounded_or_short() -> None:
+    lists = list(lists_of_requests())
+    assert not [f"{each.api}.{each.path}" for each in lists if not each.treatment]
+    named = {(each.api, each.path) for each in lists}
+    tables: tuple[Mapping[str, Mapping[str, object]], ...] = (BOUNDS, ONE_PASS)
+    assert {(api, path) for table in tables for api, paths in table.items() for path in paths} <= named
+    assert {(api, each.request) for api, plan in PARTS.items() for each in plan.lists} <= named
