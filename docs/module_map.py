@@ -34,6 +34,7 @@ SUITES: Final = {
     "controller": ("kraft.controller.", "kraft.image."),
     "groups": ("coordinator.",),
     "metadata": ("broker.metadata.", "kraft."),
+    "quotas": ("security.quotas.", "broker.network.quotas."),
     "raft": ("kraft.raft.",),
     "replicas": ("replication.", "storage."),
 }

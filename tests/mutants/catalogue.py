@@ -20,6 +20,7 @@ from tests.mutants.shell import SHELL_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
 from tests.mutants.transactions import TRANSACTION_MUTANTS
+from tests.mutants.unseen import UNSEEN_MUTANTS
 from tests.simulation.cluster.plan import Fault
 
 LEADERSHIP_MOVES: Final = (Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.KILL, Fault.CUT_ONE_WAY)
@@ -691,4 +692,5 @@ MUTANTS: Final = (
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,
+    *UNSEEN_MUTANTS,
 )

@@ -45,6 +45,12 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.METADATA, seed)
             case Hunt.LOG_CLEANER:
                 yield Run(stages.LOG_CLEANER, seed)
+            case Hunt.QUOTAS:
+                yield Run(stages.QUOTAS, seed)
+            case Hunt.SESSIONS:
+                yield Run(stages.SESSIONS, seed)
+            case Hunt.WAITS:
+                yield Run(stages.WAITS, seed)
             case Hunt.REPLICAS:
                 yield Run(stages.REPLICAS, seed)
             case Hunt.SWARM:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Final, NamedTuple
 
 from kraft.image.metadata_image import MetadataImage
@@ -27,6 +28,7 @@ from tests.support.node import Closed
 
 SHA_256: Final = 1
 ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
 USER: Final = "user"
 QUOTA: Final = "quota"
 KINDS: Final = (USER, QUOTA)
@@ -34,6 +36,9 @@ REGISTERS: Final = 3
 """Of each kind, in use at a time."""
 PAUSE_S: Final = 0.4
 REMOVED_SHARE: Final = 0.25
+OUTSIDE_SHARE: Final = 0.2
+"""The share of credentials with too few iterations, or too many."""
+OUTSIDE: Final = (1, ITERATIONS_MIN - 1, ITERATIONS_MAX + 1)
 LOGINS_MAX: Final = 2 * REGISTERS
 
 
@@ -66,6 +71,7 @@ class SecurityAdministrator:
         self.logins: dict[str, tuple[int, ScramLogin]] = {}
         """The last password that was set for each of the last users, maybe in vain, and its iterations."""
         self.acknowledged_count = 0
+        self._outside = Random(f"{bootstrap.random.random()}/outside")
 
     async def work(self, is_ended: Callable[[], bool]) -> None:
         random = self._bootstrap.random
@@ -75,6 +81,8 @@ class SecurityAdministrator:
             is_removed = self._promised.get(register) is not None and random.random() < REMOVED_SHARE
             value = None if is_removed else ITERATIONS_MIN + self._number
             try:
+                if register.kind == USER and self._outside.random() < OUTSIDE_SHARE:
+                    await self._ask_for(register, self._outside.choice(OUTSIDE))
                 await self._change(register, value)
             except NotAsked:
                 await self._bootstrap.back_off()
@@ -91,6 +99,12 @@ class SecurityAdministrator:
                 self._complaints.append(
                     f"{register.kind} {register.name} was to have {value}, and has {found} on node {node_id}"
                 )
+
+    async def _ask_for(self, register: Register, iterations: int) -> None:
+        """The controller refuses iterations that a password may not have."""
+        reply = await self._bootstrap.ask_any(credential_change(register.name, iterations), 0)
+        if reply.results[0].error_code == ErrorCode.NONE:
+            self._complaints.append(f"user {register.name} may have a password with {iterations} iterations")
 
     async def _change(self, register: Register, value: int | None) -> None:
         if register.kind == USER and value is not None:

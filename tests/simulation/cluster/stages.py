@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.simulation import power_loss
-from tests.simulation.cluster import histories, names, regressions, scenarios
+from tests.simulation.cluster import histories, names, regressions, scenarios, sessions, waiting
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
@@ -23,6 +23,7 @@ from tests.simulation.compaction.swarm import Swarm as LogCleanerAlone
 from tests.simulation.controller.swarm import Swarm as ControllerAlone
 from tests.simulation.groups.swarm import Swarm as Groups
 from tests.simulation.metadata.swarm import Swarm as Metadata
+from tests.simulation.quotas.swarm import Swarm as Quotas
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
@@ -147,6 +148,25 @@ def of_log_cleaner(seed: int, lines: Lines) -> Report:
     return Report(looks=alone.looks, told=f"{alone.shape}\n{alone.cleaned} rounds of cleaning")
 
 
+def of_quotas(seed: int, lines: Lines) -> Report:
+    """The client quotas of a broker without a broker, for hours."""
+    quotas = Quotas(seed)
+    quotas.run()
+    return Report(told=f"{quotas.throttled} of {quotas.requests} requests were throttled")
+
+
+def of_sessions(seed: int, lines: Lines) -> Report:
+    """Clients of one broker that log in, authenticate again, and outlive their sessions."""
+    counts = sessions.run_seed(seed)
+    return Report(told=f"{counts['renewals']} renewals, {counts['ends']} ends of sessions")
+
+
+def of_waits(seed: int, lines: Lines) -> Report:
+    """Consumers that wait for records of three replicas."""
+    told = [each.answers for each in waiting.run_seed(seed).consumers]
+    return Report(told=f"answers of each consumer: {told}")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -188,6 +208,9 @@ CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
 TRANSACTIONS: Final = "transaction-coordinator"
 LOG_CLEANER: Final = "log-cleaner"
+QUOTAS: Final = "quotas"
+SESSIONS: Final = "sessions"
+WAITS: Final = "waits"
 ONE_NODE: Final = "one-node"
 DISKS: Final = "disks"
 """A family of clusters: disks that refuse, stall or are full."""
@@ -245,6 +268,9 @@ KINDS: Final[dict[str, Runner]] = {
     GROUPS: of_groups,
     TRANSACTIONS: of_transactions,
     LOG_CLEANER: of_log_cleaner,
+    QUOTAS: of_quotas,
+    SESSIONS: of_sessions,
+    WAITS: of_waits,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -257,21 +283,27 @@ EAGEREST: Final = 6
 OPENING: Final = (
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage(FIRST_STORIES),
-    Stage((METADATA,), 4, at_once=4),
+    Stage((SESSIONS, WAITS), 2, at_once=4),
     Stage((PERMISSIONS,)),
-    Stage((LOG_CLEANER,), 24, at_once=12),
+    Stage((METADATA,), 4, at_once=4),
+    Stage((REPLICAS,), 8, at_once=8),
+    Stage((GROUPS,), 12, at_once=12),
+    Stage((LOG_CLEANER,), 12, at_once=12),
+    Stage((TRANSACTIONS,), 25, at_once=25),
+    Stage((QUOTAS,), 8, at_once=8),
     Stage((QUORUM,), 60, at_once=20),
     Stage((CONTROLLER,), 8, at_once=8),
-    Stage((GROUPS,), 24, at_once=24),
-    Stage((TRANSACTIONS,), 50, at_once=50),
+    Stage((GROUPS,), 12, at_once=12),
+    Stage((LOG_CLEANER,), 12, at_once=12),
+    Stage((TRANSACTIONS,), 25, at_once=25),
     Stage((DISKS, DIRECTORIES)),
-    Stage((REPLICAS,), 36, at_once=12),
+    Stage((REPLICAS,), 28, at_once=14),
     Stage((ONE_NODE,), 8, at_once=8),
     Stage(EAGER[:EAGEREST]),
     Stage((METADATA,), 6, at_once=3),
     Stage((LOG_CLEANER,), 36, at_once=12),
     Stage((PERMISSIONS, COPIES), 2),
-    Stage((REPLICAS,), 32, at_once=8),
+    Stage((REPLICAS,), 28, at_once=14),
     Stage((ONE_NODE,), 8, at_once=8),
     Stage(tuple(each for each in EAGER[EAGEREST:] if each not in (DISKS, DIRECTORIES))),
     Stage((LOG_CLEANER,), 60, at_once=20),
@@ -282,6 +314,7 @@ OPENING: Final = (
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
     Stage((QUORUM, REPLICAS), 40, at_once=20),
+    Stage((SESSIONS, WAITS, QUOTAS), 8, at_once=8),
     Stage(EAGER),
     Stage(LONG_STORIES),
     Stage(EAGER),
@@ -314,6 +347,9 @@ def is_drawn(kind: str) -> bool:
         REPLICAS,
         METADATA,
         LOG_CLEANER,
+        QUOTAS,
+        SESSIONS,
+        WAITS,
         ONE_NODE,
         *EAGER,
     )

@@ -48,10 +48,17 @@ class WatchedWork:
     """A round of cleaning, of which each finished segment is looked at before the cleaner swaps it. Some of them wait
     for the event loop, so that the log changes meanwhile."""
 
-    def __init__(self, environment: SimulatedEnvironment, work: RunningWork[object], waits: Random) -> None:
+    def __init__(
+        self,
+        environment: SimulatedEnvironment,
+        work: RunningWork[object],
+        waits: Random,
+        on_cleaned: Callable[[], None],
+    ) -> None:
         self._environment = environment
         self._work = work
         self._waits = waits
+        self._on_cleaned = on_cleaned
 
     async def next_event(self) -> object:
         event = await self._work.next_event()
@@ -61,6 +68,7 @@ class WatchedWork:
             if stale := [name for name in cleaned if offset_of_name(name) != event.base_offset]:
                 raise Violation(f"a crash in the swap at {event.base_offset} would lose it: {stale} are there as well")
             await asyncio.sleep(wait_s(self._waits))
+            self._on_cleaned()
         return event
 
     def close(self) -> None:
@@ -74,6 +82,7 @@ class WatchedEnvironment:
         self._environment = environment
         self._waits = waits
         self.has_failed: Callable[[], bool] = lambda: False
+        self.on_cleaned: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environment, name)
@@ -83,7 +92,7 @@ class WatchedEnvironment:
         names = self._environment.fs.list_directory(work.keywords["request"].directory)
         if (stale := [name for name in names if name.endswith(CLEANED_SUFFIX)]) and not self.has_failed():
             raise Violation(f"an earlier round has left {stale}")
-        return WatchedWork(self._environment, self._environment.in_process(work), self._waits)
+        return WatchedWork(self._environment, self._environment.in_process(work), self._waits, self.on_cleaned)
 
 
 class Process:
@@ -97,6 +106,8 @@ class Process:
         self._waits = waits
         self.on_wait: Callable[[], None] = lambda: None
         """Called while the cleaner waits until a log is durable."""
+        self.on_cleaned: Callable[[], None] = lambda: None
+        """Called before a cleaned segment is put in the place of others."""
         self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id())
         self.replicas = Replicas()
         self.led = self._load(LED, config)
@@ -107,6 +118,7 @@ class Process:
         self.removal = FileRemoval(environment, self.tasks.spawn)
         watched = WatchedEnvironment(environment, waits)
         watched.has_failed = lambda: self.cleaner.totals.failures > 0
+        watched.on_cleaned = lambda: self.on_cleaned()
         self.cleaner = LogCleaner(
             DynamicConfig(Config.load(PROPERTIES | dict(properties))),
             cast("Any", watched),

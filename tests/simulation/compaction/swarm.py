@@ -25,6 +25,7 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 from tests.simulation.compaction.host import ROOT, Process
 from tests.simulation.compaction.oracle import NO_PRODUCER, Appended, Oracle
+from tests.simulation.compaction.readers import Readers
 from tests.simulation.compaction.rules import Violation, check, held_by, stored_offsets
 from tests.support.simulation.world import SimulatedEnvironment, World
 
@@ -38,6 +39,11 @@ HOPS_MAX: Final = 40
 LEFTOVERS: Final = (".cleaned", ".swap", ".deleted")
 ENTRY_SIZE: Final = 24
 FILE_DELAY_MS: Final = 100
+SWAP_STEPS: Final = 9
+"""Of the disk: the renames of most swaps."""
+SWAP_CUTS: Final = 0.5
+SWAP_S_MAX: Final = 4.0
+"""How long a life waits for a swap in which it loses its power."""
 ROUNDS_MAX: Final = 16
 """How many rounds of cleaning it may take until nothing superfluous is left."""
 CLEANED_ANEW: Final = 3
@@ -118,6 +124,10 @@ class Swarm:
         self.random = Random(f"{seed}/log cleaner")
         self.shape = Shape.drawn(Random(f"{seed}/shape"))
         self._waits = Random(f"{seed}/waits")
+        self._readers = Readers(Random(f"{seed}/readers"))
+        self._cuts = Random(f"{seed}/cuts")
+        self._cuts_swaps = False
+        """Whether this life loses its power in a swap of cleaned segments, if it comes to one."""
         self.world = World(seed)
         self.host = self.world.add_host("broker-1")
         self.oracle = Oracle()
@@ -165,9 +175,12 @@ class Swarm:
 
     async def _drive(self) -> None:
         for end in self.shape.ends:
+            self._cuts_swaps = end is End.CUT and self._cuts.random() < 0.5
             await self._boot()
+            if self._cuts_swaps:
+                await self._until_down(SWAP_S_MAX)
             if end is End.CUT:
-                await asyncio.sleep(self.random.random() * 1.5)
+                await asyncio.sleep(self.random.random() * 1.5 if self.host.is_up else 0.0)
                 self.host.disk.crash_at_step = self.host.disk.steps + self.random.randint(1, 80)
                 await self._until_down(3.0)
             else:
@@ -184,6 +197,11 @@ class Swarm:
         await self._boot()
         await self._until_down(LIMIT_S)
         assert self._has_ended
+
+    def _cut_at_swap(self) -> None:
+        """The steps that follow are the renames of a swap."""
+        if self._cuts_swaps and not self._is_last and self._cuts.random() < SWAP_CUTS:
+            self.host.disk.crash_at_step = self.host.disk.steps + self._cuts.randint(1, SWAP_STEPS)
 
     async def _boot(self) -> None:
         """A process that may lose its power while it starts."""
@@ -216,9 +234,11 @@ class Swarm:
 
     async def _live(self, environment: SimulatedEnvironment) -> None:
         process = Process(environment, self.shape.config, self.shape.properties, self._waits)
+        self._readers.held.clear()
         self._horizons.clear()
         await self._recovered(process)
         self._process = process
+        process.on_cleaned = self._cut_at_swap
         process.on_wait = lambda: self._trim(process) if self.shape.trims and not self._is_settling else None
         process.cleaner.begin()
         weights = [weight for weight, _ in self._acts]
@@ -240,6 +260,7 @@ class Swarm:
         if doing is not None:
             await doing
         self._may_be_cleaned(process)
+        self._readers.step(process.partitions)
 
     def _may_be_cleaned(self, process: Process) -> None:
         now_ms = process.environment.wall_ms()

@@ -9,6 +9,7 @@ from coordinator.classic.group_state import EMPTY, STABLE
 from coordinator.classic.subscription import topics_of
 from coordinator.group import events
 from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, TransactionEnded
+from coordinator.offsets.offset_fetch import offsets_of
 from coordinator.runtime import events as runtime_events
 from coordinator.runtime.effects import Effects
 from protocol.errors import ErrorCode
@@ -383,7 +384,10 @@ class LogRules:
     def look(self, group_id: str) -> None:
         """What readers of a group see now."""
         shard = self.shell.shard
-        self._is_committed(shard.offsets(OffsetFetchRequestGroup(group_id=group_id, topics=None)))
+        request = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+        self._is_committed(shard.offsets(request))
+        stable = offsets_of(shard._offsets.committed(group_id), request, require_stable=True)
+        self._is_committed(stable, require_stable=True)
         is_shown = shard.describe(group_id, 6).error_code == ErrorCode.NONE
         if is_shown and group_id not in self.committed_log.known:
             raise Violation(f"group {group_id} is shown, and nothing of it is committed")

@@ -87,7 +87,7 @@ class Swarm:
             (self.commit_log, 20),
             (self.commit_simply, 4),
             (self.transact, random.choice((5, 30)) if self.producers else 0),
-            (self.read, 6),
+            (self.read, 25 if self.producers else 6),
             (self.pause, random.choice((0, 2, 5))),
             (self.restart, random.choice((0, 2, 5))),
             (self.leave, random.choice((0, 1, 3))),

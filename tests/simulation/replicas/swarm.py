@@ -168,7 +168,7 @@ class Swarm:
         of_transactions = Random(f"{seed}/transactions")
         self.has_transactions = of_transactions.random() < 0.6
         self.transactional = transactional = TransactionalClients(self, of_transactions)
-        weights = (100, 80, 80, 40, 40, 10, 2, 100) if self.has_transactions else (0,) * 8
+        weights = (100, 80, 80, 40, 40, 25, 2, 100) if self.has_transactions else (0,) * 8
         self._steps: Weighted = [
             (self.produce, 100),
             (self.ask, 200),

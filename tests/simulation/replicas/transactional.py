@@ -33,6 +33,12 @@ PRODUCE_VERSIONS: Final = {1: 11, 2: 12}
 """By transaction.version."""
 IN_FLIGHT_MAX: Final = 5
 READ_COMMITTED: Final = 1
+DELAYED_MAX: Final = 6
+FAILS_OVER: Final = 0.3
+"""How often the coordinator ends when it has sent a marker."""
+REPLACED: Final = 0.15
+"""How often a producer that has no transaction is replaced by another."""
+RETIRED_MAX: Final = 3
 SURE_REFUSALS: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """No leader may refuse the marker of a transaction that is not over so."""
 
@@ -141,30 +147,39 @@ class TransactionalClients:
         self._random = random
         versions = random.choice(((1, 2), (2, 2), (1, 1), (1, 2, 2)))
         self._producers = [TransactionalProducer(FIRST_PRODUCER_ID + i, each) for i, each in enumerate(versions)]
+        self._retired: list[TransactionalProducer] = []
+        """Of whose batches some may still arrive."""
+        self._next_id = FIRST_PRODUCER_ID + len(self._producers)
         self._of_batches: dict[tuple[int, int, int], Transaction] = {}
         """By producer id, epoch and first sequence."""
         self._unverified: list[Sent] = []
         self._verified: list[Sent] = []
         self._coordinator_epoch = 1
         self._old_markers: list[Marker] = []
+        self._delayed: list[tuple[Marker, int]] = []
+        """Markers that a former coordinator has sent, and its epoch."""
         self.read_count = 0
         """Batches of transactions that were read or skipped."""
 
     # Producing
 
     def send(self) -> None:
-        host, producer, random = self._swarm.leading(), self._random.choice(self._producers), self._random
+        host, random = self._swarm.leading(), self._random
+        producer = random.choice(self._producers if random.random() < 0.9 else [*self._retired, *self._producers])
         if host is None:
             return
-        if producer.late and random.random() < 0.15:
+        is_retired = producer in self._retired
+        if producer.late and (is_retired or random.random() < 0.15):
             late = random.choice(producer.late)
             # Under transaction.version 1 all transactions may have one epoch. Sequences alone tell them apart, and a
             # leader that has deleted the records and starts again does not know those.
             if producer.version == 2 or not self._swarm.trims or parse_header(late).producer_epoch < producer.epoch:
                 self._send(host, producer, late)
             return
-        if producer.ending is not None:
+        if producer.ending is not None or is_retired:
             return
+        if producer.transaction is None and random.random() < REPLACED:
+            producer = self._replaced(producer)
         unacknowledged = producer.unacknowledged
         if unacknowledged and (not producer.may_send_more or random.random() < 0.4):
             sequence = random.choice([*unacknowledged])
@@ -173,6 +188,14 @@ class TransactionalClients:
             sequence = producer.next_batch(random, self._swarm.now_ms)
             self._of_batches[producer.id, producer.epoch, sequence] = transaction
         self._send(host, producer, unacknowledged[sequence])
+
+    def _replaced(self, producer: TransactionalProducer) -> TransactionalProducer:
+        """Another process begins with a new producer id, of which the log knows nothing."""
+        self._retired = [*self._retired[-RETIRED_MAX:], producer]
+        made = TransactionalProducer(self._next_id, producer.version)
+        self._next_id += 1
+        self._producers[self._producers.index(producer)] = made
+        return made
 
     def _send(self, host: Host, producer: TransactionalProducer, batch: bytes) -> None:
         guard = host.partition.verification_needed(batch, self._swarm.now_ms, PRODUCE_VERSIONS[producer.version])
@@ -241,6 +264,8 @@ class TransactionalClients:
         producer.late += producer.unacknowledged.values()
         producer.unacknowledged.clear()
         producer.ending = Marker(producer, epoch, next_epoch, self._coordinator_epoch)
+        if producer.version == 1 and self._random.random() < FAILS_OVER:
+            self.fail_over()
 
     def write_marker(self) -> None:
         host = self._swarm.leading()
@@ -280,15 +305,28 @@ class TransactionalClients:
         return ErrorCode.NONE
 
     def repeat_marker(self) -> None:
-        """A marker comes once more, long after its transaction: its epoch tells under transaction.version 2 alone."""
+        """A marker comes once more, long after its transaction. Under transaction.version 2 its epoch tells; under
+        version 1 its coordinator's, where the next coordinator has ended the transaction, and the log was not deleted
+        up to that marker."""
         host = self._swarm.leading()
-        markers = [each for each in self._old_markers[-6:] if each.producer.version == 2]
+        markers = [(each, each.coordinator_epoch) for each in self._old_markers[-6:] if each.producer.version == 2]
+        delayed = [
+            (marker, epoch)
+            for marker, epoch in self._delayed[-DELAYED_MAX:]
+            if marker.transaction.is_over
+            and epoch < marker.coordinator_epoch
+            and marker.epoch == marker.producer.epoch
+            and marker.producer.transaction is not None
+        ]
+        if delayed and not self._swarm.trims and (not markers or self._random.random() < 0.5):
+            markers = delayed
         if host is not None and markers:
-            marker = self._random.choice(markers)
-            self._append_marker(host, marker, marker.coordinator_epoch)
+            self._append_marker(host, *self._random.choice(markers))
 
     def fail_over(self) -> None:
-        """Another broker is the coordinator from now on."""
+        """Another broker is the coordinator from now on. The markers that the former one has sent may come later."""
+        ending = [each.ending for each in self._producers if each.ending is not None and each.version == 1]
+        self._delayed += [(each, self._coordinator_epoch) for each in ending]
         self._coordinator_epoch += 1
 
     # Reading
@@ -357,7 +395,7 @@ class TransactionalClients:
             if sent.host is leader and leader.life == sent.life:
                 self._append(leader, sent.producer, sent.batch, sent.guard)
         self._verified, self._unverified = [], []
-        for producer in self._producers:
+        for producer in [*self._producers, *self._retired]:
             for batch in producer.late:
                 self._append(leader, producer, batch, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, Final
 
 from broker.tiering.metadata_writer import MetadataWriter
@@ -20,9 +21,12 @@ from storage.tiered.layout import parse_key
 from storage.tiered.metadata.records import RemoteChange
 from storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.tiering.scripts import Stage, expected, told
+from tests.support.node import Client, batch
 from tests.support.tiered_node import TOPIC_SETTINGS
 
 ONE_METADATA_PARTITION: Final[dict[str, Any]] = {"rlmm_config_remote_log_metadata_topic_num_partitions": 1}
+SLOW_THREADS_NS: Final = 2_000_000_000
+ABSENCES: Final = 3
 SLOW_S: Final = 3.0
 """Of one object: a copy takes several times as long."""
 
@@ -130,6 +134,42 @@ def a_replica_that_comes_back_reads_the_metadata_from_its_beginning(seed: int) -
     told(seed, story, properties=ONE_METADATA_PARTITION)
 
 
+def replicas_come_back_while_the_metadata_of_others_is_read(seed: int) -> None:
+    """The executor threads of a broker are slow, and records of the metadata come all the time. Meanwhile the broker
+    gives replicas away, and gets them again."""
+
+    async def story(stage: Stage) -> None:
+        cluster, random = stage.cluster, Random(f"{seed}/replicas")
+        await lead_by(stage, 1)
+        await stage.fill(4)
+        await stage.copied()
+        await cluster.create("u", **TOPIC_SETTINGS)
+        leader_id = await cluster.led("u")
+        client = await cluster.connect(leader_id)
+        absent, other = (2, 3) if leader_id == 3 else (3, 2)
+        cluster.nodes[absent].host.offload_ns_max = SLOW_THREADS_NS
+        key = stage.followed(absent).key
+        writing = asyncio.get_running_loop().create_task(write(client, "u"))
+        for _ in range(ABSENCES):
+            await assign(stage, [1, other])
+            await cluster.until(lambda: stage.tiering(absent).reader.get(key) is None, "the metadata is forgotten", 60)
+            await asyncio.sleep(random.random() / 2)
+            await assign(stage, [1, other, absent])
+            await cluster.until(lambda: stage.follows(absent), "the metadata is read again", 60)
+            await assigned(stage, [1, other, absent])
+        writing.cancel()
+
+    told(seed, story, properties=ONE_METADATA_PARTITION)
+
+
+async def write(client: Client, topic: str) -> None:
+    """Small batches, of which a few fill a segment, which is copied."""
+    while True:
+        answer = await client.produce(topic, batch("c", "d"))
+        assert answer.error_code == 0
+        await asyncio.sleep(0.1)
+
+
 def a_deposed_leader_takes_its_copy_back(seed: int) -> None:
     """The leader's storage is slow, and another replica leads before the copy is there. The next leader deletes the
     remains, and what the former one stored after that is not left behind."""
@@ -209,6 +249,7 @@ def a_copy_that_was_finished_just_before_is_not_deleted_as_unfinished(seed: int)
 ALL: Final[tuple[Callable[[int], None], ...]] = (
     a_follower_takes_all_leader_epochs_from_a_remote_segment,
     a_replica_that_comes_back_reads_the_metadata_from_its_beginning,
+    replicas_come_back_while_the_metadata_of_others_is_read,
     a_deposed_leader_takes_its_copy_back,
     a_copy_that_was_finished_just_before_is_not_deleted_as_unfinished,
 )

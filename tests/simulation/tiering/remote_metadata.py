@@ -34,6 +34,8 @@ class Known:
 
     segment: RemoteSegment
     state: SegmentState
+    offset: int = 0
+    """Of its first record."""
 
     def take(self, update: SegmentUpdate) -> None:
         state = update.state
@@ -125,7 +127,7 @@ class RemoteMetadata:
             if isinstance(change, RemoteSegment):
                 before = known.get(change.segment_id)
                 if before is None or before.state is DELETED:  # A late repeat of the first record begins it anew.
-                    known[change.segment_id] = Known(change, change.state)
+                    known[change.segment_id] = Known(change, change.state, record.offset)
             elif isinstance(change, SegmentUpdate) and change.segment_id in known:
                 known[change.segment_id].take(change)
 

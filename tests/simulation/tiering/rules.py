@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tests.simulation.invariants.observation import Observation
 from tests.simulation.tiering.counted_once import CountedOnce
+from tests.simulation.tiering.followed_metadata import FollowedMetadata
 from tests.simulation.tiering.local_starts import LocalStarts
 from tests.simulation.tiering.remote_metadata import RemoteMetadata
 from tests.simulation.tiering.retained_enough import RetainedEnough
@@ -24,6 +25,7 @@ class Rule(Protocol):
 def all_rules(bucket: SimulatedBucket, trimmed: Set[str] = frozenset()) -> Iterator[Rule]:
     """`trimmed`: topics of which clients delete records."""
     yield LocalStarts(trimmed)
+    yield FollowedMetadata()
     yield WholeCopies(bucket)
     yield StableCopies()
     yield CountedOnce()

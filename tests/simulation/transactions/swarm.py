@@ -16,12 +16,13 @@ from coordinator.transaction.config import TransactionConfig
 from coordinator.transaction.events import (
     MarkersWritten,
     SendMarkers,
+    TopicPartition,
     TransactionEvent,
     VerifyPartitions,
 )
 from coordinator.transaction.records import TransactionChange
 from coordinator.transaction.transaction import LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import EMPTY
+from coordinator.transaction.transaction_state import EMPTY, ONGOING
 from protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Partition
 from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Asked, Phase, Producer, Sent
@@ -44,6 +45,15 @@ class Flight(NamedTuple):
 
     command: SendMarkers
     partition: str
+
+
+def confirmed_for(tid: str, producer: tuple[int, int], place: TopicPartition, known: Transaction | None) -> None:
+    """Raises `Violation` where a coordinator that knew this transaction must not have confirmed the partition to the
+    producer id and epoch: what is open in a log is among the partitions of its coordinator."""
+    if known is None or known.state is not ONGOING or (known.producer_id, known.producer_epoch) != producer:
+        raise Violation(f"{tid}: {place} is confirmed for {producer}, and the log has {known}")
+    if place not in known.partitions:
+        raise Violation(f"{tid}: {place} is confirmed, and its transaction has {known.partitions}")
 
 
 class Swarm:
@@ -77,6 +87,7 @@ class Swarm:
         self._steps: Weighted = [
             (self.act, 120),
             (self.write, 60),
+            (self.write_late, 15),
             (self.deliver_marker, random.choice((20, 60, 120))),
             (self.report, random.choice((20, 60, 120))),
             (self.commit_log, 20),
@@ -237,15 +248,21 @@ class Swarm:
         else:
             client.fail()
 
+    def write_late(self) -> None:
+        """A record of any transaction that a client ever had, in any partition: a leader asks about it."""
+        client = self.random.choice(self.producers) if self.producers else None
+        if client is not None and client.producer_id >= 0:
+            self._verified(client, self.random.choice(PARTITIONS))
+
     def _verified(self, client: Producer, name: str) -> ErrorCode:
-        place = (name, 0)
-        request = self.shell.ask(
-            None,
-            lambda waiter: VerifyPartitions(waiter, client.tid, client.producer_id, client.epoch, (place,)),
-        )
+        place, tid, producer = (name, 0), client.tid, (client.producer_id, client.epoch)
+        known = self.rules.committed_log.get(tid)
+        request = self.shell.ask(None, lambda waiter: VerifyPartitions(waiter, tid, *producer, (place,)))
         assert isinstance(request.response, dict)
         error = request.response[place]
         assert isinstance(error, ErrorCode)
+        if error is ErrorCode.NONE:
+            confirmed_for(tid, producer, place, known)
         return error
 
     # Markers

@@ -117,7 +117,7 @@ class SimulatedEnvironment:
             if future.cancelled():
                 continue
             self._busy += 1
-            delay_ns = int(self._threads.random() * OFFLOAD_NS_MAX)
+            delay_ns = int(self._threads.random() * self._host.offload_ns_max)
             if self._threads.random() < 0.5:
                 finish, cost_ns = self._perform(work, future)
                 self._later(delay_ns + cost_ns, finish)
@@ -227,6 +227,7 @@ class Host:
         self.clock_rate_ppm = 0  # for the next life
         self.clock_offset_ns = 0
         self.wall_skew_ms = 0  # may jump at any time
+        self.offload_ns_max = OFFLOAD_NS_MAX  # how long an executor thread takes besides what the disk takes
         self._paused = False
 
     @property
