@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from protocol.primitives import BytesLike
 from storage.files.open_files import OpenFiles
+from storage.files.port import FileStamp
 
 # The most buffers of one vectored call (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
@@ -164,6 +165,10 @@ class LocalFile:
     def evict(self) -> None:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    def stamp(self) -> FileStamp:
+        """The attributes of the open file now."""
+        return _stamp_of(os.fstat(self._descriptor))
+
     def fileno(self) -> int | None:
         return self._descriptor
 
@@ -188,6 +193,10 @@ class LocalFileLock:
         if descriptor >= 0:
             self._held.discard(self._key)
             os.close(descriptor)
+
+
+def _stamp_of(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_size, status.st_ino, status.st_mtime_ns)
 
 
 class LocalFiles:
@@ -216,6 +225,9 @@ class LocalFiles:
 
     def file_size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def stamp(self, path: str) -> FileStamp:
+        return _stamp_of(os.stat(path))
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
