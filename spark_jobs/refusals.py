@@ -29,6 +29,10 @@ class SegmentReplaced(DataLost):
     """Compaction replaced a segment after the read was planned."""
 
 
+class HistoriesDiffer(Refused):
+    """Replicas of a partition have different records below their high watermarks, and nothing tells which are right."""
+
+
 class SnapshotChanged(DataLost):
     """The files below the offsets of a snapshot have changed since it was taken."""
 

@@ -20,11 +20,13 @@ def add_audit(jobs: Jobs) -> None:
     """Declare the job."""
     audit = jobs.add_parser(
         "audit",
-        help="check checksums, offsets and indexes, and local segments against tiered ones",
+        help="check checksums, offsets, holes and indexes, and replicas and tiers against one another",
         description="Read every replica and every remote segment once: the checksum of each batch, the order of the "
-        "offsets, the indexes beside the segment, the objects against their manifests, and the batches of a remote "
-        "segment against the local ones. Offsets that compaction has cleaned are not compared between the tiers. The "
-        "exit status is 0 where all is well, and 1 where something is wrong or the audit could not be carried out.",
+        "offsets and those that are missing, the indexes beside the segment, the objects against their manifests, and "
+        "the batches of a remote segment against the local ones. Replicas of different histories, indexes and objects "
+        "without their segment, and partitions that are in no place are reported too. Offsets that compaction has "
+        "cleaned are not compared between the tiers. The exit status is 0 where all is well, and 1 where something is "
+        "wrong or the audit could not be carried out.",
     )
     audit.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     audit.add_argument("--topic", help="the topics, between commas (default: all)")
@@ -46,7 +48,7 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
         plan = plan_audit(options)
         segments, tasks = counted(len(plan.segments), "segment"), counted(len(plan.tasks), "task")
         say(f"auditing {megabytes(plan.size)} in {segments} and {tasks}")
-        result = AuditResult()
+        result = AuditResult(problems=list(plan.problems))
         if plan.tasks:
             with job_session(arguments, invocation, "audit") as session:
                 result = run_audit(session, plan, JobProgress(say, plan.size, len(plan.tasks)))

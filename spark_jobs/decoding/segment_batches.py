@@ -12,9 +12,11 @@ from typing import NamedTuple
 from protocol.batch_iterator import iterate_batches
 from protocol.primitives import MalformedMessage
 from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from spark_jobs.decoding.abort_markers import AbortMarkers
+from spark_jobs.decoding.coverage import Coverage
 from spark_jobs.decoding.expansion import Expander
 from spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
-from spark_jobs.refusals import SegmentReplaced
+from spark_jobs.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
 """The bytes that are read at once; a larger batch is read as a whole."""
@@ -77,16 +79,22 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
     expander = Expander()
-    for found in batches_with_records(wanted):
-        header = found[1]
-        if times_ms_min is not None and header.max_timestamp < times_ms_min:
-            continue
-        chunk.add(header, *expanded(wanted, found, expander))
-        if chunk.size >= limit:
-            yield chunk
-            chunk = Chunk()
+    lost: DataLost | None = None
+    try:
+        for found in batches_with_records(wanted):
+            header = found[1]
+            if times_ms_min is not None and header.max_timestamp < times_ms_min:
+                continue
+            chunk.add(header, *expanded(wanted, found, expander))
+            if chunk.size >= limit:
+                yield chunk
+                chunk = Chunk()
+    except DataLost as missing:  # It is raised after the last batch: with failOnDataLoss=false all of them are read.
+        lost = missing
     if chunk.bodies:
         yield chunk
+    if lost is not None:
+        raise lost
 
 
 def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
@@ -94,13 +102,16 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
     and batches of aborted transactions where the slice excludes them. Raises as `batches_of`.
     """
     aborted = Aborted(wanted) if wanted.aborted else None
+    markers = AbortMarkers(wanted) if wanted.finds_markers else None
     for found in batches_of(wanted):
         header = found[1]
         if header.is_control or not has_offsets_of(wanted, header):
             continue
         if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
             continue
-        if aborted is None or not aborted.has(header):
+        if aborted is not None and aborted.has(header):
+            continue
+        if markers is None or not header.is_transactional or not markers.ends_in_abort(found[0], header):
             yield found
 
 
@@ -115,7 +126,7 @@ def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[byte
             return piece, inside + HEADER_SIZE, inside + header.size
         body = expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
     except MalformedMessage as malformed:
-        raise MalformedMessage(f"{wanted.path}, position {position}: {malformed}") from None
+        raise MalformedMessage(f"{wanted}: {wanted.path}, position {position}: {malformed}") from None
     return body, 0, len(body)
 
 
@@ -133,33 +144,45 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
     bytes).
 
     Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
-    when the read was planned.
+    when the read was planned, and `DataLost` where offsets of the slice are missing, both after the last batch.
     """
     if isinstance(wanted.source, BatchSource):
         yield from wanted.source.batches(wanted)
         return
     file = wanted.source.open(wanted)
-    last_offset = None
-    position = wanted.start_position
+    last_offset, end_position = None, wanted.start_position
+    coverage = Coverage(wanted)
     try:
-        while position + HEADER_SIZE <= wanted.end_position:
-            piece = read_piece(file, position, wanted)
-            batches = iterate_batches(piece)
-            for inside, header in batches:
-                yield position + inside, header, piece, inside
-                last_offset = header.last_offset
-            if not batches.position:
-                break
-            position += batches.position
+        for found in stored_batches(file, wanted):
+            header = found[1]
+            last_offset, end_position = header.base_offset + header.last_offset_delta, found[0] + header.size
+            coverage.add(header.base_offset, last_offset, header.records_count)
+            yield found
+        is_other = wanted.last_offset is not None and last_offset != wanted.last_offset
+        if end_position != wanted.end_position or is_other:
+            raise SegmentReplaced(
+                f"{wanted}: {wanted.path} does not have the batches that it had when the read was planned"
+            )
+        coverage.finish(file)
     except MalformedMessage as malformed:
-        raise MalformedMessage(f"{wanted.path}: {malformed}") from None
+        raise MalformedMessage(f"{wanted}: {wanted.path}: {malformed}") from None
     finally:
         file.close()
-    is_other = wanted.last_offset is not None and last_offset != wanted.last_offset
-    if position != wanted.end_position or is_other:
-        raise SegmentReplaced(
-            f"{wanted}: {wanted.path} does not have the batches that it had when the read was planned"
-        )
+
+
+def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
+    """The whole batches between the positions of a slice, which may end before the slice does. Raises
+    `MalformedMessage` and as `SegmentFile.pread`.
+    """
+    position = wanted.start_position
+    while position + HEADER_SIZE <= wanted.end_position:
+        piece = read_piece(file, position, wanted)
+        batches = iterate_batches(piece)
+        for inside, header in batches:
+            yield position + inside, header, piece, inside
+        if not batches.position:
+            return
+        position += batches.position
 
 
 def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:

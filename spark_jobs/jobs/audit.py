@@ -1,6 +1,7 @@
 """The job `audit`: every replica and every remote segment read once, and the two compared.
 
-driver    lists each place by itself: all replicas are audited, and not only the one that a read would take
+driver    lists each place by itself: all replicas are audited, and not only the one that a read would take; what the
+          listings show is looked at there (`place_audit.py`)
 tasks     each audits whole segments (`segment_audit.py`); a task of a remote segment compares it with the local files
           that have the same offsets, unless compaction has been there, which changes one side before the other
 output    a row for each problem, and one for each segment that was read
@@ -18,10 +19,12 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from protocol.primitives import MalformedMessage
 from spark_jobs.data_source import MoldauDataSource
 from spark_jobs.decoding.segment_batches import batches_of
+from spark_jobs.jobs.place_audit import place_problems
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
 from spark_jobs.options.option_values import names_in
 from spark_jobs.options.read_options import ReadOptions, parse_options
+from spark_jobs.origins.cluster_metadata import ClusterMetadata
 from spark_jobs.origins.port import PartitionOrigin, Slice
 from spark_jobs.planning.planner import origins_of
 from spark_jobs.refusals import DataLost, Refused
@@ -69,6 +72,8 @@ class AuditPlan:
 
     options: dict[str, str]
     tasks: tuple[tuple[AuditedSegment, ...], ...]
+    problems: tuple[Problem, ...] = ()
+    """What the listings of the places show."""
 
     @property
     def segments(self) -> list[AuditedSegment]:
@@ -101,30 +106,35 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
     """List the segments of each place on its own, so that every replica of a partition is audited. Raises `Refused`,
     `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError` and OSError."""
     wanted = names_in(options["subscribe"]) if "subscribe" in options else None
-    offers: list[PartitionOrigin] = []
+    found_offers: dict[TopicPartition, list[PartitionOrigin]] = {}
     cleaned: dict[TopicPartition, int] = {}
     parsed = parse_options(
         {name: value for name, value in options.items() if name != "subscribe"} | {"table": "topics"}
     )
-    for place in places_of(parsed):
-        for origin in origins_of(LocalFiles(), place):
-            keys = sorted(key for key in origin.partitions() if wanted is None or key[0] in wanted)
-            offers += origin.open(keys)
-        for directory in place.directories:
-            for key, end in read_offsets(LocalFiles(), directory, CLEANER_POINTS).items():
-                cleaned[key] = max(end, cleaned.get(key, 0))
+    metadata = ClusterMetadata(LocalFiles(), wanted)
+    metadata.refresh(parsed.directories)
+    origins = [each for place in places_of(parsed) for each in origins_of(LocalFiles(), place, metadata)]
+    for origin in origins:
+        keys = sorted(key for key in origin.partitions() if wanted is None or key[0] in wanted)
+        for offer in origin.open(keys):
+            found_offers.setdefault(offer.key, []).append(offer)
+    for directory in parsed.directories:
+        for key, end in read_offsets(LocalFiles(), directory, CLEANER_POINTS).items():
+            cleaned[key] = max(end, cleaned.get(key, 0))
     for topic in wanted or ():
-        if not any(offer.key[0] == topic for offer in offers):
+        if not any(key[0] == topic for key in found_offers):
             raise Refused(f"no partition of {topic} is in {options['path']}")
-    local: dict[TopicPartition, list[Slice]] = {}
-    for offer in offers:
-        if offer.tier == "local":
-            local.setdefault(offer.key, []).extend(whole_segments(offer))
-    found = [AuditedSegment(each) for slices in local.values() for each in slices]
-    for offer in offers:
-        if offer.tier == "remote":
-            found += [compared(each, local.get(offer.key, ()), cleaned) for each in whole_segments(offer)]
-    return AuditPlan(options, tuple(packed(found)))
+    problems = tuple(place_problems(origins, found_offers, wanted, metadata))
+    local: list[AuditedSegment] = []
+    remote: list[AuditedSegment] = []
+    for offers in found_offers.values():
+        is_dense = not any(each.may_have_gaps for each in offers)
+        files = [each for offer in offers if offer.tier == "local" for each in whole_segments(offer, is_dense=is_dense)]
+        local += [AuditedSegment(each) for each in files]
+        for offer in offers:
+            if offer.tier == "remote":
+                remote += [compared(each, files, cleaned) for each in whole_segments(offer, is_dense=is_dense)]
+    return AuditPlan(options, tuple(packed([*local, *remote])), problems)
 
 
 def places_of(parsed: ReadOptions) -> list[ReadOptions]:
@@ -133,8 +143,10 @@ def places_of(parsed: ReadOptions) -> list[ReadOptions]:
     return [*directories, *(replace(parsed, directories=(), stores=(each,)) for each in parsed.stores)]
 
 
-def whole_segments(offer: PartitionOrigin) -> Iterator[Slice]:
-    """A slice of each segment from its beginning, up to the high watermark. Raises OSError and `MalformedMessage`."""
+def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]:
+    """A slice of each segment from its beginning, up to the high watermark. `is_dense`: no place shows that a cleaner
+    works on the partition. Raises OSError and `MalformedMessage`.
+    """
     for segment in offer.segments:
         end_position, last_offset = segment.size, None
         if segment.is_growing:
@@ -151,6 +163,7 @@ def whole_segments(offer: PartitionOrigin) -> Iterator[Slice]:
             last_offset,
             segment.start_offset,
             segment.end_offset,
+            is_dense=is_dense and segment.is_dense,
         )
 
 
@@ -178,12 +191,12 @@ def run_audit(session: SparkSession, plan: AuditPlan, progress: JobProgress) -> 
     session.dataSource.register(AuditSource)
     with watched(session, progress):
         rows = session.read.format(AuditSource.name()).options(**plan.options).load().collect()
-    return result_of([tuple(row) for row in rows])
+    return result_of([tuple(row) for row in rows], plan.problems)
 
 
-def result_of(rows: Sequence[Row]) -> AuditResult:
-    """The rows of all tasks together."""
-    result = AuditResult()
+def result_of(rows: Sequence[Row], problems: Sequence[Problem] = ()) -> AuditResult:
+    """The rows of all tasks together, and the problems that the plan has found."""
+    result = AuditResult(problems=list(problems))
     for check, _, _, path, offset, message, batches, records, size in rows:
         if check == READ:
             assert isinstance(batches, int) and isinstance(records, int) and isinstance(size, int)

@@ -1,13 +1,15 @@
 """Auditing one segment, as a task does it: every batch against its checksum, the offsets, the indexes beside it.
 
-| checked          | how                                                                                            |
-|------------------|------------------------------------------------------------------------------------------------|
-| batches          | the framing, and the CRC-32C of each; after a wrong one the audit goes on with the next batch  |
-| offsets          | each batch begins past the one before it, and lies within its segment                          |
-| offset index     | entries ascend; each position is that of a batch, which does not begin past the entry's offset |
-| time index       | entries ascend; no batch up to an entry's offset has a later timestamp than the entry          |
-| transaction index | entries can be decoded                                                                        |
-| remote objects   | the size and the checksum of each index are those of the manifest                              |
+| checked           | how                                                                                            |
+|-------------------|------------------------------------------------------------------------------------------------|
+| batches           | the framing, and the CRC-32C of each; after a wrong one the audit goes on with the next batch  |
+| offsets           | each batch begins past the one before it, and lies within its segment                          |
+| holes             | where no cleaner has been, each batch begins where the one before it ends, and the last batch |
+|                   | ends where the next segment begins; elsewhere the indexes name no batch past the end           |
+| offset index      | entries ascend; each position is that of a batch, which does not begin past the entry's offset |
+| time index        | entries ascend; no batch up to an entry's offset has a later timestamp than the entry          |
+| transaction index | entries can be decoded; each marker of an aborted transaction has one                          |
+| remote objects    | the size and the checksum of each index are those of the manifest                              |
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from typing import Final, NamedTuple
 
 from protocol.checksum import crc32c
 from protocol.primitives import MalformedMessage
-from protocol.record_batch import crc_is_valid
-from spark_jobs.decoding.segment_batches import batches_of
+from protocol.record_batch import BatchHeader, crc_is_valid
+from spark_jobs.decoding.segment_batches import stored_batches
 from spark_jobs.origins.blocking_storage import storage_at
-from spark_jobs.origins.port import Slice
+from spark_jobs.origins.local_segments import damage_at_end
+from spark_jobs.origins.open_transactions import is_abort
+from spark_jobs.origins.port import OFFSET_MAX, Slice
 from spark_jobs.origins.tiered_segments import TieredSegments
 from spark_jobs.refusals import DataLost
 from storage.files.local_files import LocalFiles
@@ -70,9 +74,24 @@ class SegmentFindings:
     records_count: int = 0
     size: int = 0
     """Bytes of batches that were read."""
+    crc: int = 0
+    """The CRC-32C of these bytes, one batch after another."""
+    aborts: list[int] = field(default_factory=list)
+    """The offsets of the markers of aborted transactions."""
     problems: list[Problem] = field(default_factory=list)
     is_gone: bool = False
     """Retention or compaction removed the segment after the audit was planned: there is nothing to say about it."""
+
+    def add(self, position: int, header: BatchHeader, piece: bytes, inside: int) -> None:
+        """Count a batch, and note its place and its marker."""
+        self.size += header.size
+        self.crc = crc32c(memoryview(piece)[inside : inside + header.size], self.crc)
+        self.records_count += header.records_count
+        self.batches.append(
+            BatchMark(position, header.base_offset, header.last_offset, header.max_timestamp, header.crc)
+        )
+        if header.is_control and header.is_transactional:
+            self.aborts += [header.base_offset] if is_abort(piece[inside : inside + header.size]) else []
 
     def report(self, check: str, path: str, offset: int, message: str) -> None:
         if len(self.problems) < PROBLEMS_MAX:
@@ -86,9 +105,23 @@ def audit_segment(wanted: Slice) -> SegmentFindings:
     try:
         audit_batches(wanted, findings)
         audit_indexes(wanted, findings)
-    except DataLost:
-        return SegmentFindings(is_gone=True)
+    except DataLost as lost:
+        if not is_damaged_object(wanted):
+            return SegmentFindings(is_gone=True)
+        findings.report("objects", wanted.path, wanted.start_offset, str(lost))
     return findings
+
+
+def is_damaged_object(wanted: Slice) -> bool:
+    """Whether a segment that cannot be read is an object that a manifest still names: retention and the cleaner remove
+    the manifest first. Raises `RemoteStorageError`."""
+    if not isinstance(wanted.source, TieredSegments):
+        return False
+    try:
+        _manifest_of(wanted.source, wanted.path.removesuffix(LOG_SUFFIX))
+    except DataLost:
+        return False
+    return True
 
 
 def base_offset_of(wanted: Slice) -> int:
@@ -99,13 +132,15 @@ def base_offset_of(wanted: Slice) -> int:
 
 def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
     """Check the batches of a slice. Raises `DataLost` where the segment has gone, and OSError."""
-    path, next_offset = wanted.path, base_offset_of(wanted)
+    path, next_offset, end_position = wanted.path, base_offset_of(wanted), wanted.start_position
+    gaps: list[tuple[int, int]] = []
+    is_cleaned = not wanted.is_dense
+    file = wanted.source.open(wanted)
     try:
-        for position, header, piece, inside in batches_of(wanted):
+        for position, header, piece, inside in stored_batches(file, wanted):
             base, last = header.base_offset, header.last_offset
-            findings.size += header.size
-            findings.records_count += header.records_count
-            findings.batches.append(BatchMark(position, base, last, header.max_timestamp, header.crc))
+            end_position = position + header.size
+            findings.add(position, header, piece, inside)
             if not crc_is_valid(piece, inside, header):
                 findings.report("checksum", path, base, f"the checksum of the batch at position {position} is wrong")
             if base < next_offset or last < base:
@@ -115,20 +150,42 @@ def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
                     base,
                     f"the batch at position {position} has offsets {base} to {last}, where {next_offset} is the first",
                 )
+            elif base > next_offset:
+                gaps.append((next_offset, base))
             if not 0 <= header.records_count <= last - base + 1:
                 findings.report("offsets", path, base, f"{header.records_count} records in offsets {base} to {last}")
+            is_cleaned = is_cleaned or header.records_count <= last - base
             next_offset = max(next_offset, last + 1)
+        if end_position != wanted.end_position:
+            raise MalformedMessage(f"no whole batch at position {end_position}")
     except MalformedMessage as malformed:
         findings.report("framing", path, next_offset, str(malformed))
-    is_sealed_file = not wanted.segment.is_growing and not isinstance(wanted.source, TieredSegments)
-    if is_sealed_file and next_offset > wanted.segment.end_offset:
-        end = wanted.segment.end_offset
-        findings.report("offsets", path, end, f"the segment goes on to {next_offset}, and the next begins at {end}")
+        return
+    finally:
+        file.close()
+    if is_cleaned:
+        damage = damage_at_end(wanted.segment, next_offset - 1)
+        if damage is not None:
+            findings.report("holes", path, next_offset, damage)
+        gaps.clear()
+    segment_end = wanted.segment.batches_end
+    if segment_end == OFFSET_MAX:
+        segment_end = next_offset
+    if next_offset > segment_end:
+        findings.report(
+            "offsets", path, segment_end, f"the segment goes on to {next_offset}, and the next begins at {segment_end}"
+        )
+    elif next_offset < segment_end and not is_cleaned:
+        gaps.append((next_offset, segment_end))
+    for start, end in gaps:
+        findings.report("holes", path, start, f"offsets {start} to {end} are missing")
 
 
 def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
     """Check the indexes beside a segment. Raises `DataLost` where they went with their segment."""
     is_readable = not any(each.check == "framing" for each in findings.problems)
+    if isinstance(wanted.source, TieredSegments):
+        audit_objects(wanted, wanted.source, findings)
     for suffix in INDEXES:
         path = wanted.path.removesuffix(LOG_SUFFIX) + suffix
         try:
@@ -137,18 +194,44 @@ def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
             findings.report("objects", path, -1, str(corrupt))
             continue
         if data is None:
-            if suffix != TRANSACTION_INDEX_SUFFIX and not wanted.segment.is_growing:
+            if suffix == TRANSACTION_INDEX_SUFFIX:
+                audit_aborts(path, b"", findings)
+            elif not wanted.segment.is_growing:
                 findings.report("indexes", path, -1, "the index is missing")
             continue
         if suffix == TRANSACTION_INDEX_SUFFIX:
-            try:
-                decode_entries(path, data)
-            except CorruptTransactionIndex as corrupt:
-                findings.report("indexes", path, -1, str(corrupt.strerror))
+            audit_aborts(path, data, findings)
         elif is_readable:
             check = offset_index_problems if suffix == OFFSET_INDEX_SUFFIX else time_index_problems
             for offset, message in check(wanted, findings.batches, data):
                 findings.report("indexes", path, offset, message)
+
+
+def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindings) -> None:
+    """Compare the objects that are no index with the manifest. Raises `DataLost` where the segment has gone."""
+    stem = wanted.path.removesuffix(LOG_SUFFIX)
+    for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
+        try:
+            _object_bytes(source, stem, kind)
+        except CorruptObject as corrupt:
+            findings.report("objects", stem + kind.value, -1, str(corrupt))
+    summary = _manifest_of(source, stem).objects[ObjectKind.LOG]
+    is_longer = len(storage_at(source.address).get(wanted.path, summary.size, 1)) > 0
+    if is_longer or (findings.size == summary.size and findings.crc != summary.crc32c):
+        message = f"{wanted.path} does not have the size and the checksum that its manifest states"
+        findings.report("objects", wanted.path, -1, message)
+
+
+def audit_aborts(path: str, data: bytes, findings: SegmentFindings) -> None:
+    """Compare a transaction index with the markers in the segment."""
+    try:
+        named = {each.last_offset for each in decode_entries(path, data)}
+    except CorruptTransactionIndex as corrupt:
+        findings.report("indexes", path, -1, str(corrupt.strerror))
+        return
+    for offset in findings.aborts:
+        if offset not in named:
+            findings.report("indexes", path, offset, f"the index does not name the transaction aborted at {offset}")
 
 
 def index_bytes(wanted: Slice, suffix: str) -> bytes | None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_jobs.client.cluster import EARLIEST, LATEST, Cluster, TopicDescription
 from spark_jobs.origins.broker_batches import BrokerBatches
 from spark_jobs.origins.port import Cut, PartitionOrigin, StoredSegment
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.segment.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from storage.tiered.layout import SegmentObject
 
 COST: Final = 100
 """Brokers work for their other clients: every offset that files or objects have is read there."""
@@ -48,6 +51,10 @@ class BrokerOrigin:
             for topic, described in self._topics.items()
             for partition, leader in described.leaders.items()
         }
+
+    def missing(self) -> Mapping[TopicPartition, str]:
+        """Always empty: brokers serve every partition."""
+        return {}
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         """List partitions. Raises `Refused` where a partition has no leader before the timeout of the client."""
@@ -92,6 +99,9 @@ class BrokerPartition:
         self.log_start_offset = log_start_offset
         self.high_watermark = high_watermark
         self.is_checkpointed = True
+        self.may_have_gaps = False
+        self.incomplete: Sequence[SegmentObject] = ()
+        self.lost_segments: Sequence[int] = ()
         self.log_start_known = log_start_offset
         name = f"{key[0]}-{key[1]} at {self.place}"
         starts = range(log_start_offset, high_watermark, span)

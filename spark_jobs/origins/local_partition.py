@@ -7,22 +7,33 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.primitives import MalformedMessage
-from spark_jobs.origins.local_segments import LocalSegments
-from spark_jobs.origins.open_transactions import last_stable_offset
-from spark_jobs.origins.port import Cut, StoredSegment
+from spark_jobs.origins.local_segments import LocalSegments, is_listed_file
+from spark_jobs.origins.open_transactions import is_abort, last_stable_offset, newest_snapshot
+from spark_jobs.origins.port import OFFSET_MAX, Cut, StoredSegment
 from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.log_paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name, offset_of_name
+from storage.files.log_paths import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+    offset_of_name,
+)
 from storage.files.open_file import OpenFile
 from storage.files.port import FileSystem
-from storage.segment.batch_scan import BatchPlace, walk_places
+from storage.segment.batch_scan import BatchPlace, walk_headers, walk_places
 from storage.segment.listed_times import first_offset_at, largest_timestamp
 from storage.segment.segment_listing import ListedSegment, PositionRange, list_segments, locate, offset_index_of, split
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
+if TYPE_CHECKING:
+    from storage.tiered.layout import SegmentObject
+
 SOURCE: Final = LocalSegments()
+INDEX_SUFFIXES: Final = SEGMENT_SUFFIXES[1:]
 _start_offset = attrgetter("start_offset")
 
 
@@ -43,7 +54,10 @@ class LocalPartition:
         high_watermark: int | None,
         topic_id: bytes | None = None,
         node_id: int | None = None,
+        may_have_gaps: bool = False,
+        epochs_start: int | None = None,
     ) -> None:
+        """`epochs_start`: the offset at which the first known leader epoch begins; None where there is none."""
         self._fs = fs
         self.key = key
         self.directory = directory
@@ -52,7 +66,10 @@ class LocalPartition:
         self.source = SOURCE
         self.tier = "local"
         self.log_start_known = log_start_offset
-        self.log_start_offset = max(log_start_offset, listed[0].base_offset if listed else 0)
+        self.may_have_gaps = may_have_gaps
+        self.incomplete: Sequence[SegmentObject] = ()
+        self.lost_segments: Sequence[int] = orphan_indexes(fs, directory, listed) if may_have_gaps else ()
+        self.log_start_offset = max(log_start_offset, start_of_files(fs, directory, listed, epochs_start))
         self.is_checkpointed = high_watermark is not None
         self.high_watermark = max(self.log_start_offset, high_watermark or 0)
         self.segments: Sequence[StoredSegment] = tuple(self._stored(each) for each in listed)
@@ -81,7 +98,33 @@ class LocalPartition:
             found += more
             if is_complete:
                 break
+        if self.segments and start_offset < self.segments[0].start_offset:
+            found += self._aborted_since_start({each.last_offset for each in found})
         return sorted(found, key=lambda each: each.first_offset)
+
+    def _aborted_since_start(self, known: set[int]) -> list[AbortedTransaction]:
+        """The aborted transactions that were open where the local files begin, by their markers: their records are in
+        another origin, whose tasks do not see the markers here. `known` are the markers that the indexes name.
+        """
+        first = self.segments[0].start_offset
+        _, opened = newest_snapshot(self._fs, self.directory, first, first)
+        found = []
+        for segment in self.segments:
+            if not opened or segment.start_offset >= self.high_watermark:
+                break
+            file = self._fs.open(segment.name, read_only=True)
+            try:
+                for position, header in walk_headers(file, 0, segment.size):
+                    if header.base_offset >= self.high_watermark or not opened:
+                        break
+                    if not (header.is_control and header.is_transactional and header.producer_id in opened):
+                        continue
+                    first_offset, marker = opened.pop(header.producer_id), header.base_offset
+                    if marker not in known and is_abort(file.pread(header.size, position)):
+                        found.append(AbortedTransaction(header.producer_id, first_offset, marker, first_offset))
+            finally:
+                file.close()
+        return found
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
         """See `PartitionOrigin.cuts`. Raises `MalformedMessage`, which names the file, and OSError."""
@@ -130,18 +173,32 @@ class LocalPartition:
             listed = list_segments(self._fs, self.directory)
         except FileNotFoundError:
             return True
-        now = {each.base_offset: (each.size, each.next_base_offset) for each in listed}
+        now = {each.base_offset: (each.stamp, each.next_base_offset) for each in listed}
         for segment in self.segments[:-1]:
-            if now.get(segment.start_offset) != (segment.size, segment.end_offset):
+            if now.get(segment.start_offset) != (segment.stamp, segment.end_offset):
                 return True
-        return bool(self.segments) and now.get(self.segments[-1].start_offset, (-1, 0))[0] < self.segments[-1].size
+        if not self.segments:
+            return False
+        last = self.segments[-1]
+        stamp, _ = now.get(last.start_offset, (None, None))
+        return stamp is None or not is_listed_file(stamp, last)
 
     def _stored(self, listed: ListedSegment) -> StoredSegment:
         is_growing = listed.next_base_offset is None
         end_offset = listed.next_base_offset
         if end_offset is None:
             end_offset = max(listed.base_offset, self.high_watermark)
-        return StoredSegment(listed.base_offset, end_offset, listed.size, listed.path(LOG_SUFFIX), is_growing)
+        return StoredSegment(
+            listed.base_offset,
+            end_offset,
+            listed.size,
+            listed.path(LOG_SUFFIX),
+            is_growing,
+            batches_start=listed.base_offset,
+            batches_end=OFFSET_MAX if is_growing else end_offset,
+            is_dense=not self.may_have_gaps,
+            stamp=listed.stamp,
+        )
 
     def _listed(self, segment: StoredSegment) -> ListedSegment:
         following = None if segment.is_growing else segment.end_offset
@@ -161,3 +218,27 @@ class LocalPartition:
                 break
             last = place
         return last
+
+
+def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegment]) -> list[int]:
+    """The base offsets of the indexes, after the first segment, that have no .log file beside them."""
+    known = {each.base_offset for each in listed}
+    names = [name for name in fs.list_directory(directory) if name.endswith(INDEX_SUFFIXES)]
+    first = listed[0].base_offset if listed else 0
+    return sorted({base for name in names if (base := offset_of_name(name)) not in known and base > first})
+
+
+def start_of_files(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
+    """The offset at which the log began when its files were whole: that of the first segment, or an earlier one where
+    the first leader epoch begins, because whatever moves the start of a log cuts its leader epochs. Between the two are
+    the segments of a tier, or segments that are missing.
+
+    Retention renames segments a moment before the broker writes the epochs: while the renamed files are there, the
+    start is that of the first segment.
+    """
+    first = listed[0].base_offset if listed else 0
+    if epochs_start is None or (listed and epochs_start >= first):
+        return first
+    ending = LOG_SUFFIX + DELETED_SUFFIX
+    deleted = [offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(ending)]
+    return first if any(epochs_start <= each < first for each in deleted) else epochs_start

@@ -1,7 +1,8 @@
 """The log directories of one or several brokers of a cluster, as an origin.
 
-Of a partition with several replicas here, one is read: that with the highest high watermark in its checkpoint. All
-replicas are equal below their high watermarks, so the others add nothing.
+Of a partition with several replicas here, one is read: of those with the history of the leader (replica_histories.py),
+the one with the highest high watermark in its checkpoint. All of them are equal below their high watermarks, so the
+others add nothing.
 """
 
 from __future__ import annotations
@@ -9,18 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from spark_jobs.origins.cluster_metadata import ClusterMetadata
 from spark_jobs.origins.local_partition import LocalPartition
 from spark_jobs.origins.port import PartitionOrigin
-from spark_jobs.refusals import ClusterMismatch, Refused
+from spark_jobs.origins.replica_histories import choose, read_epochs, replica_files
+from spark_jobs.refusals import ClusterMismatch, Refused, warn
 from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
-from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, Offsets, TopicPartition, read_offsets
+from storage.checkpoints.offset_checkpoint import (
+    CLEANER_POINTS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    Offsets,
+    TopicPartition,
+    read_offsets,
+)
 from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
-from storage.files.log_paths import parse_partition_directory
+from storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
 from storage.files.port import FileSystem
 from storage.segment.segment_listing import ListedSegment, list_segments
 
 COST: Final = 1
 """The cost of a local file, to which other origins are compared."""
+COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that are compacted in every cluster."""
 LISTINGS_MAX: Final = 10
 """The most listings of a directory in a row: retention may delete a file after the listing, before its size is read."""
 
@@ -38,14 +50,19 @@ class Checkpoints(NamedTuple):
 
     high_watermarks: Offsets
     log_starts: Offsets
+    cleaner_points: Offsets
 
 
 class LogDirectories:
     """The log directories as an `Origin`."""
 
-    def __init__(self, fs: FileSystem, directories: Sequence[str]) -> None:
-        """Read the directories. Raises `Refused`, `ClusterMismatch` and OSError."""
+    def __init__(self, fs: FileSystem, directories: Sequence[str], metadata: ClusterMetadata | None = None) -> None:
+        """Read the directories; `metadata` of the topics that will be opened. Raises `Refused`, `ClusterMismatch` and
+        OSError.
+        """
         self._fs = fs
+        self._directories = directories
+        self._metadata = metadata or ClusterMetadata(fs)
         self.cost = COST
         self.cluster_id: str | None = None
         self.node_ids: dict[str, int | None] = {}
@@ -55,6 +72,8 @@ class LogDirectories:
                 raise Refused(f"path: {directory} is not a directory")
             self._identify(directory)
         self._replicas: dict[TopicPartition, list[Replica]] = {}
+        self._deleted: set[TopicPartition] = set()
+        """The partitions whose directories are being deleted."""
         for directory in directories:
             self._find(directory)
 
@@ -66,30 +85,67 @@ class LogDirectories:
         that the files have all records below the high watermark.
         """
         wanted = [key for key in keys if key in self._replicas]
-        used = dict.fromkeys(replica.log_directory for key in wanted for replica in self._replicas[key])
-        checkpoints = {
-            path: Checkpoints(read_offsets(self._fs, path, HIGH_WATERMARKS), read_offsets(self._fs, path, LOG_STARTS))
-            for path in used
-        }
+        if not wanted:
+            return []
+        checkpoints = self._checkpoints()
+        self._metadata.refresh(self._directories)
         return [self._open(key, checkpoints) for key in wanted]
+
+    def missing(self) -> Mapping[TopicPartition, str]:
+        """See `Origin.missing`. The metadata of the cluster tell it where they are here, and otherwise the checkpoints:
+        these may mention a topic for some seconds after it was deleted.
+        """
+        self._metadata.refresh(self._directories)
+        found: dict[TopicPartition, str] = {}
+        if self._metadata.is_known:
+            for topic, known in self._metadata.topics().items():
+                there = f"of {len(known.leaders)} partitions of {topic}, as the metadata of the cluster say"
+                found |= {(topic, number): there for number in sorted(known.leaders)}
+        else:
+            for directory, checkpoints in self._checkpoints().items():
+                found |= dict.fromkeys(checkpoints.high_watermarks, f"named in {directory}/{HIGH_WATERMARKS}")
+        return {key: reason for key, reason in found.items() if key not in self._replicas and key not in self._deleted}
+
+    def _checkpoints(self) -> dict[str, Checkpoints]:
+        names = (HIGH_WATERMARKS, LOG_STARTS, CLEANER_POINTS)
+        return {
+            path: Checkpoints(*(read_offsets(self._fs, path, name) for name in names)) for path in self._directories
+        }
 
     def _open(self, key: TopicPartition, checkpoints: Mapping[str, Checkpoints]) -> LocalPartition:
         replicas = self._replicas[key]
         topic_id = self._topic_id(key, replicas)
-        high_watermark, best = None, replicas[0]
-        for replica in replicas:
-            checkpointed = checkpoints[replica.log_directory].high_watermarks.get(key)
-            if checkpointed is not None and (high_watermark is None or checkpointed > high_watermark):
-                high_watermark, best = checkpointed, replica
+        may_have_gaps = (
+            key[0] in COMPACTED_TOPICS
+            or self._metadata.is_compacted(key[0])
+            or any(key in each.cleaner_points for each in checkpoints.values())
+        )
+        marks = {each.directory: checkpoints[each.log_directory].high_watermarks.get(key) for each in replicas}
+        known = [
+            replica_files(self._fs, each.directory, each.node_id, mark, is_only_one=len(replicas) == 1)
+            for each in replicas
+            if (mark := marks[each.directory]) is not None
+        ]
+        topic = self._metadata.topics().get(key[0])
+        leader = topic.leaders.get(key[1]) if topic is not None else None
+        chosen, others = choose(key, known, leader, may_have_gaps=may_have_gaps)
+        for _, difference in others:
+            warn(difference)
+        directory = chosen[0].directory if chosen else replicas[0].directory
+        listed = _segments_now(self._fs, directory)
+        epochs = [each.epochs for each in chosen] or [read_epochs(self._fs, directory)]
+        starts = [each.entries[0].start_offset for each in epochs if each.entries]
         return LocalPartition(
             self._fs,
             key,
-            best.directory,
-            _segments_now(self._fs, best.directory),
+            directory,
+            listed,
             log_start_offset=max(checkpoints[each.log_directory].log_starts.get(key, 0) for each in replicas),
-            high_watermark=high_watermark,
+            high_watermark=chosen[0].high_watermark if chosen else None,
             topic_id=topic_id,
-            node_id=best.node_id,
+            node_id=next(each.node_id for each in replicas if each.directory == directory),
+            may_have_gaps=may_have_gaps,
+            epochs_start=max(starts, default=None),
         )
 
     def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
@@ -129,6 +185,8 @@ class LogDirectories:
         for name in self._fs.list_directory(directory):
             parsed = parse_partition_directory(name)
             if parsed is None or parsed.suffix:
+                if parsed is not None and parsed.suffix == DELETE_SUFFIX:
+                    self._deleted.add((parsed.topic, parsed.partition))
                 continue
             replicas = self._replicas.setdefault((parsed.topic, parsed.partition), [])
             for other in replicas:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.primitives import MalformedMessage
 from spark_jobs.origins.port import StoredSegment
 from storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from storage.files.port import FileSystem
 from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from storage.producers.transaction_marker import read_transaction_marker
 from storage.segment.batch_scan import walk_headers
 from storage.segment.segment_listing import ListedSegment, locate
 
@@ -73,3 +75,12 @@ def read_markers(
                 opened.setdefault(header.producer_id, header.base_offset)
     finally:
         file.close()
+
+
+def is_abort(batch: bytes) -> bool:
+    """Whether a control batch aborts a transaction; False where its record cannot be read."""
+    try:
+        marker = read_transaction_marker(batch)
+    except MalformedMessage:
+        return False
+    return marker is not None and not marker.is_commit

@@ -7,21 +7,27 @@ The planner uses origins on the driver; only `SegmentSource` and `Slice` are pic
 | `Origin`          | the partitions of a place, and what reading there costs             | those of some brokers      |
 | `PartitionOrigin` | one partition as it was listed: offsets, segments, times, aborts    | the best replica           |
 | `StoredSegment`   | consecutive offsets in one file or object, with its size            | a .log file                |
-| `SegmentSource`   | opens a segment in a task, and refuses one that is not what was listed | a path, a size          |
+| `SegmentSource`   | opens a segment in a task, and refuses one that is not what was listed | a path, a file's stamp  |
 | `Slice`           | whole batches of a segment, and the offsets to take from them       |                            |
 
-The *generation* of a segment distinguishes its bytes from those that replaced them: the size of a file, the segment id
-in the name of an object.
+A segment is told from one that replaced it: a file by its size, inode and time of modification, an object by the
+segment id in its name. A task compares the offsets of the batches as well (decoding/coverage.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from protocol.record_batch import BatchHeader
 from storage.checkpoints.offset_checkpoint import TopicPartition
+from storage.files.port import FileStamp
 from storage.segment.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from storage.tiered.layout import SegmentObject
+
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class StoredSegment(NamedTuple):
@@ -36,6 +42,14 @@ class StoredSegment(NamedTuple):
     """The name by which its source opens it: a path, or the key of an object."""
     is_growing: bool
     """Whether a broker may append to it: its size is then a lower bound."""
+    batches_start: int = 0
+    """No batch of it has an offset before this one; the segment may be read for a part of its offsets."""
+    batches_end: int = OFFSET_MAX
+    """No batch of it has this offset or a later one."""
+    is_dense: bool = False
+    """Whether its batches have every offset: no cleaner has removed any."""
+    stamp: FileStamp | None = None
+    """The attributes of its file when it was listed."""
 
 
 class Cut(NamedTuple):
@@ -100,6 +114,16 @@ class Slice(NamedTuple):
     end_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
     """The aborted transactions whose records are left out."""
+    is_dense: bool = False
+    """Whether its batches have every offset of the slice: then a task misses those that are not there."""
+    has_start: bool = False
+    """Whether its first batch has `start_offset`; False where the slice begins later in the segment."""
+    has_end: bool = False
+    """Whether its last batch has the offset before `end_offset`; False where another slice goes on."""
+    finds_markers: bool = False
+    """Whether a task looks for the markers of transactions that `aborted` does not name: it reads committed records,
+    and a transaction index may be missing.
+    """
 
     @property
     def size(self) -> int:
@@ -156,6 +180,18 @@ class PartitionOrigin(Protocol):
         """The end (exclusive) of the offsets that may be read."""
 
     @property
+    def may_have_gaps(self) -> bool:
+        """Whether a cleaner may have removed batches, from this origin or from the one that it was copied from."""
+
+    @property
+    def lost_segments(self) -> Sequence[int]:
+        """The base offsets of segments that have an index here and no records. They show a loss in a log with gaps."""
+
+    @property
+    def incomplete(self) -> Sequence[SegmentObject]:
+        """An object of each remote segment that has no manifest, so that the segment is not read."""
+
+    @property
     def is_checkpointed(self) -> bool:
         """Whether the high watermark is known; otherwise nothing is read."""
 
@@ -194,6 +230,11 @@ class Origin(Protocol):
 
     def partitions(self) -> Mapping[TopicPartition, object]:
         """The partitions that the origin has. Raises `Refused` and OSError."""
+
+    def missing(self) -> Mapping[TopicPartition, str]:
+        """The partitions that exist as far as this place tells, and that it does not have, each with the reason to
+        believe so. Raises as `partitions`.
+        """
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         """List the segments of these partitions; partitions that this origin does not have are left out. Raises as

@@ -4,14 +4,14 @@ from each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from spark_jobs.origins.blocking_storage import BlockingStorage
 from storage.checkpoints.leader_epochs import EpochStart
 from storage.tiered.bucket_reading import check_manifest, current
-from storage.tiered.layout import ObjectKind, partition_prefix
+from storage.tiered.layout import ObjectKind, SegmentObject, parse_key, partition_prefix
 from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from storage.tiered.manifest_text import ManifestTexts
 from storage.tiered.metadata.remote_segment import RemotePartition
@@ -47,8 +47,17 @@ class Stretch(NamedTuple):
     segment: TieredSegment
 
 
-def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> list[TieredSegment]:
-    """The segments that no other one replaces, by start offset. Raises `RemoteStorageError`."""
+class TieredListing(NamedTuple):
+    """The objects of a partition."""
+
+    segments: list[TieredSegment]
+    """The segments that no other one replaces, by start offset."""
+    incomplete: list[SegmentObject]
+    """An object of each segment that has no manifest: it is being copied or removed, or its manifest is lost."""
+
+
+def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePartition) -> TieredListing:
+    """List the objects of a partition. Raises `RemoteStorageError`."""
     suffix = ObjectKind.MANIFEST.value
     prefix = partition_prefix(partition)
     texts = ManifestTexts(cluster_id, partition, prefix)
@@ -76,8 +85,21 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
             manifest.ancestors,
         )
 
-    keys = (each.key for each in storage.list_all(prefix) if each.key.endswith(suffix))
-    return current(storage.read_all(keys, MANIFEST_SIZE_MAX, convert))
+    others: dict[str, str] = {}
+    described: set[str] = set()
+
+    def manifests() -> Iterator[str]:
+        for entry in storage.list_all(prefix):
+            stem = prefix + entry.key[len(prefix) :].partition(".")[0]
+            if entry.key.endswith(suffix):
+                described.add(stem)
+                yield entry.key
+            else:
+                others.setdefault(stem, entry.key)
+
+    segments = current(storage.read_all(manifests(), MANIFEST_SIZE_MAX, convert))
+    incomplete = [parse_key(key) for stem, key in others.items() if stem not in described]
+    return TieredListing(segments, [each for each in incomplete if each is not None])
 
 
 def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:

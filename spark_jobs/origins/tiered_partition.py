@@ -13,13 +13,13 @@ from protocol.record_reader import records_of
 from spark_jobs.origins.blocking_storage import BlockingStorage
 from spark_jobs.origins.port import Cut, StoredSegment
 from spark_jobs.origins.tiered_indexes import RemoteOffsetIndex, indexed_offset
-from spark_jobs.origins.tiered_listing import Stretch, TieredSegment, stretches_of
+from spark_jobs.origins.tiered_listing import Stretch, TieredListing, TieredSegment, stretches_of
 from spark_jobs.origins.tiered_segments import TieredSegments
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, decode_entries
 from storage.tiered.errors import CorruptObject, ObjectNotFound
-from storage.tiered.layout import ObjectKind
+from storage.tiered.layout import ObjectKind, SegmentObject
 from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from storage.tiered.metadata.remote_segment import RemotePartition
 
@@ -38,10 +38,11 @@ class TieredPartition:
         storage: BlockingStorage,
         source: TieredSegments,
         partition: RemotePartition,
-        listed: Sequence[TieredSegment],
+        listed: TieredListing,
     ) -> None:
         self._storage = storage
-        self._stretches: list[Stretch] = stretches_of(listed)
+        self._stretches: list[Stretch] = stretches_of(listed.segments)
+        self.incomplete: Sequence[SegmentObject] = listed.incomplete
         self.key: TopicPartition = (partition.topic, partition.partition)
         self.topic_id: bytes | None = partition.topic_id
         self.place = str(source.address)
@@ -50,12 +51,24 @@ class TieredPartition:
         self.source = source
         suffix = ObjectKind.LOG.value
         self.segments: Sequence[StoredSegment] = [
-            StoredSegment(start, end, each.size, each.stem + suffix, False) for start, end, each in self._stretches
+            StoredSegment(
+                start,
+                end,
+                each.size,
+                each.stem + suffix,
+                False,
+                batches_start=each.start_offset,
+                batches_end=each.last_offset + 1,
+                is_dense=each.cleaned_end_offset <= each.start_offset,
+            )
+            for start, end, each in self._stretches
         ]
         self.log_start_offset = self.segments[0].start_offset if self.segments else 0
         self.log_start_known = 0
         self.high_watermark = self.segments[-1].end_offset if self.segments else 0
         self.is_checkpointed = bool(self.segments)
+        self.may_have_gaps = False
+        self.lost_segments: Sequence[int] = ()
 
     def __str__(self) -> str:
         return f"{self.key[0]}-{self.key[1]}"

@@ -55,6 +55,10 @@ class TieredStore:
             self._found = self._partitions()
         return self._found
 
+    def missing(self) -> Mapping[TopicPartition, str]:
+        """Always empty: a bucket has the partitions that were copied, and does not tell which others there are."""
+        return {}
+
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         known = self.partitions()
         assert self.cluster_id is not None

@@ -39,6 +39,7 @@ class PartitionView:
         if len({each.topic_id for each in offers if each.topic_id is not None}) > 1:
             places = " and ".join(each.place for each in offers)
             raise ClusterMismatch(f"{self}: {places} have different topics of this name")
+        self.may_have_gaps = any(each.may_have_gaps for each in offers)
         known = [each for each in offers if each.is_checkpointed]
         self.is_checkpointed = bool(known)
         self.newest: PartitionOrigin = max(known or offers, key=lambda each: each.high_watermark)
@@ -74,6 +75,14 @@ class PartitionView:
         """The lowest first offset, over the origins, whose record is at or after a time; None where there is none."""
         found = [offset for each in self.offers if (offset := each.offset_at(timestamp_ms)) is not None]
         return min(found, default=None)
+
+    def has_offset(self, offset: int) -> bool:
+        """Whether an origin has a segment with an offset."""
+        for offer in self.offers:
+            slot = bisect_right(offer.segments, offset, key=_start_offset)
+            if slot and offset < offer.segments[slot - 1].end_offset:
+                return True
+        return False
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[Piece]:
         """The offsets [start, end) from the cheapest origin that has them, in order.

@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_jobs.options.read_options import ReadOptions, TopicSelection
 from spark_jobs.options.store_address import StoreAddress
+from spark_jobs.origins.cluster_metadata import ClusterMetadata
+from spark_jobs.origins.local_segments import damage_at_end
 from spark_jobs.origins.log_directories import LogDirectories
 from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
 from spark_jobs.origins.tiered_roots import is_tiered_storage
 from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
 from spark_jobs.planning.partition_view import PartitionView, Piece
 from spark_jobs.planning.pushed_filters import PushedFilters
-from spark_jobs.planning.selection import selected
+from spark_jobs.planning.selection import matching, selected
 from spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
-from spark_jobs.refusals import ClusterMismatch, Refused
+from spark_jobs.refusals import ClusterMismatch, DataLost, Refused, warn
 from storage.checkpoints.offset_checkpoint import TopicPartition
 from storage.files.port import FileSystem
 from storage.segment.transaction_index import AbortedTransaction
@@ -93,6 +95,8 @@ class Planner:
         self._task_size = task_size
         self._fs = fs
         self._further = tuple(origins)
+        names = topics_of(options.subscription)
+        self._metadata = ClusterMetadata(fs, () if options.subscription.is_everything else names)
         self._cluster: Cluster | None = None
         if options.brokers:
             from spark_jobs.client.cluster import Cluster
@@ -132,7 +136,7 @@ class Planner:
         self.cluster_id = cluster_of(self.origins)
 
     def _make_origins(self) -> list[Origin]:
-        origins = [*origins_of(self._fs, self._options), *self._further]
+        origins = [*origins_of(self._fs, self._options, self._metadata), *self._further]
         if self._cluster is not None:
             from spark_jobs.origins.broker_origin import BrokerOrigin
 
@@ -165,21 +169,61 @@ class Planner:
 
     def _settled(self, make: Callable[[list[PartitionView]], T]) -> T:
         """Compute a result from the listed partitions; list them again if they changed meanwhile."""
+        gone: FileNotFoundError | None = None
         for _ in range(PLANS_MAX):
             with collector_paused():
                 views = self.views()
                 try:
                     made = make(views)
-                except FileNotFoundError:
+                except FileNotFoundError as missing:
+                    gone = missing
                     continue
+                gone = None
             if not any(offer.has_changed() for view in views for offer in view.offers):
                 return made
+        if gone is not None:
+            raise DataLost(f"a segment is listed, and a file or object of it is missing: {gone}")
         raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
 
+    def check_places(self) -> None:
+        """Report the selected partitions that are in none of the places. Raises `DataLost`, and as `plan`."""
+        missing: dict[TopicPartition, str] = {}
+        for origin in self.origins:
+            missing |= origin.missing()
+        found = {key for origin in self.origins for key in origin.partitions()}
+        wanted = set(matching(missing, self._options.subscription)) - found
+        for topic, keys in groupby(sorted(wanted), itemgetter(0)):
+            numbers = [number for _, number in keys if self._filters.takes_partition(number)]
+            if numbers:
+                named = ", ".join(map(str, numbers))
+                why = missing[topic, numbers[0]]
+                lost(self._options, f"{topic}: partitions {named} are in none of the places that are read ({why})")
+
     def _plan(self, views: list[PartitionView]) -> Plan:
+        self.check_places()
+        for view in views:
+            warn_of_bucket(view)
         ranges = ranges_of(views, self._options, self._snapshot, self._selected)
         tasks = tasks_of(ranges, self._options, self._task_size, self._filters)
         return Plan(self.cluster_id, tuple(ranges), tuple(tasks))
+
+
+def warn_of_bucket(view: PartitionView) -> None:
+    """Warn of segments without a manifest whose offsets are in no place, and where only a tiered storage has the
+    partition.
+    """
+    for offer in view.offers:
+        for each in offer.incomplete:
+            if not view.has_offset(each.start_offset):
+                warn(
+                    f"{view}: {offer.place} has objects of a segment at offset {each.start_offset} without a manifest: "
+                    "it is being copied or deleted, or its manifest is lost, and it is not read"
+                )
+    if all(each.tier == "remote" for each in view.offers):
+        warn(
+            f"{view}: {view.newest.place} alone does not tell where DeleteRecords moved the start of the log, nor its "
+            "end: deleted records are read, and those that are not copied yet are not"
+        )
 
 
 @contextmanager
@@ -203,13 +247,13 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
 
 
-def origins_of(fs: FileSystem, options: ReadOptions) -> list[Origin]:
-    """The places that the options name: a directory with the manifest of a cluster is a tiered storage. Raises
-    `Refused`, `RemoteStorageError` and OSError.
+def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None = None) -> list[Origin]:
+    """The places that the options name: a directory with the manifest of a cluster is a tiered storage. `metadata` of
+    the cluster are kept by the caller, and otherwise read anew. Raises `Refused`, `RemoteStorageError` and OSError.
     """
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
-    found: list[Origin] = [LogDirectories(fs, directories)] if directories else []
+    found: list[Origin] = [LogDirectories(fs, directories, metadata)] if directories else []
     if tiered or options.stores:
         from spark_jobs.origins.tiered_store import TieredStore
 
@@ -268,6 +312,10 @@ def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterato
 def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filters: PushedFilters) -> Iterator[Slice]:
     """The slices with the records of a range."""
     view, start_offset, end_offset = wanted
+    for place in view.offers if view.may_have_gaps else ():
+        for base in place.lost_segments:
+            if start_offset <= base < end_offset:
+                lost(options, f"{view}: the segment at offset {base} is missing in {place.place}, its index is there")
     aborted = Aborts(wanted) if options.is_committed or options.table == "batches" else None
     for piece in view.pieces(start_offset, end_offset):
         offer, segment, piece_start, piece_end = piece
@@ -277,9 +325,10 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
         if filters.is_too_old(offer, segment):
             continue
         cuts = offer.cuts(segment, piece_start, piece_end, slice_size)
-        check_tail(view, piece, cuts, options)
+        is_dense = segment.is_dense and not view.may_have_gaps
+        check_end(view, piece, cuts, options, is_dense=is_dense)
         left_out = aborted.between(piece_start, piece_end) if aborted else ()
-        for cut in cuts:
+        for index, cut in enumerate(cuts, 1):
             yield Slice(
                 *view.key,
                 offer.source,
@@ -290,18 +339,32 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
                 piece_start,
                 piece_end,
                 left_out,
+                is_dense,
+                has_start=index == 1,
+                has_end=index == len(cuts) and cut.last_offset is None,
+                finds_markers=options.is_committed and offer.tier == "local",
             )
 
 
-def check_tail(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions) -> None:
-    """Report where the files end before the high watermark: a crash has taken records that were committed."""
+def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
+    """Report where a segment ends before the offsets that are read from it, as far as a cut has a last offset;
+    tasks compare the other ones (decoding/coverage.py).
+    """
     offer, segment, start_offset, end_offset = piece
     assert offer is not None and segment is not None
-    if segment.is_growing and end_offset == offer.high_watermark:
-        last_offset = cuts[-1].last_offset if cuts else None
-        after = max(segment.start_offset, start_offset) if last_offset is None else last_offset + 1
-        if after < end_offset:
-            lost(options, f"{view}: the files in {offer.place} end at {after}, and the high watermark is {end_offset}")
+    if not cuts:
+        reached = max(segment.start_offset, start_offset)
+    elif cuts[-1].last_offset is None:
+        return
+    else:
+        reached = cuts[-1].last_offset + 1
+    is_end = segment.is_growing and end_offset == offer.high_watermark
+    if is_end and reached < end_offset:
+        lost(options, f"{view}: the files in {offer.place} end at {reached}, and the high watermark is {end_offset}")
+    elif is_dense and reached < end_offset:
+        lost(options, f"{view}: offsets {reached} to {end_offset} are missing in {segment.name}")
+    elif not segment.size and (damage := damage_at_end(segment, -1)) is not None:
+        lost(options, f"{view}: {damage}")
 
 
 class Aborts:

@@ -46,6 +46,18 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
     return chosen
 
 
+def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
+    """The partitions whose topic the selection names or whose name it matches. `assign` names partitions one by one,
+    and those have to exist already.
+    """
+    if selection.is_everything or selection.partitions:
+        return []
+    if selection.pattern is None:
+        return [key for key in keys if key[0] in selection.topics]
+    pattern = re.compile(selection.pattern)
+    return [key for key in keys if key[0] not in INTERNAL_TOPICS and pattern.fullmatch(key[0])]
+
+
 def warn_of_gaps(chosen: Iterable[TopicPartition]) -> None:
     """Warn if partition numbers have a gap: the missing partitions may be in another directory."""
     there: dict[str, set[int]] = {}

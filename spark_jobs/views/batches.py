@@ -22,6 +22,7 @@ from protocol.record_batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from spark_jobs.decoding.coverage import Coverage
 from spark_jobs.refusals import DataLost, SegmentReplaced
 from spark_jobs.views.python_worker import task_of
 from spark_jobs.views.records import SegmentReader
@@ -40,7 +41,8 @@ READ_SIZE: Final = 8 << 10
 """The bytes that are read at once: several small batches, or the header of a large one."""
 ROWS_MAX: Final = 1 << 16
 """Rows of one Arrow batch."""
-LENGTH: Final = Struct(">i")
+PLACE: Final = Struct(">qi11xi30xi")
+"""Base offset, length, last offset delta and number of records, as in the header of a batch."""
 HEADER_FIELDS: Final = [
     ("base_offset", ">i8"),
     ("batch_length", ">i4"),
@@ -83,6 +85,7 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
     Raises `MalformedMessage`, which names file and position, `DataLost` and OSError.
     """
     file = wanted.source.open(wanted)
+    coverage = Coverage(wanted)
     try:
         positions: list[int] = []
         headers: list[bytes] = []
@@ -96,19 +99,21 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
             header = chunk[inside : inside + HEADER_SIZE]
             if len(header) < HEADER_SIZE:
                 break
-            (length,) = LENGTH.unpack_from(header, 8)
+            base_offset, length, last_offset_delta, records_count = PLACE.unpack(header)
             if length < LENGTH_MIN or header[MAGIC_POSITION] != MAGIC:
-                raise MalformedMessage(f"{wanted.path}: no batch at position {position}")
+                raise MalformedMessage(f"{wanted}: {wanted.path}: no batch at position {position}")
+            coverage.add(base_offset, base_offset + last_offset_delta, records_count)
             positions.append(position)
             headers.append(header)
             position += length + LOG_OVERHEAD
             if len(positions) == ROWS_MAX:
                 yield positions, b"".join(headers)
                 positions, headers = [], []
-        if position != wanted.end_position:
-            raise SegmentReplaced(f"{wanted}: {wanted.path} does not have the batches that it had when it was planned")
         if positions:
             yield positions, b"".join(headers)
+        if position != wanted.end_position:
+            raise SegmentReplaced(f"{wanted}: {wanted.path} does not have the batches that it had when it was planned")
+        coverage.finish(file)
     finally:
         file.close()
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from protocol.primitives import BytesLike
 from storage.files.log_paths import holds_credentials
 from storage.files.open_files import OpenFiles
+from storage.files.port import FileStamp
 
 FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
 """The modes of new files and directories, less the umask: records of clients are for the node and its group."""
@@ -170,6 +171,10 @@ class LocalFile:
     def evict(self) -> None:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    def stamp(self) -> FileStamp:
+        """The attributes of the open file now."""
+        return _stamp_of(os.fstat(self._descriptor))
+
     def fileno(self) -> int | None:
         return self._descriptor
 
@@ -194,6 +199,10 @@ class LocalFileLock:
         if descriptor >= 0:
             self._held.discard(self._key)
             os.close(descriptor)
+
+
+def _stamp_of(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_size, status.st_ino, status.st_mtime_ns)
 
 
 class LocalFiles:
@@ -223,6 +232,9 @@ class LocalFiles:
 
     def file_size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def stamp(self, path: str) -> FileStamp:
+        return _stamp_of(os.stat(path))
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -9,7 +9,7 @@ the dirty pages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from protocol.primitives import BytesLike
 
@@ -89,6 +89,15 @@ class FileLock(Protocol):
         """Release the lock."""
 
 
+class FileStamp(NamedTuple):
+    """The attributes by which a reader tells a file from another one that got its name."""
+
+    size: int
+    inode: int
+    """It stays with the file when that is renamed."""
+    modified_ns: int
+
+
 class FileSystem(Protocol):
     """The operations on names: files, directories, locks."""
 
@@ -109,6 +118,9 @@ class FileSystem(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def file_size(self, path: str) -> int: ...
+
+    def stamp(self, path: str) -> FileStamp:
+        """The attributes of a file now: it costs what `file_size` costs."""
 
     def list_directory(self, path: str) -> list[str]:
         """Names in the directory, sorted."""

@@ -2,7 +2,7 @@
 
 Nothing is locked and nothing is written. An index may be some entries behind its log (the reader then walks over more
 headers), the last batch may be half written, and retention or compaction may replace or delete a segment: the caller
-handles `FileNotFoundError`, and compares the size of the file that it opens with the size that was listed.
+handles `FileNotFoundError`, and compares the stamp of the file that it opens with the listed one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, offset_name, offset_of_name
 from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
+from storage.files.port import FileStamp, FileSystem
 from storage.segment.batch_scan import BatchPlace, find_batch
 from storage.segment.offset_index import OffsetIndex
 
@@ -31,6 +31,7 @@ class ListedSegment(NamedTuple):
     size: int
     next_base_offset: int | None
     """The base offset of the next segment; None for the last segment, to which a broker may be appending."""
+    stamp: FileStamp | None = None
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
@@ -54,14 +55,17 @@ def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
     for _ in range(LISTINGS_MAX):
         names_before, offsets = names, [offset_of_name(name) for name in names]
         try:
-            sizes = [fs.file_size(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
+            stamps = [fs.stamp(f"{directory}/{offset_name(offset, LOG_SUFFIX)}") for offset in offsets]
         except FileNotFoundError:
-            sizes = None
+            stamps = None
         names = log_names(fs, directory)
-        if sizes is None or names != names_before or any(name.endswith(SWAP_SUFFIX) for name in names):
+        if stamps is None or names != names_before or any(name.endswith(SWAP_SUFFIX) for name in names):
             continue
         following: list[int | None] = [*offsets[1:], None]
-        return [ListedSegment(directory, *each) for each in zip(offsets, sizes, following, strict=True)]
+        return [
+            ListedSegment(directory, offset, stamp.size, end_offset, stamp)
+            for offset, stamp, end_offset in zip(offsets, stamps, following, strict=True)
+        ]
     raise OSError(errno.EAGAIN, "a compaction is swapping its segments", directory)
 
 

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_moldau import DefaultSource
 from spark_jobs.refusals import DataLost, Refused
+from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
 from storage.log_config import LogConfig
@@ -97,6 +98,8 @@ class ChangingLog:
                 end_transaction(self._log, producer_id, 0, commits=self._dice.random() < 0.5)
         self.committed |= self.rows(is_committed=True)
         write_checkpoints(self.directory, {("t", 0): self._log.end_offset})
+        if "compact" in self.config.cleanup_policy:
+            write_offsets(LocalFiles(), str(self.directory), CLEANER_POINTS, {("t", 0): 0})
 
     def change(self) -> None:
         """One random change that a broker makes to its files; renamed files may be removed at once."""

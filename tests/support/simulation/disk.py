@@ -26,6 +26,7 @@ from typing import NoReturn
 
 from protocol.primitives import BytesLike
 from storage.files.open_files import OpenFiles
+from storage.files.port import FileStamp
 from tests.support.simulation.pages import Inode
 
 
@@ -487,6 +488,10 @@ class SimulatedDisk:
 
     def file_size(self, path: str) -> int:
         return len(self._inode(path).cache)
+
+    def stamp(self, path: str) -> FileStamp:
+        inode = self._inode(path)
+        return FileStamp(len(inode.cache), 0, inode.modified_ms * 1_000_000)  # Its files have no inode numbers.
 
     def list_directory(self, path: str) -> list[str]:
         self.perform(Operation.READ, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,22 +10,12 @@ import pytest
 
 from broker.cli import main
 from broker.cli.spark_audit import json_lines, text_lines
-from spark_jobs.jobs.audit import AuditReader, AuditResult, AuditSource, plan_audit, result_of
+from spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
 from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
 from storage.files.local_files import LocalFiles
+from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tiered_copy import tiered_directory
-
-
-def audited(*places: Path, **options: str) -> AuditResult:
-    path = ",".join(map(str, places))
-    source = AuditSource({"path": path, **options})
-    reader = source.reader(source.schema())
-    assert isinstance(reader, AuditReader)
-    reader, tasks = pickle.loads(pickle.dumps((reader, reader.partitions())))
-    return result_of(
-        [tuple(row.values()) for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
-    )
 
 
 @pytest.fixture
@@ -85,7 +74,7 @@ def test_damage_is_found_and_named(local: Path, suffix: str, check: str, damage:
     path = files(local, suffix)[1]
     damage(path)
     problems = audited(local).problems
-    assert {(each.check, each.path) for each in problems} == {(check, str(path))}
+    assert check in {each.check for each in problems} and {each.path for each in problems} == {str(path)}
 
 
 def test_the_audit_goes_on_after_a_wrong_checksum(local: Path) -> None:

@@ -25,6 +25,8 @@ class Offer:
     tier: str = "local"
     stable: int | None = None
     is_checkpointed: bool = True
+    may_have_gaps: bool = False
+    incomplete: tuple[()] = ()
     log_start_known: int = 0
     log_start_offset: int = 0
     high_watermark: int = field(init=False)

@@ -16,6 +16,7 @@ from spark_jobs.origins.port import Task
 from spark_jobs.planning import planner
 from spark_jobs.planning.planner import plan, tasks_of
 from spark_jobs.refusals import DataLost, Refused
+from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
 from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
@@ -52,6 +53,7 @@ def directory(tmp_path: Path) -> Path:
     assert write_partition(tmp_path, mixed_batches(40, 10)) == 400
     assert write_partition(tmp_path, mixed_batches(20, 10, gap=10), partition=1) == 390
     write_checkpoints(tmp_path, {("t", 0): 400, ("t", 1): 390})
+    write_offsets(LocalFiles(), str(tmp_path), CLEANER_POINTS, {("t", 1): 390})
     assert len(list((tmp_path / "t-0").glob("*.log"))) > 3
     return tmp_path
 

@@ -69,6 +69,23 @@ def test_without_producer_snapshots_all_headers_are_walked(log: TransactionalLog
         assert list((directory / "t-0").glob("*.log"))
 
 
+@settings(max_examples=50, deadline=None)
+@given(transactional_logs(), st.data())
+def test_without_transaction_indexes_the_markers_tell(log: TransactionalLog, data: st.DataObject) -> None:
+    high_watermark = data.draw(st.sampled_from([each.next_offset for each in log.batches]))
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        write_partition(directory, [each.data for each in log.batches], config=SMALL)
+        write_checkpoints(directory, {("t", 0): high_watermark})
+        for index in sorted((directory / "t-0").glob("*.txnindex")):
+            if data.draw(st.booleans()):
+                index.unlink()
+            else:
+                index.write_bytes(b"")
+        assert read(directory) == log.committed(high_watermark)
+        assert read(directory, minPartitions="5") == log.committed(high_watermark)
+
+
 def test_nothing_is_read_past_the_last_stable_offset(tmp_path: Path) -> None:
     log = TransactionalLog()
     log.append(3)

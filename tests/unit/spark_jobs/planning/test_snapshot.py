@@ -12,10 +12,11 @@ from spark_jobs.options.read_options import parse_options
 from spark_jobs.planning.planner import Planner
 from spark_jobs.planning.snapshot import Snapshot
 from spark_jobs.refusals import ClusterMismatch, DataLost, Refused, SnapshotChanged
+from storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
 from storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
 from storage.files.local_files import LocalFiles
 from storage.log.log import Log
-from tests.support.segments import SMALL_SEGMENTS, mixed_batches, write_checkpoints, write_partition
+from tests.support.segments import EPOCH, SMALL_SEGMENTS, mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 from tests.support.transactional_log import TransactionalLog
 
@@ -78,6 +79,7 @@ def test_segments_before_a_query_may_go_where_the_snapshot_lists_them(directory:
     files = sorted((directory / "t-0").glob("*.log"))
     files[0].unlink()
     start = int(files[1].stem)
+    LeaderEpochs(LocalFiles(), f"{directory}/t-0", [EpochStart(EPOCH, start)]).write()  # As retention does.
     asked = {"startingOffsets": json.dumps({"t": {"0": start}})}
     assert offsets(directory, snapshot, asked, with_segments=True) == list(range(start, 400))
     with pytest.raises(SnapshotChanged):

@@ -1,0 +1,14 @@
+"""Random damage of files and objects: never other rows in silence, and the audit finds it.
+
+`python -m tests.spark.under_damage --count 500` is the long form.
+"""
+
+from __future__ import annotations
+
+from tests.support.damaged_places import DAMAGES, PLACES, REFUSED, RIGHT, run_damages
+
+
+def test_no_damage_changes_rows_in_silence_and_the_audit_finds_each() -> None:
+    outcomes = run_damages(range(2 * len(PLACES) * len(DAMAGES)), seed=26)
+    results = {outcome.rpartition(": ")[2] for outcome in outcomes}
+    assert {REFUSED, RIGHT} <= results, outcomes
