@@ -87,8 +87,8 @@ class ClusterMetadata:
         """Whether a directory has the metadata."""
 
     def refresh(self, log_directories: Sequence[str]) -> None:
-        """Read the metadata of the directory that has most of them. Damaged metadata are a warning: the query then
-        does without. Raises OSError.
+        """Read the metadata of the directory that has most of them. Metadata that are damaged, or that only
+        the user of the node may read, are a warning: the query then does without. Raises OSError.
         """
         places = [f"{each}/{DIRECTORY}" for each in log_directories if self._fs.exists(f"{each}/{DIRECTORY}")]
         if not places:
@@ -96,7 +96,7 @@ class ClusterMetadata:
         try:
             _, place = max((self._end_of(place), place) for place in places)
             self._read(place)
-        except (MalformedMessage, FileNotFoundError) as problem:
+        except (MalformedMessage, FileNotFoundError, PermissionError) as problem:
             warn(f"the metadata of the cluster cannot be read, and what it says is unknown: {problem}")
             self._topics, self._policies, self._next_offset, self.is_known = {}, {}, 0, False
 

@@ -10,7 +10,7 @@ from typing import Final
 CLASSES: Final[dict[str, str]] = {}
 """Classes of more than 30 methods."""
 
-MODULES: Final = {}
+MODULES: Final[dict[str, str]] = {}
 """Modules of more than 600 lines."""
 
 FOLDERS: Final = {

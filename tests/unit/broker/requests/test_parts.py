@@ -106,7 +106,7 @@ def test_the_joined_response_is_that_to_the_whole_request(each: LongList, monkey
                 context = RequestContext(cast("Any", next(iter(role.connections))), route, each.version, 0, None)
                 request = long_request(each, 100)
                 assert row.broker is not None
-                handled.append(await answer_of(row.broker(node.broker.services, context, request)))
+                handled.append(await answer_of(row.broker()(node.broker.services, context, request)))
         joined = await client.ask(long_request(each, 100), each.version)
         assert len(handled) == 1
         assert encode(joined, each.version) == encode(handled[0], each.version)
