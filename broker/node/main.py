@@ -256,5 +256,14 @@ def load_hot_path() -> None:
     must not meet in it.
     """
     from broker.network import direct_output  # noqa: F401
+    from broker.network.authentication import raw_tokens  # noqa: F401
     from broker.requests.handlers import fetch, produce  # noqa: F401
     from coordinator.shard import offset_walk  # noqa: F401
+    from storage.compaction import (  # noqa: F401
+        batch_cleaner,
+        cleaned_segment,
+        cleaned_transactions,
+        offset_map,
+        source_segment,
+        timestamp_shift,
+    )

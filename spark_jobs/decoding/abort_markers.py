@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from protocol.record_batch import BatchHeader
 from spark_jobs.origins.open_transactions import is_abort
 from spark_jobs.origins.port import SegmentFile, Slice
+from spark_jobs.refusals import SegmentReplaced
 from storage.files.local_files import LocalFiles
 from storage.segment.batch_scan import walk_headers
 from storage.segment.segment_listing import list_segments
@@ -54,7 +55,12 @@ class AbortMarkers:
         files = LocalFiles()
         for listed in list_segments(files, posixpath.dirname(segment.name)):
             if listed.base_offset > segment.start_offset:
-                following = files.open(listed.path(), read_only=True)
+                try:
+                    following = files.open(listed.path(), read_only=True)
+                except FileNotFoundError:
+                    raise SegmentReplaced(
+                        f"{self._wanted}: {listed.path()} went while the markers of transactions were looked for"
+                    ) from None
                 try:
                     yield from self._markers_in(following, 0, following.size())
                 finally:

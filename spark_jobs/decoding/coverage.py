@@ -8,7 +8,7 @@
     both                 no batch has offsets outside of its segment
 
 A log is dense where no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner was
-there all the same (the topic's policy was changed): gaps are no damage then.
+there all the same (the topic's policy was changed): a gap is then not a damage.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
 
 
 def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindings) -> None:
-    """Compare the objects that are no index with the manifest. Raises `DataLost` where the segment has gone."""
+    """Compare the objects besides the indexes with the manifest. Raises `DataLost` where the segment has gone."""
     stem = wanted.path.removesuffix(LOG_SUFFIX)
     for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
         try:

@@ -232,8 +232,8 @@ class Origin(Protocol):
         """The partitions that the origin has. Raises `Refused` and OSError."""
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """The partitions that exist as far as this place tells, and that it does not have, each with the reason to
-        believe so. Raises as `partitions`.
+        """The partitions that exist as far as this place tells, and that it does not have, each with the
+        evidence. Raises as `partitions`.
         """
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:

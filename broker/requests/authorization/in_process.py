@@ -13,7 +13,6 @@ from typing import cast
 
 from broker.metadata.enveloping import CORRELATION_ID, ForwardedClient
 from broker.network.route import Authentication, RequestContext, ServingListener
-from broker.requests.handlers.envelope import logged
 from broker.runtime.pending import Pending
 from protocol.schema import spec_of
 from security.access import Access
@@ -71,4 +70,6 @@ class LocalClient:
         """Do nothing: the broker's handler throttles the client's connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
+        from broker.requests.handlers.envelope import logged  # a handler is imported at the first request
+
         return logged(work, self.client_host)

@@ -197,8 +197,8 @@ class Fetch:
         return self._attempt(request.max_wait_ms <= 0) or self._wait()
 
     def _has_all(self) -> bool:
-        """Whether a follower is at the log end offset of all its partitions. Its fetch then waits, without a plan of
-        what to read.
+        """Whether a follower is at the log end offset of all its partitions, and has deleted what the leader has. Its
+        fetch then waits, without a plan of what to read.
         """
         fetch = self._fetch
         if not fetch.awaits_updates() or fetch.has_further_updates():
@@ -207,6 +207,8 @@ class Fetch:
         for key, wish in fetch.wanted:
             partition = replicas.find(key) if key in agreeing else None
             if partition is None or wish.fetch_offset != partition.log.end_offset:
+                return False
+            if wish.log_start_offset < partition.log.log_start_offset:
                 return False
         return True
 

@@ -47,7 +47,7 @@ ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 PROGRAM: Final = """
 import asyncio, sys
 from broker.cli.invocation import load_config
-from broker.node.main import Life, Start
+from broker.node.main import Life, Start, TimedLoop
 from broker.runtime.environment import LocalEnvironment
 
 data, addresses, request = sys.argv[1:]
@@ -63,8 +63,7 @@ async def ask(port):
     life._stop("the modules are told")
 
 tasks = []
-import uvloop
-loop = uvloop.new_event_loop()
+loop = TimedLoop(LocalEnvironment.precise_ns)
 asyncio.set_event_loop(loop)
 config = load_config(None, data, ["listeners=" + addresses], {})
 life = Life(config, LocalEnvironment(loop), loop, Start(formats=True, greet=greet), lambda: None)
