@@ -115,7 +115,9 @@ def test_a_corrupt_batch_fails_the_query_and_is_named(spark: SparkSession, direc
     write_checkpoints(directory, {("bad", 0): 1})
     with pytest.raises(PySparkException) as problem:
         load(spark, directory, subscribe="bad").collect()
-    assert reason_of(problem.value) == f"{log}, position 0: the checksum of the batch does not match"
+    assert reason_of(problem.value) == (
+        f"bad-0, offsets 0 to 1: {log}, position 0: the checksum of the batch does not match"
+    )
 
 
 def test_predicates_are_pushed_down_where_spark_allows_it(spark: SparkSession, directory: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_stopped_replay_writes_each_record_once(
     narrow = replace(asked, target=replace(asked.target, keeps_partitions=True))
     with pytest.raises(Refused, match="state of another replay: keeps_partitions differ"):
         plan_replay(narrow)
-    log = min((logs / "t-1").glob("*.log"))
+    log = max((logs / "t-1").glob("*.log"))
     intact = log.read_bytes()
     log.write_bytes(intact[:-5] + bytes(5))
     with pytest.raises(PySparkException) as problem:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from protocol.compression import Codec
+from protocol.record_batch import parse_header
 from protocol.record_builder import Record, build_batch
 from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
 from storage.files.local_files import LocalFiles
@@ -24,9 +25,13 @@ def write_partition(
     partition: int = 0,
     config: LogConfig = SMALL_SEGMENTS,
 ) -> int:
-    """Append batches that have their offsets to a partition of a log directory; where the log then ends."""
+    """Append batches that have their offsets to a partition of a log directory; where the log then ends. A new log
+    starts with the first batch.
+    """
     log = Log.open(LocalFiles(), f"{directory}/{topic}-{partition}", config, clean_shutdown=True, now_ms=0)
     for batch in batches:
+        if log.end_offset == 0 and (first_offset := parse_header(batch, 0).base_offset):
+            log.truncate_fully_and_start_at(first_offset, 0)
         result = log.append_as_follower(batch, EPOCH, 0)
         assert not result.error, result
     end_offset = log.end_offset
