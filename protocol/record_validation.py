@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from protocol.checksum import crc32c
-from protocol.compression import Codec, DecompressedSizeExceeded, compress, decompress
+from protocol.compression import Codec, DecompressedSizeExceeded, RecordSizeExceeded, compress, decompress
 from protocol.errors import ErrorCode
 from protocol.primitives import BytesLike, MalformedMessage
 from protocol.record_batch import (
@@ -203,6 +203,8 @@ def validate_records(
         if size_max < rules.expanded_bytes_max:
             return POSTPONED
         return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
+    except RecordSizeExceeded as exceeded:  # Compiled code takes no other class for the next clause.
+        return refuse(str(exceeded))
     except MalformedMessage as malformed:
         return refuse(str(malformed))
     if flags & OFFSETS_DIFFER:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bench.frames import request_frame
-from broker.network.route import RequestContext
+from broker.network.route import Binding, RequestContext, Route
 from broker.requests import parts
 from broker.requests.long_lists import BOUNDS, ONE_PASS, PARTS, lists_of_requests
 from broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
@@ -148,6 +148,9 @@ class StillConnection:
         await work
 
 
+ROUTE = Route(10, "FindCoordinator", 0, 6, lambda: Binding(FindCoordinatorRequest, FindCoordinatorResponse, print))
+
+
 def test_others_have_their_turn_after_each_slice() -> None:
     """Of two long requests one has a slice in an iteration of the loop."""
     order: list[str] = []
@@ -171,7 +174,7 @@ def test_others_have_their_turn_after_each_slice() -> None:
                 loop.call_soon(tick)
 
         for _ in range(2):
-            context = RequestContext(cast("Any", StillConnection()), cast("Any", None), 6, 0, None)
+            context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
             reply = LongRequest(PARTS["FindCoordinator"], turns, context, keys(320), answer).begin()
             cast("Pending[object]", reply).listen(replies.append)
         loop.call_soon(tick)
