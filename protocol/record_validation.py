@@ -169,12 +169,7 @@ def validate_header(
 
 
 def validate_records(
-    batch: BytesLike,
-    header: BatchHeader,
-    rules: AppendRules,
-    now_ms: int,
-    *,
-    is_beside_loop: bool = False,
+    batch: BytesLike, header: BatchHeader, rules: AppendRules, now_ms: int, *, is_beside_loop: bool = False
 ) -> ValidBatch | RejectedBatch:
     """Validate the records of a batch whose header is valid, and rewrite them where the topic's settings require it.
     The result has the given header, updated to the rewritten bytes. On the event loop a large batch is refused as
@@ -203,7 +198,7 @@ def validate_records(
         if size_max < rules.expanded_bytes_max:
             return POSTPONED
         return RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, str(exceeded))
-    except RecordSizeExceeded as exceeded:  # Compiled code takes no other class for the next clause.
+    except RecordSizeExceeded as exceeded:  # Not left to the next clause: compiled, it takes the base class alone.
         return refuse(str(exceeded))
     except MalformedMessage as malformed:
         return refuse(str(malformed))
