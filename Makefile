@@ -75,10 +75,10 @@ fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker,
 
 .PHONY: limits limits-bounded
 
-limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside; about a minute
+limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside, and long lists; about six minutes
 	$(BIN)/python -m tests.limits
 
-limits-bounded: $(VENV)/.installed-tests compiled ## the same without what waits for slow readers: half a minute
+limits-bounded: $(VENV)/.installed-tests compiled ## the same without slow readers and long lists: half a minute
 	$(BIN)/python -m tests.limits --quick
 
 $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed

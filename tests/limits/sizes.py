@@ -87,7 +87,7 @@ def fetch_size(stage: Stage) -> None:
 
 def batch_expansion(stage: Stage) -> None:
     """What would expand past the setting is MESSAGE_TOO_LARGE, and takes no memory in proportion."""
-    bomb = build_batch([Record(b"k", bytes(60 << 20), 1000)], codec=Codec.ZSTD)
+    bomb = build_batch([Record(b"k", bytes(5 << 20), 1000)] * 12, codec=Codec.ZSTD)
     for _ in range(3):
         stage.check(stage.produce(HONEST, bomb) is ErrorCode.MESSAGE_TOO_LARGE, "the bomb is not refused")
     stage.check(stage.metric("moldau_large_batches_examined_total") == 3, "it was examined on the loop")
