@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.purgatory.purgatory import PartitionWatchers
+from broker.purgatory.purgatory import LOW_WATERMARK
+from broker.requests.handlers import fetch
+from replication.source import FetchIsolation
 from tests.simulation.cluster.waiting import run_seed
 from tests.simulation.invariants.observation import Violation
 
@@ -15,6 +17,6 @@ def test_consumers_are_answered_soon() -> None:
 
 
 def test_a_fetch_that_is_woken_late_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PartitionWatchers, "_look_at_last_stable_offset", lambda self: None)
+    monkeypatch.setitem(fetch.AWAITED, FetchIsolation.TXN_COMMITTED, LOW_WATERMARK)
     with pytest.raises(Violation, match="a read_committed fetch"):
         run_seed(0)
