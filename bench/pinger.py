@@ -1,37 +1,56 @@
-"""Another client beside a measurement: it asks a small question again and again, and remembers how long each took."""
+"""Another client beside a measurement: it asks a small question again and again, and tells how long each took.
+
+It is a process of its own: in a thread it would wait for the interpreter while the measurement computes, and that wait
+would look like the broker's.
+"""
 
 from __future__ import annotations
 
+import struct
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from statistics import quantiles
 
 from bench.client import Client
 
+LATENCY = struct.Struct("=d")
+ROOT = Path(__file__).resolve().parents[1]
+
 
 class Pinger:
-    """One connection in a thread of its own, one request at a time, a pause between them."""
+    """One connection, one request at a time, a pause between them."""
 
     def __init__(self, port: int, frame: bytes, pause_s: float = 0.002) -> None:
-        self._client = Client(port)
-        self._frame = frame
-        self._pause_s = pause_s
-        self._is_over = False
+        """Returns after the first answer. Raises `ChildProcessError` where none comes."""
+        command = [sys.executable, "-m", "bench.pinger", str(port), frame.hex(), str(pause_s)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.latencies_ms: list[float] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        if not self._read():
+            raise ChildProcessError("the client beside the measurement has no answer")
+        self._thread = threading.Thread(target=self._read_all, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
-        while not self._is_over:
-            began = time.perf_counter()
-            self._client.exchange(self._frame)
-            self.latencies_ms.append((time.perf_counter() - began) * 1000)
-            time.sleep(self._pause_s)
+    def _read(self) -> bool:
+        assert self._process.stdout is not None
+        data = self._process.stdout.read(LATENCY.size)
+        if len(data) < LATENCY.size:
+            return False
+        self.latencies_ms.append(LATENCY.unpack(data)[0])
+        return True
+
+    def _read_all(self) -> None:
+        while self._read():
+            pass
 
     def end(self) -> None:
-        self._is_over = True
+        """Stop asking. A second call does nothing."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._thread.join()
-        self._client.close()
+        self._process.wait()
 
     @property
     def slowest_ms(self) -> float:
@@ -40,3 +59,25 @@ class Pinger:
     @property
     def p99_ms(self) -> float:
         return quantiles(self.latencies_ms, n=100)[98]
+
+
+def main(port: int, frame: bytes, pause_s: float) -> None:
+    """Write the latencies (ms) to the standard output until the standard input ends."""
+    client = Client(port)
+    is_over = threading.Event()
+
+    def await_end() -> None:
+        sys.stdin.buffer.read()
+        is_over.set()
+
+    threading.Thread(target=await_end, daemon=True).start()
+    while not is_over.wait(pause_s):
+        began = time.perf_counter()
+        client.exchange(frame)
+        sys.stdout.buffer.write(LATENCY.pack((time.perf_counter() - began) * 1000))
+        sys.stdout.buffer.flush()
+    client.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), bytes.fromhex(sys.argv[2]), float(sys.argv[3]))

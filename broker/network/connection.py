@@ -19,7 +19,7 @@ from broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListe
 from broker.network.flow_control import FlowControl
 from broker.network.output import TAKES_FILES, Output, step_name
 from broker.network.partial_frame import PartialFrame
-from broker.network.reply import QueuedReply, encoded
+from broker.network.reply import EncodedResponse, QueuedReply, encoded
 from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
 from broker.network.request_memory import SMALL_SIZE
 from broker.network.route import Authentication, FrameHook, RequestContext, Route
@@ -403,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
         if context.completed_ns == context.handled_ns:
             context.completed_ns = self._clock.read()
             context.waits_for = reply.parked.waits_for
-        if context.is_long:
+        if context.is_long and not isinstance(response, EncodedResponse):
             self.hold()
             encoding = self.listener.resources.transcoder.encode(context, response, partial(self._complete, reply))
             self.listener.resources.spawn(self.hold_during(encoding))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.network.closing_log import ClosingLog
 from broker.network.reply import EncodedResponse, coalesce
@@ -60,7 +60,6 @@ class Transcoder:
         """Encode a long response, and send it."""
         async with self._turn:
             encoded = await self._environment.offload(partial(_encoded, context, response))
-        context.is_long = False
         send(encoded)
 
 
@@ -70,10 +69,12 @@ def _encoded(context: RequestContext, response: object) -> EncodedResponse:
     for field in fields_of(type(response)):
         if field.is_array:
             _free(getattr(response, field.name))
-    return EncodedResponse(coalesce(chunks))
+    encoded = EncodedResponse(coalesce(chunks))
+    _free(chunks)
+    return encoded
 
 
-def _free(elements: list[object] | None) -> None:
+def _free(elements: list[Any] | None) -> None:
     """Free the elements of a long list in small steps: between these the event loop gets the interpreter."""
     while elements is not None and len(elements) > FREED_AT_ONCE:
         del elements[-FREED_AT_ONCE:]

@@ -202,7 +202,7 @@ class Output:
         if sent_ns - context.received_ns > clock.slow.threshold_ns:
             clock.slow.finished(context, sent_ns)
         encode_ns = context.encoded_ns - context.completed_ns
-        if encode_ns > clock.steps.longest_ns:
+        if encode_ns > clock.steps.longest_ns and not context.is_long:
             clock.steps.note(encode_ns, partial(step_name, context, "the encoding of "))
 
     def _sent_hooked(

@@ -16,6 +16,8 @@ JOINED_REPLY_SIZE_MAX: Final = 1 << 15
 SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
 """The smallest slice of a file in a reply (bytes), so that a slice is never joined with other pieces."""
 KEPT_PIECE_SIZE_MIN: Final = 4096
+JOINED_PIECES_MAX: Final = 2048
+"""The most pieces that are joined in one call, which holds the interpreter: a long response has a million pieces."""
 
 _REPLY_HEADER: Final = struct.Struct(">ii").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
@@ -72,6 +74,10 @@ def coalesce(pieces: list[Chunk]) -> list[Chunk]:
     for piece in pieces:
         if len(piece) < KEPT_PIECE_SIZE_MIN:
             run.append(cast("BytesLike", piece))
+            if len(run) < JOINED_PIECES_MAX:
+                continue
+            out.append(b"".join(run))
+            run = []
             continue
         if run:
             out.append(b"".join(run))

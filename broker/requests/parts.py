@@ -71,7 +71,7 @@ class Parts:
 
     def is_long(self, request: object) -> bool:
         """Whether a request has more elements than a part."""
-        left = max(self.size, self.long_from)
+        left = self.whole_max
         for each in self.lists:
             name, _, inner = each.request.partition(".")
             elements = getattr(request, name)
@@ -82,6 +82,11 @@ class Parts:
                 if left < 0:
                     return True
         return False
+
+    @property
+    def whole_max(self) -> int:
+        """The most elements of a request that is handled whole."""
+        return max(self.size, self.long_from)
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         """The parts of a request, whose lists are consumed; None where the next part takes long to find.
@@ -419,8 +424,11 @@ class LongRequest:
 
 def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
     """A handler that handles long requests in parts. `turns` gives the long requests of the node."""
+    whole_max = plan.whole_max
 
     def handle(context: RequestContext, request: object) -> object:
+        if 0 < context.request_size <= whole_max:  # An element has at least one byte.
+            return answer(context, request)
         if not plan.is_long(request) or (plan.is_exempt is not None and plan.is_exempt(context, request)):
             return answer(context, request)
         return LongRequest(plan, turns(), context, request, answer).begin()

@@ -221,4 +221,5 @@ def _send_all(stage: Stage, user: str | None) -> None:
             held_up.append(f"{each.name} {slowest_ms:.0f} ms")
     stage.check(not held_up, f"an honest produce waited beside {', '.join(held_up)}")
     p99_ms = stage.honest_p99_ms(begun)
+    print(f"  {user or 'before login'}: p99 of the honest produces {p99_ms:.1f} ms, bar {bar_ms:.1f}", flush=True)
     stage.check(p99_ms <= bar_ms, f"the p99 of the honest produces is {p99_ms:.0f} ms")

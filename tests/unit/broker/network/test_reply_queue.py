@@ -9,7 +9,7 @@ import pytest
 
 from broker.network.flow_control import FlowControl
 from broker.network.output import Output
-from broker.network.reply import QueuedReply
+from broker.network.reply import JOINED_PIECES_MAX, KEPT_PIECE_SIZE_MIN, QueuedReply, coalesce
 from broker.network.reply_memory import ReplyMemory
 from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX, ReplyQueue
 from broker.network.route import RequestContext, Route
@@ -160,3 +160,11 @@ def test_a_transport_that_closes_is_not_paused() -> None:
     queue.transport.is_closed = True
     queue.flow.pause()
     assert queue.transport.is_reading and not queue.flow.is_paused
+
+
+def test_pieces_are_joined_in_short_calls() -> None:
+    large = bytes(KEPT_PIECE_SIZE_MIN)
+    small = [b"%d" % number for number in range(2 * JOINED_PIECES_MAX + 1)]
+    joined = coalesce([*small, large, *small[:2]])
+    assert b"".join(cast("list[bytes]", joined)) == b"".join([*small, large, *small[:2]])
+    assert joined[0] == b"".join(small[:JOINED_PIECES_MAX]) and joined[3] is large and len(joined) == 5

@@ -84,6 +84,7 @@ class Wire:
         self.now_ns = 1_000 * MS
         self.respond: Callable[[], object] = HeartbeatResponse
         self.handle_ms = self.decode_ms = self.encode_ms = 0
+        self.encodes_aside = False
         self.hook: FrameHook | None = None
         self.loop = ManualLoop()
         loop = cast("Any", self.loop)
@@ -136,6 +137,7 @@ class Wire:
         self.now_ns += time_ms * MS
 
     def handle(self, context: RequestContext, request: object) -> object:
+        context.is_long = self.encodes_aside
         self.pass_ms(self.handle_ms)
         return self.respond()
 
@@ -396,6 +398,14 @@ def test_the_request_that_held_the_loop_longest_is_named(caplog: pytest.LogCaptu
     (line,) = caplog.messages
     assert line.startswith("longest_step held_ms=70.0 step=\"the encoding of Heartbeat of client 'a b' at 192.0.2.1")
     assert wire.clock.steps.last.held_ns == 0
+
+
+def test_an_encoding_in_an_executor_thread_holds_the_loop_for_no_time() -> None:
+    wire = Wire()
+    wire.encode_ms = 70
+    wire.encodes_aside = True
+    wire.send()
+    assert wire.clock.steps.longest_ns == 0
 
 
 def test_times_of_two_listeners_are_added() -> None:
