@@ -94,6 +94,12 @@ GROUPS: Final = (
         "a plan over 100,000 local segments and 1,000,000 tiered ones",
         is_in_quick=False,
     ),
+    Group(
+        "long_lists",
+        "bench.long_lists",
+        "one request with a list of 100,000 elements",
+        is_in_quick=False,
+    ),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

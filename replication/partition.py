@@ -35,6 +35,7 @@ from storage.log.log import Log
 from storage.producers.verification import NOT_REQUIRED, VerificationGuard
 
 ACKS_ALL: Final = -1
+ACKS_LEADER: Final = 1
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup costs as much as a call."""
 
@@ -243,12 +244,15 @@ class Partition:
         now_ms: int,
         guard: VerificationGuard | None = NOT_REQUIRED,
         transaction_version: int = 0,
+        required_acks: int = ACKS_ALL,
     ) -> AppendResult:
-        """Append a batch that a coordinator of this broker made, under acks=all.
+        """Append a batch that a coordinator of this broker made.
 
-        A coordinator that has asked for a verification (`coordinator_verification`) gives its guard. A marker is
-        checked by the transaction.version of the transaction that it ends."""
-        refusal = _append_refusal(self, ACKS_ALL, guard if guard is not NOT_REQUIRED else None)
+        With `required_acks` other than -1 the batch is appended also while fewer replicas are in sync than
+        min.insync.replicas; it is committed once there are enough. A coordinator that has asked for a verification
+        (`coordinator_verification`) gives its guard. A marker is checked by the transaction.version of the transaction
+        that it ends."""
+        refusal = _append_refusal(self, required_acks, guard if guard is not NOT_REQUIRED else None)
         if refusal is not NONE:
             return _refused(self.log, refusal)
         result = self.log.append_as_leader(

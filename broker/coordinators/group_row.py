@@ -9,6 +9,7 @@ from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from broker.coordinators.row import CoordinatorRow, KeyType
 from coordinator.group.config import GroupConfig
 from protocol.compression import Codec
+from replication.partition import ACKS_LEADER
 
 if TYPE_CHECKING:
     from coordinator.group.events import ShardRequest
@@ -28,6 +29,9 @@ def group_row(config: GroupConfig) -> GroupRow:
         new_reader=new_reader,
         load_buffer_size=config.offsets_load_buffer_size,
         codec=Codec(config.offsets_topic_compression_codec),
+        # As in Apache Kafka. A refusal at once would make every member begin the next generation at once, for as long
+        # as too few replicas are in sync.
+        required_acks=ACKS_LEADER,
     )
 
 

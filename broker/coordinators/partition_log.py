@@ -62,8 +62,9 @@ class LeaderLog:
     `flush` makes it durable soon, where its settings ask for that.
     """
 
-    def __init__(self, partition: Partition, flush: Callable[[Log], None]) -> None:
+    def __init__(self, partition: Partition, flush: Callable[[Log], None], required_acks: int) -> None:
         self._partition = partition
+        self._required_acks = required_acks
         self._flush = flush
         self._listeners: dict[Callable[[], None], HighWatermarkListener] = {}
 
@@ -94,13 +95,13 @@ class LeaderLog:
         return error
 
     def _appended(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None) -> AppendResult:
+        append, acks = self._partition.append_internal, self._required_acks
         if transaction is None:
-            return self._partition.append_internal(batch, wall_ms)
+            return append(batch, wall_ms, required_acks=acks)
         if transaction.end is not None:
-            version = transaction.end.transaction_version
-            return self._partition.append_internal(batch, wall_ms, transaction_version=version)
+            return append(batch, wall_ms, transaction_version=transaction.end.transaction_version, required_acks=acks)
         assert transaction.guard is None or isinstance(transaction.guard, VerificationGuard)
-        return self._partition.append_internal(batch, wall_ms, guard=transaction.guard)
+        return append(batch, wall_ms, guard=transaction.guard, required_acks=acks)
 
     def watch(self, moved: Callable[[], None]) -> None:
         listener = self._listeners[moved] = HighWatermarkListener(moved)

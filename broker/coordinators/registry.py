@@ -21,6 +21,9 @@ class TopicCoordinator(Protocol):
     @property
     def key_type(self) -> KeyType: ...
 
+    @property
+    def required_acks(self) -> int: ...
+
     def gained(self, partition_log: CoordinatorLog) -> None: ...
 
     def lost(self, index: int) -> None: ...
@@ -45,7 +48,7 @@ class CoordinatorRegistry:
         """This broker began to lead a partition, of an internal topic or of another topic."""
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
-            coordinator.gained(LeaderLog(partition, self._flush))
+            coordinator.gained(LeaderLog(partition, self._flush, coordinator.required_acks))
 
     def lost(self, partition: Partition) -> None:
         """This broker does not lead the partition any more, or the partition is deleted."""

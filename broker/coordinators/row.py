@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from broker.config.internal_topics import InternalTopic
 from coordinator.runtime.log_reading import RecordReader
 from protocol.compression import Codec
+from replication.partition import ACKS_ALL
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
@@ -59,5 +60,9 @@ class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
     """The most bytes of a log that are read at once; at least one batch is read."""
     codec: Codec
     """The codec that compresses the machines' records."""
+    required_acks: int = ACKS_ALL
+    """The acks of the appends. ACKS_ALL refuses them while fewer replicas are in sync than min.insync.replicas. With
+    ACKS_LEADER they are appended, and wait for enough replicas until the machine's commit timeout.
+    """
     perform: Callable[[object, Reports[RequestT]], None] = performs_nothing
     """Carries out the machine's commands outside of its log, and reports their outcomes by events."""

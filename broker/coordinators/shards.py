@@ -51,6 +51,11 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
     def key_type(self) -> KeyType:
         return self._row.key_type
 
+    @property
+    def required_acks(self) -> int:
+        """The acks of the appends of the machines (`CoordinatorRow`)."""
+        return self._row.required_acks
+
     # The partitions
 
     def gained(self, partition_log: CoordinatorLog) -> None:

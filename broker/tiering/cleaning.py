@@ -207,7 +207,9 @@ class RemoteCleaner:
         for segment in followed.remote_log.read_segments():
             if segment.has_transaction_index and segment.last_offset >= first_offset:
                 opened = self._opened
-                indexes = await self._indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
+                indexes = await self._indexes.open(
+                    opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
+                )
                 try:
                     found |= dict.fromkeys(indexes.transaction_index.entries())
                 finally:

@@ -52,7 +52,7 @@ class RemoteOffsets:
         self, followed: FollowedRemoteLog, segment: RemoteSegment, timestamp: int, its_log: Log
     ) -> TimestampedOffset | None:
         storage, cluster_id = self._opened.storage, self._opened.cluster_id
-        indexes = await self._indexes.open(storage, cluster_id, followed.key, segment)
+        indexes = await self._indexes.open(storage, cluster_id, followed.key, segment, followed.remote_log)
         try:
             start_offset, record_size_max = its_log.log_start_offset, its_log.config.expanded_record_bytes_max
             return await find_timestamp(

@@ -317,7 +317,7 @@ class RemoteSource:
     async def _position(self, followed: FollowedRemoteLog, segment: RemoteSegment, offset: int) -> int:
         """The position of a batch at or before an offset."""
         opened = self._opened
-        indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
+        indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log)
         try:
             find = indexes.offset_index.position_at_or_before
             return await self._environment.offload(lambda: find(offset))
@@ -348,7 +348,9 @@ class RemoteSource:
         opened = self._opened
 
         async def collect(segment: RemoteSegment) -> tuple[list[AbortedRange], bool]:
-            indexes = await self.indexes.open(opened.storage, opened.cluster_id, followed.key, segment)
+            indexes = await self.indexes.open(
+                opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
+            )
             try:
                 index = indexes.transaction_index
                 more, is_complete = await self._environment.offload(lambda: index.collect(first_offset, end_offset))

@@ -9,8 +9,8 @@ them.
 
 An offset or time index that is missing, that is not as the manifest states, or that is out of order (it was damaged
 before its segment was copied) is not used: the indexes of that segment are made from its .log object, which is read
-once, and kept like others. The transaction index cannot be made from one segment: where it is damaged, the segment
-cannot be read.
+once, and kept like others. So is a transaction index that is missing or not as the manifest states
+(`transactions_of_batches.py`); where that is not possible, the segment cannot be read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from protocol.checksum import crc32c
+from protocol.primitives import BytesLike
 from storage.checkpoints.partition_metadata import uuid_text
 from storage.files.port import FileSystem
 from storage.log.verified_batch import DamagedBatch
@@ -33,9 +34,11 @@ from storage.tiered.batch_check import BatchCheck
 from storage.tiered.errors import CorruptObject, ObjectNotFound
 from storage.tiered.index_order import offset_index_problem, time_index_problem
 from storage.tiered.layout import ObjectKind, object_key
+from storage.tiered.metadata.remote_log import RemoteLog
 from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from storage.tiered.port import RemoteStorage, get_all
 from storage.tiered.segment_copy import get_manifest
+from storage.tiered.transactions_of_batches import walk_of
 
 CACHE_DIRECTORY: Final = "remote-log-index-cache"
 INDEX_KINDS: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TRANSACTION_INDEX)
@@ -128,9 +131,16 @@ class RemoteIndexCache:
         return self._push_out()
 
     async def open(
-        self, storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
+        self,
+        storage: RemoteStorage,
+        cluster_id: str,
+        partition: RemotePartition,
+        segment: RemoteSegment,
+        remote_log: RemoteLog | None = None,
     ) -> RemoteIndexes:
         """The indexes of a segment, loaded where the cache lacks them. The caller gives them back with `give_back`.
+
+        `remote_log` has the segment before this one, for a transaction index that must be made again.
 
         Raises `RemoteStorageError`, `CorruptObject` among them, and OSError.
         """
@@ -145,7 +155,7 @@ class RemoteIndexCache:
                 found = self._use(segment.segment_id)
                 if found is None:
                     self.miss_count += 1
-                    found = await self._load(storage, cluster_id, partition, segment)
+                    found = await self._load(storage, cluster_id, partition, segment, remote_log)
                 return found
         finally:
             lock, waiting_count = self._locks.pop(segment.segment_id)
@@ -177,7 +187,12 @@ class RemoteIndexCache:
         return entry[1]
 
     async def _load(
-        self, storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
+        self,
+        storage: RemoteStorage,
+        cluster_id: str,
+        partition: RemotePartition,
+        segment: RemoteSegment,
+        remote_log: RemoteLog | None,
     ) -> RemoteIndexes:
         manifest = await get_manifest(storage, cluster_id, partition, segment)
         loaded: dict[ObjectKind, bytes] = {}
@@ -192,10 +207,11 @@ class RemoteIndexCache:
                 if (len(data), crc32c(data, 0)) != summary:
                     raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
             except (CorruptObject, ObjectNotFound) as unusable:
-                if kind is ObjectKind.TRANSACTION_INDEX:
-                    raise
-                problem = problem or IndexProblem(kind, str(unusable))
-                continue
+                if kind is not ObjectKind.TRANSACTION_INDEX:
+                    problem = problem or IndexProblem(kind, str(unusable))
+                    continue
+                self._report(f"{unusable}. The transaction index is made from the batches of the segment")
+                data = await self._aborted_of_batches(storage, cluster_id, partition, segment, remote_log)
             loaded[kind] = data
         problem = problem or await self._offload(lambda: _problem_of(segment, loaded))
         if problem is not None:
@@ -214,6 +230,43 @@ class RemoteIndexCache:
             raise
         return indexes
 
+    async def _aborted_of_batches(
+        self,
+        storage: RemoteStorage,
+        cluster_id: str,
+        partition: RemotePartition,
+        segment: RemoteSegment,
+        remote_log: RemoteLog | None,
+    ) -> bytes:
+        """The transaction index by the batches of the .log object, all of which must be sound.
+
+        Raises `RemoteStorageError`: `CorruptObject` also where it cannot be made.
+        """
+        walk = await walk_of(storage, cluster_id, partition, segment, remote_log)
+        try:
+            await self._read_log(storage, partition, segment, walk.take)
+            walk.finish()
+        except DamagedBatch as damage:
+            key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
+            raise CorruptObject(f"{key}: {damage}") from None
+        return walk.index
+
+    async def _read_log(
+        self,
+        storage: RemoteStorage,
+        partition: RemotePartition,
+        segment: RemoteSegment,
+        take: Callable[[BytesLike], None],
+    ) -> None:
+        """Hand over the .log object, piece by piece, outside of the event loop."""
+        key, position = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG), 0
+        while position < segment.size:
+            piece = await storage.get(key, position, min(LOG_CHUNK_SIZE, segment.size - position))
+            if not len(piece):
+                raise CorruptObject(f"{key} ends at {position}, the metadata says {segment.size}")
+            position += len(piece)
+            await self._offload(partial(take, piece))
+
     async def _indexes_of_batches(
         self, storage: RemoteStorage, partition: RemotePartition, segment: RemoteSegment
     ) -> dict[ObjectKind, bytes]:
@@ -227,12 +280,7 @@ class RemoteIndexCache:
         check = BatchCheck(segment.start_offset, segment.last_offset + 1, segment.size, *limits)
         key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
         try:
-            while check.read_size < segment.size:
-                position = check.read_size
-                piece = await storage.get(key, position, min(LOG_CHUNK_SIZE, segment.size - position))
-                if not len(piece):
-                    raise CorruptObject(f"{key} ends at {position}, the metadata says {segment.size}")
-                await self._offload(partial(check.take, piece))
+            await self._read_log(storage, partition, segment, check.take)
         except DamagedBatch as damage:
             self._report(f"{key}: {damage}, offset {check.next_offset}. The indexes of the segment end there")
         return {ObjectKind.OFFSET_INDEX: check.offset_index, ObjectKind.TIME_INDEX: check.time_index}

@@ -120,8 +120,8 @@ def _value(field: Field, number: int) -> object:
 class Sender:
     """A connection on which one request at a time is sent; a user's, or one before login."""
 
-    def __init__(self, port: int, user: str | None = None) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+    def __init__(self, port: int, user: str | None = None, timeout_s: float = 120.0) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         if user is not None:
             self.exchange(request_frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
             self.exchange(request_frame(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode()), 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from broker.config.internal_topics import GROUP_METADATA_TOPIC
@@ -201,14 +202,50 @@ def test_with_the_partition_go_all_who_wait() -> None:
     lives(scenario)
 
 
-def test_a_log_that_refuses_is_reported_to_the_client() -> None:
+def test_a_commit_waits_for_enough_replicas_until_its_time_is_over() -> None:
     async def scenario(node: GroupNode) -> None:
-        node.partitions[0].min_insync_replicas = 2
+        partition = node.partitions[0]
+        partition.min_insync_replicas = 2
+        began_ms = node.environment.wall_ms()
         assert await commit(node, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert node.environment.wall_ms() - began_ms == CONFIG.offsets_commit_timeout_ms
         assert await committed(node) == (ErrorCode.NONE, [])
-        node.partitions[0].min_insync_replicas = 1
-        assert await commit(node, 1) == ErrorCode.NONE
-        assert await committed(node) == (ErrorCode.NONE, [1])
+        waiting = asyncio.ensure_future(commit(node, 2))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        partition.min_insync_replicas = 1
+        partition.advance()
+        assert await waiting == ErrorCode.NONE
+        assert await committed(node) == (ErrorCode.NONE, [2])
+
+    lives(scenario)
+
+
+def test_a_group_begins_few_generations_while_too_few_replicas_are_in_sync() -> None:
+    """Its member comes back after retry.backoff.ms, as clients do: 30 s hold 6 commit timeouts of 5 s."""
+
+    async def scenario(node: GroupNode) -> None:
+        joined = await node.call(join(), 3)
+        assert isinstance(joined, JoinGroupResponse)
+        member, first = joined.member_id, joined.generation_id
+        node.partitions[0].min_insync_replicas = 2
+        end_ms = node.environment.wall_ms() + 30_000
+        while node.environment.wall_ms() < end_ms:
+            sync = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=member)
+            synced = await node.call(sync, 3)
+            assert isinstance(synced, SyncGroupResponse)
+            assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await asyncio.sleep(0.1)
+            joined = await node.call(join(member=member), 3)
+            assert isinstance(joined, JoinGroupResponse) and joined.error_code == ErrorCode.NONE
+        assert joined.generation_id - first <= 6
+        partition = node.partitions[0]
+        partition.min_insync_replicas = 1
+        partition.advance()
+        last = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=member)
+        synced = await node.call(last, 3)
+        assert isinstance(synced, SyncGroupResponse) and synced.error_code == ErrorCode.NONE
+        assert await state_of(node) == "Stable"
 
     lives(scenario)
 

@@ -7,6 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
+from protocol.control_records import end_transaction_marker
+from protocol.record_batch import CONTROL_BIT
+from protocol.record_builder import Record, build_batch
 from storage.checkpoints.leader_epochs import EpochStart
 from storage.checkpoints.text_checkpoint import format_checkpoint
 from storage.files.local_files import LocalFiles
@@ -14,6 +17,7 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import encode_snapshot
 from storage.producers.producer_state import ProducerStates
+from storage.producers.transaction_marker import read_transaction_marker
 from storage.tiered.index_cache import RemoteIndexCache
 from storage.tiered.layout import ObjectKind
 from storage.tiered.metadata.remote_log import RemoteLog
@@ -53,9 +57,44 @@ def written_log(tmp_path: Path, batches: list[bytes] | None = None) -> Log:
     return log
 
 
+def transactional_batches(count: int) -> list[bytes]:
+    """Batches of transactions of three producers, which overlap, span segments, and are aborted or committed."""
+    batches: list[bytes] = []
+    sequences, epoch = [0, 0, 0], 0
+    for number in range(count):
+        producer_id, offset = number % 3, 2 * number
+        if number % 7 in (4, 6):
+            commits = number % 7 == 4 and number % 2 == 0
+            marker = end_transaction_marker(
+                commits=commits,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                coordinator_epoch=0,
+                timestamp=number,
+                base_offset=offset,
+                partition_leader_epoch=EPOCH,
+            )
+            batches.append(marker)
+            continue
+        records = [Record(b"k", bytes(700), number), Record(b"l", bytes(700), number)]
+        batches.append(
+            build_batch(
+                records,
+                base_offset=offset,
+                partition_leader_epoch=EPOCH,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequences[producer_id],
+                is_transactional=True,
+            )
+        )
+        sequences[producer_id] += 2
+    return batches
+
+
 async def copied(log: Log, storage: RemoteStorage) -> tuple[RemoteLog, list[RemoteSegment]]:
     """All segments but the last, copied."""
-    fs, remote = LocalFiles(), RemoteLog()
+    fs, remote, producers = LocalFiles(), RemoteLog(), ProducerStates()
     for number, (segment, later) in enumerate(zip(log.segments, log.segments[1:], strict=False)):
         segment.load_timestamps()
         for index in (segment.offset_index, segment.time_index):
@@ -65,6 +104,10 @@ async def copied(log: Log, storage: RemoteStorage) -> tuple[RemoteLog, list[Remo
         async def read(size: int, position: int, file: object = file) -> bytes:
             return file.pread(size, position)  # type: ignore[attr-defined,no-any-return]
 
+        for position, header in segment.headers():
+            is_control = bool(header.attributes & CONTROL_BIT)
+            marker = read_transaction_marker(file.pread(header.size, position)) if is_control else None
+            producers.replay(header, marker)
         has_transactions = fs.exists(segment.path(".txnindex"))
         started = RemoteSegment(
             bytes([*bytes(15), number + 1]),
@@ -81,7 +124,7 @@ async def copied(log: Log, storage: RemoteStorage) -> tuple[RemoteLog, list[Remo
             ObjectKind.LOG: FileContent(read, segment.size, 4096),
             ObjectKind.OFFSET_INDEX: fs.read(segment.path(".index")),
             ObjectKind.TIME_INDEX: fs.read(segment.path(".timeindex")),
-            ObjectKind.PRODUCER_SNAPSHOT: encode_snapshot(ProducerStates()),
+            ObjectKind.PRODUCER_SNAPSHOT: encode_snapshot(producers),
             ObjectKind.LEADER_EPOCHS: format_checkpoint([f"{EPOCH} 0"]),
         }
         if has_transactions:

@@ -19,6 +19,7 @@ from tests.unit.storage.tiered.remote_partition import (
     copied,
     index_cache,
     offload,
+    transactional_batches,
     written_log,
 )
 from tests.unit.storage.tiered.storages import run, simulated
@@ -140,6 +141,61 @@ def test_an_index_that_is_damaged_in_storage_is_made_from_the_batches_once(
         await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[1]))
         assert storage.call_count == calls
         cache.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_transaction_index_that_is_damaged_in_storage_is_made_from_the_batches(tmp_path: Path, is_gone: bool) -> None:
+    """Also of transactions that began in a segment before, and before others that stay open."""
+
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        log = written_log(tmp_path, transactional_batches(150))
+        remote, segments = await copied(log, storage)
+        wanted = [log.segments[number].transaction_index.entries() for number in range(len(segments))]
+        spanning = [
+            each
+            for segment, found in zip(segments, wanted, strict=True)
+            for each in found
+            if each.first_offset < segment.start_offset
+        ]
+        assert len(segments) > 3 and all(wanted) and spanning
+        for segment in segments:
+            if is_gone:
+                await storage.delete([key_of(segment, ObjectKind.TRANSACTION_INDEX)])
+            else:
+                bucket.damage(key_of(segment, ObjectKind.TRANSACTION_INDEX), 5)
+        reports: list[str] = []
+        cache = RemoteIndexCache(LocalFiles(), str(tmp_path), 1 << 20, offload, asyncio.Lock, reports.append)
+        cache.clear()
+        for segment, entries in zip(segments, wanted, strict=True):
+            indexes = await cache.open(storage, CLUSTER, PARTITION, segment, remote)
+            assert indexes.transaction_index.entries() == entries
+            await cache.give_back(indexes)
+        assert len(reports) == len(segments)
+        assert key_of(segments[0], ObjectKind.TRANSACTION_INDEX) in reports[0]
+        cache.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", [ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LOG])
+def test_a_transaction_index_is_not_made_from_what_is_damaged_too(tmp_path: Path, kind: ObjectKind) -> None:
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        remote, segments = await copied(written_log(tmp_path, transactional_batches(150)), storage)
+        bucket.damage(key_of(segments[2], ObjectKind.TRANSACTION_INDEX), 5)
+        damaged = segments[1] if kind is ObjectKind.PRODUCER_SNAPSHOT else segments[2]
+        bucket.damage(key_of(damaged, kind), 90)
+        cache = index_cache(tmp_path)
+        with pytest.raises(CorruptObject, match=key_of(damaged, kind)):
+            await cache.open(storage, CLUSTER, PARTITION, segments[2], remote)
+        with pytest.raises(CorruptObject, match="not known"):
+            await cache.open(storage, CLUSTER, PARTITION, segments[2])
+        assert files(tmp_path) == [] and cache.size == 0 and not cache._locks
 
     run(story())
 

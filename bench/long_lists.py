@@ -1,0 +1,96 @@
+"""One request with a long list: how long each broker takes for the same bytes, for a super user and without rights.
+
+The lists are those of `tests/limits/lists.py`: every list of every request that a client may send to a broker, at
+100,000 elements. Both brokers have a SASL PLAIN listener and the StandardAuthorizer. Each request is sent once to warm
+a broker up, and then in turns.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, closing, suppress
+from typing import Final, NamedTuple
+
+from bench.figures import OURS, PEER, Figure
+from bench.frames import request_frame
+from bench.groups import Form
+from bench.subjects import Bench, Running, remove
+from tests.limits.lists import SUPER_USER, USER, LongList, Sender, login_settings, long_lists, long_request
+
+PATIENCE_S: Final = 40.0
+"""A reply that takes longer is not waited for."""
+ONCE_S: Final = 5.0
+"""A request that takes longer is not sent again."""
+WHO: Final = {USER: "without rights", SUPER_USER: "super user"}
+PREFIX: Final = "long list"
+
+
+class Answer(NamedTuple):
+    """What one request came to."""
+
+    took_s: float
+    reply_size: int
+    """Bytes; -1 where the broker closed the connection, -2 where no reply came."""
+
+    @property
+    def told(self) -> str:
+        """What a reader has to know about the reply."""
+        return {-1: "closes the connection", -2: f"does not reply within {PATIENCE_S:.0f} s"}.get(self.reply_size, "")
+
+
+class Asked:
+    """A broker, and the port on which users log in."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.port = port
+
+    def ask(self, user: str, frame: bytes) -> Answer:
+        """Log in, and send the request. Logging in counts against the patience, and not in the time."""
+        with suppress(TimeoutError), closing(Sender(self.port, user, PATIENCE_S)) as sender:
+            began = time.perf_counter()
+            reply = sender.exchange(frame)
+            return Answer(time.perf_counter() - began, -1 if reply is None else len(reply))
+        return Answer(PATIENCE_S, -2)
+
+
+def measure(bench: Bench, form: Form) -> list[Figure]:
+    """`--case` chooses by a part of a list's name, or by a user."""
+    with ExitStack() as stack:
+        brokers = []
+        for name in bench.names:
+            server = bench.new(name)
+            login_port = bench.free_pair()
+            server.set(dict(line.split("=", 1) for line in login_settings(server.port, server.port + 1, login_port)))
+            server.set({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{server.port},LOGIN://127.0.0.1:{login_port}"})
+            server.format()
+            stack.callback(remove, server)
+            stack.enter_context(Running(server)).connect().close()
+            brokers.append(Asked(name, login_port))
+        cases = [(user, each) for user in (USER, SUPER_USER) for each in long_lists()]
+        wanted = [case for case in cases if form.case in f"{case[1].name}, {WHO[case[0]]}"]
+        return [_measured(brokers, user, each, form.rounds) for user, each in wanted]
+
+
+def _measured(brokers: list[Asked], user: str, each: LongList, rounds: int) -> Figure:
+    frame = request_frame(long_request(each), each.version)
+    warm = {broker.name: broker.ask(user, frame) for broker in brokers}
+    times: dict[str, list[float]] = {broker.name: [] for broker in brokers}
+    if max(answer.took_s for answer in warm.values()) > ONCE_S:
+        times = {name: [1000 * answer.took_s] for name, answer in warm.items()}
+    else:
+        for _ in range(rounds):
+            for broker in brokers:
+                times[broker.name].append(1000 * broker.ask(user, frame).took_s)
+    figure = Figure(f"{PREFIX} {each.name}, {WHO[user]}", "ms", times, note=_note(warm))
+    print(f"  {figure.name}: {figure.ours:.0f} ms, {figure.peer or 0:.0f} ms. {figure.note}", flush=True)
+    return figure
+
+
+def _note(warm: dict[str, Answer]) -> str:
+    names = {OURS: "Moldau", PEER: "Apache Kafka"}
+    told = [f"{names[name]} {answer.told}" for name, answer in warm.items() if answer.told]
+    sizes = [answer.reply_size for answer in warm.values()]
+    if not told and max(sizes) > 1.2 * min(sizes) + 100:
+        told = [f"{names[name]} replies with {answer.reply_size:,} bytes" for name, answer in warm.items()]
+    return ", ".join(told)
