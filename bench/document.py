@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.age import aged, origin
 from bench.figures import Figure, shown, spread
 from bench.picture import drawn
 from bench.rows import ELSEWHERE, ROWS, Row, Verdict, by_name
@@ -25,7 +26,7 @@ def write_json(path: Path, facts: dict[str, str], figures: Sequence[Figure]) -> 
 
 def read_json(path: Path) -> tuple[dict[str, str], list[Figure]]:
     facts = json.loads(path.read_text())
-    figures = [Figure(**{name: each.get(name) for name in Figure._fields}) for each in facts.pop("figures")]
+    figures = [Figure(**{name: each[name] for name in Figure._fields if name in each}) for each in facts.pop("figures")]
     return facts, figures
 
 
@@ -53,7 +54,10 @@ def merge_files(paths: Sequence[Path], name: str) -> Path:
 
 
 def write_page(result: Path) -> None:
+    """Mark in the result which figures are old, and write the page from it."""
     facts, figures = read_json(result)
+    figures = aged(figures, ROOT)
+    write_json(result, facts, figures)
     DOCUMENT.write_text(page(DOCUMENT.read_text(), facts, figures, str(result.relative_to(ROOT))))
     PICTURE.write_text(drawn(figures))
 
@@ -67,6 +71,9 @@ def page(text: str, facts: dict[str, str], figures: Sequence[Figure], result: st
     machine += "".join(f"; {name}: {facts[name]}" for name in ("hot path", "load generator") if name in facts)
     lines = [
         f"{machine}. Runs (date, commit, form, processor): {'; '.join(runs)}. All values: `{result}`.",
+        "",
+        f"{sum(each.is_old for each in figures)} of {len(figures)} figures are **old**: the modules that they measure"
+        " (`bench/age.py`) have changed since their commit.",
         "",
         f"![Moldau beside Apache Kafka, row by row]({PICTURE.name})",
         "",
@@ -96,10 +103,10 @@ def held_table(figures: Sequence[Figure]) -> list[str]:
     """A line for each row that has a bar or a target, measured or not."""
     found = by_name(figures)
     return [
-        "| what | unit | Moldau | Apache Kafka | ratio (spread) | bar | target | client | |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| what | unit | Moldau | Apache Kafka | ratio (spread) | bar | target | client | | of |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         *(_held(row, found.get(row.name)) for row in ROWS),
-        *(f"| {each.name} | | | | | {each.bar} | | | {each.where} |" for each in ELSEWHERE),
+        *(f"| {each.name} | | | | | {each.bar} | | | {each.where} | |" for each in ELSEWHERE),
     ]
 
 
@@ -107,16 +114,20 @@ def _held(row: Row, figure: Figure | None) -> str:
     limits = f"{row.limit(row.bar)} | {row.limit(row.target)}"
     verdict = row.verdict(figure).value
     if figure is None:
-        return f"| {row.name} | | | | | {limits} | | {verdict} |"
-    return f"| {row.name} | {_measured(figure)} | {limits} | {_client(figure)} | {verdict} |"
+        return f"| {row.name} | | | | | {limits} | | {verdict} | |"
+    return f"| {row.name} | {_measured(figure)} | {limits} | {_client(figure)} | {verdict} | {origin(figure)} |"
 
 
 def other_table(figures: Sequence[Figure]) -> list[str]:
     rows = {row.name for row in ROWS}
     return [
-        "| what | unit | Moldau | Apache Kafka | ratio (spread) | client |",
-        "|---|---|---|---|---|---|",
-        *(f"| {each.name} | {_measured(each)} | {_client(each)} |" for each in figures if each.name not in rows),
+        "| what | unit | Moldau | Apache Kafka | ratio (spread) | client | of |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {each.name} | {_measured(each)} | {_client(each)} | {origin(each)} |"
+            for each in figures
+            if each.name not in rows
+        ),
     ]
 
 

@@ -24,6 +24,8 @@ class Figure(NamedTuple):
     """Of one core, what the load generator or client itself used at most."""
     made: str = ""
     """The run that it is from: date, commit, form and processor."""
+    is_old: bool = False
+    """Whether the modules that it measures have changed since; `bench.age` looks."""
 
     @property
     def ours(self) -> float:
@@ -54,6 +56,7 @@ class Figure(NamedTuple):
             "note": self.note,
             "generator": None if self.generator is None else round(self.generator, 3),
             "made": self.made,
+            "is_old": self.is_old,
         }
 
 
