@@ -1,8 +1,10 @@
 """The daemon that starts Spark's Python workers, without the stack traces of workers whose reader has hung up.
 
 Spark closes the connection of a worker when it has read enough: after the plan of each query, and when a query fails.
-The worker that writes on then ends with BrokenPipeError, which pyspark's daemon prints; nothing is wrong, and on a
-terminal the trace stands where the user looks for the reason. Any other trace is printed.
+The worker then ends with BrokenPipeError when it writes on, and with EOFError or ConnectionResetError when it waits for
+the next request; pyspark's daemon prints each. Nothing is wrong, and on a terminal the trace stands where the user
+looks for the reason. Such a trace is left out with the line that introduces it and with the words that chain it to
+another one. Any other trace is printed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,18 @@ import sys
 from typing import Final, TextIO
 
 BEGINNING: Final = "Traceback (most recent call last):"
-DROPPED: Final = ("BrokenPipeError:", "ConnectionResetError:")
+DROPPED: Final = ("BrokenPipeError:", "ConnectionResetError:", "EOFError\n")
+"""How the last line of a trace that is left out begins. pyspark raises EOFError without a message at the end of its
+input.
+"""
+INTRODUCTIONS: Final = (
+    "PySpark daemon failed to flush the output to the worker process:",
+    "PySpark worker failed with exception:",
+    "Exception ignored in",
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+"""The lines that belong to the trace that follows them."""
 HELD_MAX: Final = 200
 """Lines of a trace that are held back until its last one tells what it is."""
 
@@ -23,7 +36,11 @@ class WithoutBrokenPipes:
         self._stream = stream
         self._unfinished = ""
         self._held: list[str] = []
-        """The lines of a trace of which the last one has not come."""
+        """An introduction, or the lines of a trace of which the last one has not come."""
+        self._is_trace = False
+        """Whether a trace has begun in the held lines."""
+        self._is_after_dropped = False
+        """Whether a trace was left out, and only empty lines have come since."""
 
     def write(self, text: str) -> int:
         *lines, self._unfinished = (self._unfinished + text).split("\n")
@@ -44,17 +61,38 @@ class WithoutBrokenPipes:
         return False
 
     def _take(self, line: str) -> None:
-        if self._held:
-            self._held.append(line)
-            is_over = not line.startswith((" ", "\n")) or len(self._held) >= HELD_MAX
-            if is_over:
-                if not line.startswith(DROPPED):
-                    self._stream.write("".join(self._held))
-                self._held = []
+        if self._is_trace:
+            self._continue_trace(line)
         elif line.startswith(BEGINNING):
+            self._held.append(line)
+            self._is_trace = True
+        elif self._held and line.startswith(DROPPED):
+            self._release(is_dropped=True)  # Python leaves out the beginning of a trace without frames.
+        elif self._held and line == "\n":
+            self._held.append(line)
+        elif line.startswith(INTRODUCTIONS):
+            self._release(is_dropped=False)
             self._held = [line]
         else:
-            self._stream.write(line)
+            is_written = line != "\n" or not self._is_after_dropped
+            self._release(is_dropped=False)
+            if is_written:
+                self._stream.write(line)
+            else:
+                self._is_after_dropped = True
+
+    def _continue_trace(self, line: str) -> None:
+        self._held.append(line)
+        if not line.startswith((" ", "\n")) or len(self._held) >= HELD_MAX:
+            self._release(is_dropped=line.startswith(DROPPED))
+
+    def _release(self, *, is_dropped: bool) -> None:
+        """Print the held lines, or forget them."""
+        if self._held and not is_dropped:
+            self._stream.write("".join(self._held))
+        self._held = []
+        self._is_trace = False
+        self._is_after_dropped = is_dropped
 
 
 def main() -> None:

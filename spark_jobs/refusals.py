@@ -33,6 +33,10 @@ class HistoriesDiffer(Refused):
     """Replicas of a partition have different records below their high watermarks, and nothing tells which are right."""
 
 
+class IsolationDiffers(Refused):
+    """An export that has begun with one isolation level would continue with the other."""
+
+
 class SnapshotChanged(DataLost):
     """The files below the offsets of a snapshot have changed since it was taken."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from spark_jobs.java_runtime import find_java, home_for_spark
+from spark_jobs.python_daemon import WithoutBrokenPipes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,8 @@ about 5 % less CPU.
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """For a master on this machine: its executors reach the driver there, also where the name of the machine is unknown."""
 LOCAL_MASTER: Final = "local[*]"
+STDERR: Final = 2
+"""The file descriptor that the JVM and its workers inherit."""
 
 
 def master_of(given: str | None, variables: Mapping[str, str]) -> str:
@@ -99,7 +103,41 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
         file.flush()
         quiet = f"-Dlog4j2.configurationFile=file:{file.name}"  # Log4j reads it when the JVM starts, and not again.
         builder.config(EXECUTOR_OPTIONS, _joined(ARROW_OPTIONS, settings.get(EXECUTOR_OPTIONS)))
-        return builder.config(DRIVER_OPTIONS, _joined(quiet, ARROW_OPTIONS, settings.get(DRIVER_OPTIONS))).getOrCreate()
+        builder.config(DRIVER_OPTIONS, _joined(quiet, ARROW_OPTIONS, settings.get(DRIVER_OPTIONS)))
+        with without_worker_traces():
+            return builder.getOrCreate()
+
+
+@contextmanager
+def without_worker_traces() -> Iterator[threading.Thread]:
+    """Processes that are started inside the `with`, and their children, write to the standard error of this process
+    without the traces of workers whose reader has hung up. A thread passes their lines on until the last of these
+    processes ends; a trace that this end cuts is left out.
+
+    The setting for the daemon does not reach all workers: Spark starts those that look for data sources, and those that
+    plan a read, by pyspark's own daemon.
+    """
+    terminal, (readable, writable) = os.dup(STDERR), os.pipe()
+    thread = threading.Thread(target=_pass_on, args=(readable, os.dup(terminal)), name="stderr of Spark", daemon=True)
+    thread.start()
+    os.dup2(writable, STDERR)
+    os.close(writable)
+    try:
+        yield thread
+    finally:
+        os.dup2(terminal, STDERR)
+        os.close(terminal)
+
+
+def _pass_on(readable: int, terminal: int) -> None:
+    with (
+        open(readable, encoding="utf-8", errors="replace", newline="\n") as lines,
+        open(terminal, "w", encoding="utf-8", errors="replace", newline="\n") as stream,
+    ):
+        quiet = WithoutBrokenPipes(stream)
+        for line in lines:
+            quiet.write(line)
+            quiet.flush()
 
 
 def _joined(*options: str | None) -> str:

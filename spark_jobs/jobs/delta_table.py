@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun, check_topic_id
+from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun, check_isolation, check_topic_id
 from spark_jobs.options.offset_choices import EARLIEST
 from spark_jobs.refusals import Refused
 from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
@@ -35,6 +35,7 @@ CLUSTER: Final = "moldau.cluster.id"
 """The property of a table with the cluster that it was exported from."""
 TOPIC_IDS: Final = "moldau.topic.ids"
 """In the history of a table: the ids of the topics that a commit has read, as JSON."""
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 RANGES: Final = "moldau.ranges"
 """In the history of a table: the offsets that a commit has added, as JSON."""
 
@@ -142,10 +143,16 @@ class DeltaLedger:
         return self._delta.is_foreign
 
     def ends(
-        self, topic: str, cluster_id: str | None, topic_id: str | None = None, *, is_anew: bool = False
+        self,
+        topic: str,
+        cluster_id: str | None,
+        topic_id: str | None = None,
+        *,
+        isolation: str | None = None,
+        is_anew: bool = False,
     ) -> dict[int, int]:
         """The offset at which the next run begins, by partition; empty where it begins anew. Raises `Refused` where the
-        table is of another topic or cluster, and `TopicRecreated`.
+        table is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`.
         """
         table = self._delta.table()
         if table is None:
@@ -159,6 +166,7 @@ class DeltaLedger:
         if is_anew:
             return {}
         check_topic_id(f"{self._delta.output} is an export", topic, topic_id_in(table, topic), topic_id)
+        check_isolation(str(self._delta.output), topic, isolation_in(table, topic), isolation)
         return ends_in(table, topic)
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
@@ -188,6 +196,8 @@ class DeltaLedger:
             halves = topic_id_halves(run.topic_id)
             versions |= dict(zip(topic_id_applications(run.topic), halves, strict=True))
             described[TOPIC_IDS] = json.dumps({run.topic: run.topic_id})
+        if run.isolation is not None:
+            versions[isolation_application(run.topic)] = ISOLATIONS.index(run.isolation)
         transactions = [Transaction(application, version) for application, version in versions.items()]
         properties = CommitProperties(custom_metadata=described, app_transactions=transactions)
         self._delta.commit(table, run.files, properties, overwrites=run.is_anew)
@@ -220,6 +230,17 @@ def topic_id_in(table: DeltaTable, topic: str) -> str | None:
     if first is None or second is None:
         return None
     return uuid_text(first.to_bytes(8, "big", signed=True) + second.to_bytes(8, "big", signed=True))
+
+
+def isolation_in(table: DeltaTable, topic: str) -> str | None:
+    """The isolation level of the export; None where no commit has stored it."""
+    version = table.transaction_version(isolation_application(topic))
+    return None if version is None else ISOLATIONS[version]
+
+
+def isolation_application(topic: str) -> str:
+    """The application id under which Delta's log has the isolation level of an export, by its place in `ISOLATIONS`."""
+    return f"moldau-export:{topic}:isolation"
 
 
 def topic_id_halves(topic_id: str) -> tuple[int, int]:

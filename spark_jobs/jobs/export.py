@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from spark_jobs.data_source import MoldauDataSource
 from spark_jobs.jobs.delta_table import DeltaLedger
 from spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
-from spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
+from spark_jobs.jobs.job_options import committed_by_default, isolation_of, offsets_as_json, pinned_options
 from spark_jobs.jobs.parquet_files import written_file
 from spark_jobs.jobs.progress import JobProgress, watched
 from spark_jobs.options.offset_choices import EARLIEST
@@ -91,7 +91,7 @@ class ExportPlan:
 
 def plan_export(job: ExportJob) -> ExportPlan:
     """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` where the ledger is of
-    a topic that was deleted, `CorruptCheckpoint` and OSError.
+    a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
     """
     from spark_jobs.planning.partition_view import topic_ids_of
     from spark_jobs.planning.planner import Planner
@@ -104,7 +104,8 @@ def plan_export(job: ExportJob) -> ExportPlan:
     planner = Planner(LocalFiles(), parse_options(options))
     views = planner.views()
     topic_id = topic_ids_of(views).get(job.topic)
-    ends = ledger.ends(job.topic, planner.cluster_id, topic_id, is_anew=job.is_anew)
+    isolation = isolation_of(options)
+    ends = ledger.ends(job.topic, planner.cluster_id, topic_id, isolation=isolation, is_anew=job.is_anew)
     if ends:
         if any(name.lower().startswith("starting") for name in options):
             raise Refused(f"{job.output} has been exported to before: the next run begins where the last one ended")
@@ -153,7 +154,8 @@ def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -
         raise
     files = tuple(ExportedFile(*row) for row in told)
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in plan.ranges}
-    run = ExportRun(number, job.topic, plan.cluster_id, ranges, files, plan.topic_id, job.is_anew)
+    isolation = isolation_of(job.options)
+    run = ExportRun(number, job.topic, plan.cluster_id, ranges, files, plan.topic_id, job.is_anew, isolation)
     ledger.commit(run)
     return run
 

@@ -5,6 +5,8 @@
     <output>/_moldau/staging-<run>/       files of a run that has not ended
 
 A document has the id of the topic: the offsets of a topic that was deleted say nothing about another one of its name.
+It has the isolation level too: a reader of read_committed has waited at an open transaction where one of
+read_uncommitted has gone on, so a run of the other level would not continue the same rows.
 A run that begins anew replaces what earlier runs have exported: once its document is there, their files and documents
 are removed, by the next run if this one dies.
 
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_jobs.refusals import Refused, TopicRecreated
+from spark_jobs.refusals import IsolationDiffers, Refused, TopicRecreated
 
 DIRECTORY: Final = "_moldau"
 FORMAT_VERSION: Final = 1
@@ -51,6 +53,8 @@ class ExportRun:
     topic_id: str | None = None
     is_anew: bool = False
     """Whether the run replaces what earlier runs have exported."""
+    isolation: str | None = None
+    """`read_committed` or `read_uncommitted`; None in documents of earlier versions."""
 
     def as_json(self) -> str:
         described = {
@@ -58,6 +62,7 @@ class ExportRun:
             "topic": self.topic,
             "topic_id": self.topic_id,
             "cluster_id": self.cluster_id,
+            "isolation": self.isolation,
             "is_anew": self.is_anew,
             "ranges": {str(partition): list(offsets) for partition, offsets in sorted(self.ranges.items())},
             "files": [each._asdict() for each in self.files],
@@ -85,10 +90,16 @@ class ExportLedger:
         return [_parsed(path) for path in sorted(self._home.glob("[0-9]*.json"))]
 
     def ends(
-        self, topic: str, cluster_id: str | None, topic_id: str | None = None, *, is_anew: bool = False
+        self,
+        topic: str,
+        cluster_id: str | None,
+        topic_id: str | None = None,
+        *,
+        isolation: str | None = None,
+        is_anew: bool = False,
     ) -> dict[int, int]:
         """The offset at which the next run begins, by partition; empty where it begins anew. Raises `Refused` where the
-        ledger is of another topic or cluster, and `TopicRecreated`.
+        ledger is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`.
         """
         found: dict[int, int] = {}
         for run in self.runs():
@@ -103,6 +114,7 @@ class ExportLedger:
             return {}
         for run in self.runs_since_anew():
             check_topic_id(f"{self.output} is an export", topic, run.topic_id, topic_id)
+            check_isolation(str(self.output), topic, run.isolation, isolation)
         return found
 
     def runs_since_anew(self) -> list[ExportRun]:
@@ -166,6 +178,15 @@ def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | Non
         )
 
 
+def check_isolation(output: str, topic: str, known: str | None, isolation: str | None) -> None:
+    """Raise `IsolationDiffers` where an export would continue with another isolation level than it was begun with."""
+    if None not in (known, isolation) and known != isolation:
+        raise IsolationDiffers(
+            f"{output} is an export of {topic} with {known}, and this run has {isolation}: "
+            f"--{str(known).replace('_', '-')} continues it, --anew replaces what was exported"
+        )
+
+
 def _parsed(path: Path) -> ExportRun:
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
@@ -174,8 +195,8 @@ def _parsed(path: Path) -> ExportRun:
         ranges = {int(partition): (int(start), int(end)) for partition, (start, end) in read["ranges"].items()}
         files: Sequence[ExportedFile] = [ExportedFile(**each) for each in read["files"]]
         ids = read["cluster_id"], read.get("topic_id")  # Documents of earlier versions have no id of the topic.
-        is_anew = bool(read.get("is_anew"))
-        return ExportRun(int(path.stem), str(read["topic"]), ids[0], ranges, tuple(files), ids[1], is_anew)
+        is_anew, isolation = bool(read.get("is_anew")), read.get("isolation")
+        return ExportRun(int(path.stem), str(read["topic"]), ids[0], ranges, tuple(files), ids[1], is_anew, isolation)
     except Refused:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

@@ -21,6 +21,12 @@ def committed_by_default(options: Mapping[str, str]) -> dict[str, str]:
     return dict(options) if has_choice else {**options, ISOLATION: "read_committed"}
 
 
+def isolation_of(options: Mapping[str, str]) -> str:
+    """The isolation level that the options of a job choose."""
+    chosen = next((value for name, value in options.items() if name.lower() == ISOLATION), "read_uncommitted")
+    return chosen.lower()
+
+
 def pinned_options(
     options: Mapping[str, str], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[str, str]:

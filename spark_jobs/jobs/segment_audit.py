@@ -9,7 +9,7 @@
 | offset index      | entries ascend; each position is that of a batch, which does not begin past the entry's offset |
 | time index        | entries ascend; no batch up to an entry's offset has a later timestamp than the entry          |
 | transaction index | entries can be decoded; each marker of an aborted transaction has one                          |
-| remote objects    | the size and the checksum of each index are those of the manifest                              |
+| remote objects    | the size and the checksum of each index are those of the manifest, which is whole              |
 """
 
 from __future__ import annotations
@@ -215,11 +215,19 @@ def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindin
             _object_bytes(source, stem, kind)
         except CorruptObject as corrupt:
             findings.report("objects", stem + kind.value, -1, str(corrupt))
+    _audit_manifest_end(source, stem, findings)
     summary = _manifest_of(source, stem).objects[ObjectKind.LOG]
     is_longer = len(storage_at(source.address).get(wanted.path, summary.size, 1)) > 0
     if is_longer or (findings.size == summary.size and findings.crc != summary.crc32c):
         message = f"{wanted.path} does not have the size and the checksum that its manifest states"
         findings.report("objects", wanted.path, -1, message)
+
+
+def _audit_manifest_end(source: TieredSegments, stem: str, findings: SegmentFindings) -> None:
+    """Look for the line feed at the end of a manifest: a parser of JSON does not miss it where the object was cut."""
+    key = stem + ObjectKind.MANIFEST.value
+    if not _manifest_bytes(source, key).endswith(b"}\n"):
+        findings.report("objects", key, -1, f"{key} does not end as a manifest does")
 
 
 def audit_aborts(path: str, data: bytes, findings: SegmentFindings) -> None:
@@ -263,8 +271,12 @@ def cleaned_end_of(remote: Slice) -> int:
 
 def _manifest_of(source: TieredSegments, stem: str) -> SegmentManifest:
     key = stem + ObjectKind.MANIFEST.value
+    return decode_manifest(key, _manifest_bytes(source, key))
+
+
+def _manifest_bytes(source: TieredSegments, key: str) -> bytes:
     try:
-        return decode_manifest(key, bytes(storage_at(source.address).get(key, 0, MANIFEST_SIZE_MAX)))
+        return bytes(storage_at(source.address).get(key, 0, MANIFEST_SIZE_MAX))
     except ObjectNotFound as gone:
         raise DataLost(str(gone)) from None
 

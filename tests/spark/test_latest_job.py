@@ -100,8 +100,10 @@ def test_a_damaged_segment_is_told_in_the_last_line_and_without_traces(directory
     command = [sys.executable, "-m", "broker.cli", "spark", "latest", "--path", str(directory), "--topic", "t"]
     arguments = ["--output", str(directory / "out.parquet"), "--master", "local[2]"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == 1 and done.stdout == "", done.stderr
     lines = done.stderr.splitlines()
     assert lines[-1].startswith("moldau: t-0, offsets ") and f"{log}, position " in lines[-1]
     assert lines[-1].endswith("the checksum of the batch does not match")
-    assert not [line for line in lines if "Traceback" in line or "ERROR" in line or line.startswith("\tat ")]
+    assert not [line for line in lines if "Traceback" in line or "ERROR" in line or line.startswith("\tat ")], (
+        done.stderr
+    )

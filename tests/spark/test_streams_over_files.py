@@ -88,6 +88,29 @@ def test_lost_records_fail_the_query(spark: SparkSession, directory: Path) -> No
     assert reason_of(refused.value) == "endingOffsets is not possible in a streaming query"
 
 
+def test_a_checkpoint_of_an_earlier_version(spark: SparkSession, directory: Path) -> None:
+    """It has no id of the topic, as one of the connector: it continues, and notes the id with the next trigger."""
+
+    def checkpoint() -> str:
+        return max((directory / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda each: int(each.name)).read_text()
+
+    run(stream(spark, directory), directory)
+    assert "#" not in checkpoint()
+    old, new = bytes(15) + b"\1", bytes(15) + b"\2"
+    for partition in (0, 1):
+        write_topic_id(LocalFiles(), str(directory / "data" / f"t-{partition}"), old)
+    write_partition(directory / "data", mixed_batches(1, 10, first_offset=400))
+    write_checkpoints(directory / "data", {("t", 0): 410, ("t", 1): 200})
+    second = run(stream(spark, directory), directory)
+    assert [each["numInputRows"] for each in second.recentProgress if each["numInputRows"]] == [10]
+    assert f"t#{uuid_text(old)}" in checkpoint()
+    for partition in (0, 1):
+        write_topic_id(LocalFiles(), str(directory / "data" / f"t-{partition}"), new)
+    with pytest.raises(PySparkException) as problem:
+        run(stream(spark, directory), directory)
+    assert reason_of(problem.value).startswith(f"t: the query has read the topic with the id {uuid_text(old)}")
+
+
 def test_a_topic_that_was_created_again(spark: SparkSession, directory: Path) -> None:
     """The checkpoint has the id of the topic; without failOnDataLoss the new topic is read from its first record."""
     old, new = bytes(15) + b"\1", bytes(15) + b"\2"

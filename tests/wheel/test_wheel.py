@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import site
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.processes
 
 OWN_PACKAGES = ("broker", "storage", "protocol")
 """Of the stranger's project."""
+README, SPARK_PAGE = ROOT / "README.md", ROOT / "docs/spark.md"
+README_SERVER = "127.0.0.1:9092"
 RECORDS = 20
 SPARK = """
 import broker, protocol, storage
@@ -162,6 +165,23 @@ def test_spark_reads_the_topic_and_the_project_keeps_its_imports(
     with home_for_spark(find_java(os.environ)) as java:
         said = installed.run("python", str(script), PATH=f"{installed.bin}:{os.environ['PATH']}", JAVA_HOME=str(java))
     assert json.loads(said.splitlines()[-1]) == list(range(RECORDS))
+
+
+def test_the_program_of_the_readme_runs(greeting: dict[str, Any], installed: Installed) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    assert program.count(README_SERVER) == 2
+    said = installed.run("python", "-c", program.replace(README_SERVER, greeting["listeners"]["PLAINTEXT"]))
+    assert [line.split(" ", 1)[1] for line in said.splitlines()] == [
+        f"{name} hello {name}" for name in ("Ada", "Grace", "Barbara")
+    ]
+
+
+@pytest.mark.parametrize("page", [README, SPARK_PAGE], ids=lambda page: page.name)
+def test_what_a_page_imports_is_installed(page: Path, installed: Installed) -> None:
+    """Each import of its programs, where the folders of the repository are no packages of their own."""
+    lines = re.findall(r"^ *((?:from [\w.]+ )?import [\w., ]*\w)", page.read_text("utf-8"), re.MULTILINE)
+    assert lines
+    installed.run("python", "-c", "\n".join(lines))
 
 
 def test_every_page_of_help_names_only_what_is_installed(installed: Installed) -> None:

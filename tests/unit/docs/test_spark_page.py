@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import textwrap
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from broker.cli.command import parser
+from building.wheel_tree import MOVED, TARGET
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
 TEXT = PAGE.read_text("utf-8")
@@ -50,6 +54,38 @@ def test_images_are_there_and_small() -> None:
     assert images
     for image in images:
         assert 0 < (PAGE.parent / image).stat().st_size < IMAGE_SIZE_MAX, image
+
+
+def imports_of(block: str) -> set[tuple[str, str]]:
+    """(module, name) of each import of the package in a block of Python."""
+    nodes = [node for node in ast.walk(ast.parse(textwrap.dedent(block))) if isinstance(node, ast.ImportFrom)]
+    return {(node.module or "", each.name) for node in nodes for each in node.names}
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE.parents[1] / "README.md"], ids=lambda page: page.name)
+def test_what_is_imported_from_the_package_is_in_the_wheel(page: Path) -> None:
+    """In the wheel the folders of the repository are inside `moldau`: no page names them as a package of their own."""
+    text = page.read_text("utf-8")
+    lines = re.findall(r"^ *((?:from|import) [\w.]+(?: import [\w, ]+)?)", text, re.MULTILINE)
+    found = {each for line in lines for each in imports_of(line)}
+    found |= {(name, "") for line in lines for name in re.findall(r"^import ([\w.]+)", line)}
+    found |= {tuple(each.rpartition(".")[::2]) for each in re.findall(r"`(moldau\.[\w]+\.[\w.]+)[`(]", text)}
+    for module, name in found:
+        first, _, inside = module.partition(".")
+        assert first not in MOVED, f"{page.name} imports {module}, which the wheel has as moldau.{module}"
+        if first != TARGET or inside.partition(".")[0] not in MOVED:
+            continue
+        is_module = find_spec(f"{inside}.{name}") is not None if is_package(inside) else False
+        assert is_module or hasattr(import_module(inside), name), f"{page.name}: {module} has no {name}"
+    named = re.findall(rf"`((?:{'|'.join(MOVED)})\.[a-z_]+[\w.]*\()", text) + re.findall(
+        rf"`((?:{'|'.join(MOVED)})(?:\.[a-z_]+){{2,}})`", text
+    )
+    assert not named, f"{page.name} names {named} without moldau"
+
+
+def is_package(name: str) -> bool:
+    found = find_spec(name)
+    return found is not None and found.submodule_search_locations is not None
 
 
 def test_blocks_of_python_compile() -> None:

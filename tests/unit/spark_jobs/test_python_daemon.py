@@ -40,6 +40,36 @@ def test_traces_of_a_reader_that_hung_up_are_left_out(chunk: int) -> None:
     assert stream.getvalue() == "begin\nbetween\n" + other + "end\na prompt"
 
 
+def test_a_trace_goes_with_its_introduction_and_its_chain() -> None:
+    stream = io.StringIO()
+    quiet = WithoutBrokenPipes(stream)
+    try:
+        try:
+            raise EOFError
+        except EOFError:
+            raise BrokenPipeError(32, "Broken pipe")  # noqa: B904 - the chain is what is tested
+    except BrokenPipeError:
+        quiet.write(
+            "PySpark daemon failed to flush the output to the worker process:\n" + traceback.format_exc() + "\n"
+        )
+    quiet.write("Exception ignored in: <_io.BufferedWriter name=9>\nBrokenPipeError: [Errno 32] Broken pipe\n")
+    quiet.write(raised(EOFError()))
+    assert stream.getvalue() == ""
+    quiet.write("\nend\n\n")
+    assert stream.getvalue() == "end\n\n"
+
+
+def test_a_reason_stays_when_the_broken_pipe_after_it_goes() -> None:
+    stream = io.StringIO()
+    quiet = WithoutBrokenPipes(stream)
+    reason = raised(EOFError("a message of the user's code"))
+    quiet.write(reason + "\nDuring handling of the above exception, another exception occurred:\n\n")
+    quiet.write(raised(BrokenPipeError(32, "Broken pipe")))
+    quiet.write("Exception ignored in: <a generator>\nTypeError: none of ours\n")
+    expected = reason + "\n" + "Exception ignored in: <a generator>\nTypeError: none of ours\n"
+    assert stream.getvalue() == expected
+
+
 def test_a_trace_without_end_is_not_kept() -> None:
     stream = io.StringIO()
     quiet = WithoutBrokenPipes(stream)
@@ -48,15 +78,21 @@ def test_a_trace_without_end_is_not_kept() -> None:
 
 
 @pytest.mark.processes
-def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path) -> None:
-    """The daemon as Spark starts it, with a worker that writes to a connection that is closed."""
-    (tmp_path / "pyspark_hung_up.py").write_text(
-        "def main(infile, outfile):\n    infile.read(1)\n    outfile.write(bytes(9))\n"
-    )
+@pytest.mark.parametrize(
+    ("work", "is_killed", "error"),
+    [
+        ("infile.read(1); outfile.write(bytes(9))", True, "BrokenPipeError"),
+        ("infile.read(1); outfile.write(bytes(9))", False, "PySpark daemon failed to flush the output"),
+        ("from pyspark.serializers import read_int; read_int(infile)", True, "EOFError"),
+    ],
+)
+def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path, work: str, is_killed: bool, error: str) -> None:
+    """The daemon as Spark starts it, with a worker whose connection is closed while it waits and when it writes."""
+    (tmp_path / "pyspark_hung_up.py").write_text(f"def main(infile, outfile):\n    {work}\n")
     variables = os.environ | {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
         "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
-        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true" if is_killed else "",
         "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
     }
     said = {}
@@ -80,5 +116,5 @@ def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path) -> None:
         if daemon.poll() is None:
             daemon.send_signal(signal.SIGTERM)
         daemon.wait(30)
-    assert "BrokenPipeError" in said["pyspark.daemon"], said
+    assert error in said["pyspark.daemon"], said
     assert said["spark_jobs.python_daemon"] == ""

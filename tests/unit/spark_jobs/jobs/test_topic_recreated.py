@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -11,10 +13,11 @@ import pytest
 from spark_jobs.jobs import replay
 from spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export
 from spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
+from spark_jobs.jobs.job_options import ISOLATION, isolation_of
 from spark_jobs.jobs.parquet_files import written_file
 from spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, forget, plan_replay
 from spark_jobs.jobs.replay_state import DoneRounds, ReplayState
-from spark_jobs.refusals import DataLost, TopicRecreated
+from spark_jobs.refusals import DataLost, IsolationDiffers, TopicRecreated
 from storage.checkpoints.partition_metadata import uuid_text, write_topic_id
 from storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
@@ -70,7 +73,8 @@ def committed(plan: ExportPlan) -> ExportRun:
         assert file is not None
         files.append(file)
     ranges = {each.key[1]: (each.start_offset, each.end_offset) for each in plan.ranges}
-    run = ExportRun(number, "t", plan.cluster_id, ranges, tuple(files), plan.topic_id, plan.job.is_anew)
+    isolation = isolation_of(plan.job.options)
+    run = ExportRun(number, "t", plan.cluster_id, ranges, tuple(files), plan.topic_id, plan.job.is_anew, isolation)
     ledger.commit(run)
     return run
 
@@ -140,6 +144,30 @@ def test_a_ledger_without_an_id_continues(logs: Path) -> None:
     document = logs.parent / "out" / "_moldau" / "00000001.json"
     document.write_text("\n".join(line for line in document.read_text().splitlines() if "topic_id" not in line))
     assert plan_export(export_job(logs, "parquet")).offsets_count == 120
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_an_export_does_not_continue_with_another_isolation_level(logs: Path, form: str) -> None:
+    job = export_job(logs, form)
+    uncommitted = replace(job, options=job.options | {ISOLATION: "read_uncommitted"})
+    committed(plan_export(job))
+    with pytest.raises(IsolationDiffers, match="of t with read_committed, and this run has read_uncommitted: --read-"):
+        plan_export(uncommitted)
+    assert plan_export(job).is_continued
+    committed(plan_export(replace(uncommitted, is_anew=True)))
+    with pytest.raises(IsolationDiffers, match="with read_uncommitted, and this run has read_committed"):
+        plan_export(job)
+    assert plan_export(uncommitted).is_continued
+
+
+def test_an_export_of_an_earlier_version_continues_with_either_isolation_level(logs: Path) -> None:
+    job = export_job(logs, "parquet")
+    committed(plan_export(job))
+    (document,) = (logs.parent / "out" / "_moldau").glob("*.json")
+    described = json.loads(document.read_text())
+    assert described.pop("isolation") == "read_committed"
+    document.write_text(json.dumps(described))
+    assert plan_export(replace(job, options=job.options | {ISOLATION: "read_uncommitted"})).is_continued
 
 
 def test_an_export_whose_log_is_shorter_than_its_ledger_is_told(logs: Path) -> None:
