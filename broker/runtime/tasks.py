@@ -42,6 +42,7 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(self._supervise(work, name), name=name)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(lambda _: work.close())  # A task that is cancelled before its first step awaits nothing.
         return task
 
     def every(self, job: Job) -> asyncio.Task[None]:

@@ -179,7 +179,7 @@ class MetadataReader:
                 # A new leader's high watermark may be below records that are committed, until it has passed the start
                 # of its epoch.
                 if leadership is not None and end_offset >= leadership.epoch_start_offset:
-                    self._reached(index)
+                    self._reached(index, end_offset)
                 return
             read = partition.log.read(position, READ_SIZE, end_offset=end_offset, at_least_one=True)
             if isinstance(read, ErrorCode) or read.slice is None:
@@ -191,6 +191,10 @@ class MetadataReader:
                 return
             if not await self._take(index, position, data):
                 return
+            # The end before the read counts: while records come faster than an executor thread decodes them, the reader
+            # never stands at the end of the log.
+            if leadership is not None and end_offset >= leadership.epoch_start_offset:
+                self._reached(index, end_offset)
 
     async def _read_remote(self, leader_id: int) -> None:
         while indexes := self._led_by(leader_id):
@@ -218,8 +222,7 @@ class MetadataReader:
         assert records is None or isinstance(records, bytes | memoryview)
         if records and not await self._take(index, position, records):
             return False
-        if self._positions.get(index, -1) >= data.high_watermark:
-            self._reached(index)
+        self._reached(index, data.high_watermark)
         return True
 
     async def _fetch(self, leader_id: int, asked: dict[int, int]) -> FetchResponse | None:
@@ -277,10 +280,10 @@ class MetadataReader:
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    def _reached(self, index: int) -> None:
-        """Note that all committed records of a metadata partition were replayed."""
+    def _reached(self, index: int, end_offset: int) -> None:
+        """Note which remote logs hold all records of a metadata partition before an offset: what was committed."""
         for followed in self._followed.values():
-            if followed.metadata_index == index and followed.next_offset >= self._positions[index]:
+            if followed.metadata_index == index and followed.next_offset >= end_offset:
                 followed.is_complete = True
 
 

@@ -36,6 +36,22 @@ TRANSACTIONAL: Final[Shape] = (
 """Little else goes on, and the cluster serves most of the time."""
 
 
+SPARING: Final[Shape] = (
+    ("partitions", 1),
+    ("producers", 1),
+    ("members", 1),
+    ("skew_ms_max", 0),
+    ("churns_topics", False),
+    ("table_keys", 0),
+    ("retains", ""),
+    ("trims", False),
+    ("fault_s", 5.0),
+    ("look_every_s", 0.03),
+    ("pause_s", 0.06),
+)
+"""A cluster that is hardly disturbed writes much, which takes time."""
+
+
 TIERED: Final[Shape] = (
     ("is_tiered", True),
     ("tiered_segment_bytes", 1000),
@@ -140,6 +156,16 @@ FAMILIES: Final = (
         "pauses",
         (Fault.PAUSE, Fault.CUT_ONE_WAY, Fault.ISOLATE),
         (("flushes", False), ("timeout_ms", 200), ("mixed", 2), ("loop_records_max", 2)),
+    ),
+    Family(
+        "healthy",
+        (),
+        (("faults", ()), ("transactional", 1), *SPARING),
+    ),
+    Family(
+        "paused-leaders",
+        (Fault.PAUSE_LEADER, Fault.KILL_LEADER),
+        (("flushes", False), ("timeout_ms", 200), ("transactional", 1), *SPARING),
     ),
     Family(
         "all-at-once",

@@ -77,7 +77,8 @@ class Nemesis:
             Fault.KILL_ALL: self.kill_all,
             Fault.STOP: lambda: self._stop(self._any()),
             Fault.ROLL: self.roll,
-            Fault.PAUSE: self.pause,
+            Fault.PAUSE: lambda: self._pause(self._any()),
+            Fault.PAUSE_LEADER: lambda: self._pause(self._leader()),
             Fault.ISOLATE: lambda: self._isolate(self._any()),
             Fault.ISOLATE_LEADER: lambda: self._isolate(self._leader()),
             Fault.ISOLATE_CONTROLLER: lambda: self._isolate(cluster.leader_of_quorum()),
@@ -101,7 +102,7 @@ class Nemesis:
 
     async def work(self) -> None:
         """Rotating subsets, the empty one among them: now and then the cluster comes to itself."""
-        while not self._is_over:
+        while self._plan.faults and not self._is_over:
             await asyncio.sleep(self._random.random() * 2 * self._plan.strike_every_s)
             if self._is_over:
                 break
@@ -322,8 +323,7 @@ class Nemesis:
                 await self._stop(node)
                 await asyncio.sleep(3)
 
-    async def pause(self) -> None:
-        node = self._any()
+    async def _pause(self, node: ClusterNode | None) -> None:
         if node is not None:
             node.host.pause()
             life = node.host.life

@@ -24,6 +24,7 @@ class Fault(Enum):
     STOP = "clean restart"
     ROLL = "rolling restart"
     PAUSE = "pause"
+    PAUSE_LEADER = "pause a leader"
     ISOLATE = "isolate a node"
     ISOLATE_LEADER = "isolate a leader"
     ISOLATE_CONTROLLER = "isolate the controller"
@@ -68,6 +69,7 @@ DRAWN_ALONE = (
     Fault.LOSE_DIRECTORY,
     Fault.KILL_TRANSACTION_COORDINATOR,
     Fault.MOVE_TRANSACTION_VERSION,
+    Fault.PAUSE_LEADER,
     *STORAGE_FAULTS,
 )
 """Added to what is drawn of the others, whose draws it leaves as they are."""

@@ -37,3 +37,33 @@ def test_a_disk_refuses_only_while_all_others_hold_what_it_may_lose(flushes: boo
 
     with Cluster(1) as cluster:
         cluster.live(story)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_leader_is_the_node_that_is_paused(seed: int) -> None:
+    plan = replace(Plan.drawn(Random(1)), faults=(Fault.PAUSE_LEADER,), strike_every_s=0.5)
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        await cluster.create("t", replication_factor=1)
+        leader_id = await cluster.led("t")
+        nemesis = Nemesis(cluster, plan, Random(seed))
+        working = asyncio.get_running_loop().create_task(nemesis.work())
+        await cluster.until(lambda: bool(nemesis.struck), "a strike", 5)
+        assert [each.id for each in cluster.nodes.values() if each.host.is_paused] == [leader_id]
+        working.cancel()
+
+    with Cluster(seed) as cluster:
+        cluster.live(story)
+
+
+def test_nothing_strikes_where_the_plan_has_no_faults() -> None:
+    plan = replace(Plan.drawn(Random(1)), faults=())
+
+    async def story(cluster: Cluster) -> None:
+        nemesis = Nemesis(cluster, plan, Random(1))
+        await asyncio.wait_for(nemesis.work(), 60)
+        assert nemesis.struck == {}
+
+    with Cluster(1) as cluster:
+        cluster.live(story)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 from typing import Final
@@ -115,6 +115,16 @@ class Shape:
             weights={each: random.choice((0.05, 0.3, 1.0)) for each in producers},
         )
 
+    def leaning(self, seed: int) -> Shape:
+        """Every third seed loses its power in swaps, and in every third one the start of the log moves while a round
+        begins: neither waits for its draw."""
+        match seed % 3:
+            case 1:
+                return replace(self, ends=(End.CUT,) * 4)
+            case 2:
+                return replace(self, trims=True)
+        return self
+
 
 class Swarm:
     """One seed. `run` raises `Violation`, as the cause of a `SimulationFailed` too."""
@@ -122,7 +132,7 @@ class Swarm:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(f"{seed}/log cleaner")
-        self.shape = Shape.drawn(Random(f"{seed}/shape"))
+        self.shape = Shape.drawn(Random(f"{seed}/shape")).leaning(seed)
         self._waits = Random(f"{seed}/waits")
         self._readers = Readers(Random(f"{seed}/readers"))
         self._cuts = Random(f"{seed}/cuts")
@@ -175,7 +185,7 @@ class Swarm:
 
     async def _drive(self) -> None:
         for end in self.shape.ends:
-            self._cuts_swaps = end is End.CUT and self._cuts.random() < 0.5
+            self._cuts_swaps = end is End.CUT and self._cuts.random() < (1.0 if self.seed % 3 == 1 else 0.5)
             await self._boot()
             if self._cuts_swaps:
                 await self._until_down(SWAP_S_MAX)

@@ -25,7 +25,7 @@ from tests.support.node import Client, batch
 from tests.support.tiered_node import TOPIC_SETTINGS
 
 ONE_METADATA_PARTITION: Final[dict[str, Any]] = {"rlmm_config_remote_log_metadata_topic_num_partitions": 1}
-SLOW_THREADS_NS: Final = 500_000_000
+SLOW_THREADS_NS: Final = 2_000_000_000
 ABSENCES: Final = 3
 SLOW_S: Final = 3.0
 """Of one object: a copy takes several times as long."""

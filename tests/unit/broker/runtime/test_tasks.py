@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
 
 from broker.runtime.tasks import Job, Tasks
@@ -88,3 +90,19 @@ def test_a_stop_ends_what_runs_and_what_is_begun_while_it_ends() -> None:
         assert ended == ["early", "late"]
 
     assert live(story) == []
+
+
+def test_a_task_that_is_stopped_before_its_first_step_leaves_no_coroutine_that_was_never_awaited() -> None:
+    async def never_begun() -> None:
+        raise AssertionError
+
+    async def run() -> None:
+        tasks = Tasks(lambda _: None)
+        tasks.spawn(never_begun())
+        await tasks.stop()
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(run())
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
