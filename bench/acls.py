@@ -16,11 +16,11 @@ from bench.figures import Figure
 from bench.groups import Form
 from bench.subjects import Bench, Running, remove
 from bench.workloads import SMALL
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from security.access import ResourceKind
-from security.acl.bindings import PatternType, PermissionType
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from moldau.security.access import ResourceKind
+from moldau.security.acl.bindings import PatternType, PermissionType
 
 NAME: Final = "authorizer with 10,000 ACLs, produce 200 B"
 COUNT: Final = 10_000

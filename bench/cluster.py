@@ -16,7 +16,7 @@ from bench.groups import Form
 from bench.outcome import Outcome
 from bench.subjects import Bench, warm_memory
 from bench.trio import PATIENCE_S, SpentByAll, Trio
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 PARTITIONS: Final = 6
 WARM_UP_TIMES: Final = 3

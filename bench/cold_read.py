@@ -24,29 +24,29 @@ from bench.processes import cpu_time
 from bench.raw_reader import RawReader, Taken
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
-from broker.tiering.block_cache import BLOCK_SIZE, READS_AHEAD_MAX
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from moldau.broker.tiering.block_cache import BLOCK_SIZE, READS_AHEAD_MAX
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.messages.list_offsets import (
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from storage.tiered.layout import ObjectKind
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.object_storage import open_store
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_storage import open_store
 from tests.conformance.toolchain import Missing
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from bench.groups import Form
 from bench.processes import children, cpu_time_with_children, memory
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, die_with_parent, remove
-from protocol.compression import Codec
+from moldau.protocol.compression import Codec
 
 DEDUPE_BUFFER_MB: Final = (128 << 20) / 1e6
 """The default of log.cleaner.dedupe.buffer.size."""
@@ -43,7 +43,7 @@ WARM_UP_LOGS: Final = 2
 """Cleaned before those that count: the compiler of a JVM has seen the cleaner's loops then."""
 SAMPLE_S: Final = 0.01
 SETTLING_S: Final = 1.0
-WORKER: Final = "broker.runtime.worker_process"
+WORKER: Final = "moldau.broker.runtime.worker_process"
 
 
 class Cleaning(NamedTuple):

@@ -30,7 +30,7 @@ from bench.groups import Form
 from bench.outcome import Outcome
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
-from protocol.record_batch import parse_header
+from moldau.protocol.record_batch import parse_header
 
 PRODUCED_TOPIC: Final = "produced"
 FETCHED_TOPIC: Final = "fetched"

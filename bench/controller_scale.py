@@ -19,25 +19,25 @@ from typing import TYPE_CHECKING, Final
 
 from bench.figures import OURS, Figure
 from bench.large_metadata import figures_of_all_topics
-from broker.config.catalogue_rules import CatalogueRules
-from broker.metadata.active_controller import batches_of
-from broker.metadata.metadata_log import MetadataLog
-from broker.node.main import GC_THRESHOLDS
-from kraft.controller.controller import Controller
-from kraft.controller.settings import ControllerSettings
-from kraft.features import METADATA_VERSION
-from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.image.replay import Replay
-from kraft.quorum.control_records import QuorumDescription
-from protocol.records.metadata import (
+from moldau.broker.config.catalogue_rules import CatalogueRules
+from moldau.broker.metadata.active_controller import batches_of
+from moldau.broker.metadata.metadata_log import MetadataLog
+from moldau.broker.node.main import GC_THRESHOLDS
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.features import METADATA_VERSION
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.protocol.records.metadata import (
     BrokerEndpoint,
     FeatureLevelRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
-from storage.files.local_files import LocalFiles
-from storage.log_config import LogConfig
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,27 +15,27 @@ from typing import Final, NamedTuple
 
 from bench.client import Client
 from bench.subjects import Running, Server
-from protocol.checksum import crc32c
-from protocol.compression import Codec, compress
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compression import Codec, compress
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.primitives import varint
-from protocol.record_builder import assemble
-from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, RECOVERY_POINTS, read_offsets, write_offsets
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.primitives import varint
+from moldau.protocol.record_builder import assemble
+from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, RECOVERY_POINTS, read_offsets, write_offsets
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 CLEANER: Final = ("log.cleaner.backoff.ms=50", "log.cleaner.threads=1", "log.retention.ms=-1")
 """Settings of the brokers: the cleaner looks for work every 50 ms."""

@@ -16,8 +16,8 @@ from bench.figures import OURS, Figure
 from bench.groups import Form
 from bench.subjects import Bench
 from bench.trio import NODES, Trio
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 TOPIC: Final = "failover"
 WRITTEN: Final = 30

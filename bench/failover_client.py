@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bench.frames import batch_of, produce_error_position, produce_frame, request_frame
-from protocol.compiler import decode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import ProduceResponse
+from moldau.protocol.compiler import decode
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.messages.produce import ProduceResponse
 
 PAUSE_S: Final = 0.01
 """Between two records of one partition."""

@@ -6,13 +6,13 @@ import struct
 from array import array
 from typing import Final, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.compiler import encode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
-from protocol.record_builder import Record, build_batch
-from protocol.schema import spec_of
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.schema import spec_of
 
 CLIENT_ID: Final = "bench"
 PRODUCE_VERSION: Final = 9

@@ -12,7 +12,7 @@ from bench.figures import OURS, Figure
 from bench.groups import Form
 from bench.subjects import Bench
 from bench.trio import Trio
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 TOPIC: Final = "followed"
 GROUP: Final = "followers"

@@ -24,7 +24,7 @@ from bench.libssl import TLS_1_2, Suite
 from bench.outcome import LoadFailed, Outcome
 from bench.secured import Secured
 from bench.workloads import SMALL
-from protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
 
 NAME: Final = "1,000 TLS handshakes at once"
 CLIENTS: Final = 1_000

@@ -14,7 +14,7 @@ from bench.frames import Frames, batch_for_frame_size, produce_error_position, p
 from bench.groups import Form
 from bench.processes import memory
 from bench.subjects import Bench, Running, remove
-from protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
 
 TOPIC: Final = "busy"
 IDLE_COUNT: Final = 10_000

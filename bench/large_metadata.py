@@ -7,16 +7,16 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
-from broker.metadata.cluster_view import NodeAddress
-from broker.requests.authorized_operations import NOT_ASKED
-from broker.requests.handlers.metadata import Question
-from broker.requests.large_metadata import LargeMetadata
-from broker.runtime.environment import LocalEnvironment
+from moldau.broker.metadata.cluster_view import NodeAddress
+from moldau.broker.requests.authorized_operations import NOT_ASKED
+from moldau.broker.requests.handlers.metadata import Question
+from moldau.broker.requests.large_metadata import LargeMetadata
+from moldau.broker.runtime.environment import LocalEnvironment
 
 if TYPE_CHECKING:
-    from broker.metadata.topic_creation import TopicCreation
-    from broker.network.reply import EncodedResponse
-    from kraft.image.metadata_image import MetadataImage
+    from moldau.broker.metadata.topic_creation import TopicCreation
+    from moldau.broker.network.reply import EncodedResponse
+    from moldau.kraft.image.metadata_image import MetadataImage
 
 VERSION = 13
 

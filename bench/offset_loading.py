@@ -11,18 +11,18 @@ from bench.figures import Figure
 from bench.groups import Form
 from bench.start import compile_packages
 from bench.subjects import Bench
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from coordinator.group.records import CommittedOffset, OffsetChange, record_of
-from coordinator.runtime.partition import partition_of
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.offset_fetch import (
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, record_of
+from moldau.coordinator.runtime.partition import partition_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.record_builder import build_batch
+from moldau.protocol.record_builder import build_batch
 
 OFFSETS_PARTITIONS: Final = 4
 """As the brokers of a measurement are configured."""

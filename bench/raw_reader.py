@@ -11,8 +11,8 @@ import time
 from typing import Final, NamedTuple
 
 from bench.frames import fetch_error_position, fetch_frame
-from protocol.errors import ErrorCode
-from protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 
 BUFFER_SIZE: Final = 1 << 20
 """At first; it grows to the largest reply."""

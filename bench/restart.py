@@ -16,8 +16,8 @@ from bench.processes import cpu_time
 from bench.recovery import OTHER_TOPIC, RECOVERY_S_MAX, SEGMENT_NAME, TOPIC, create_partitions
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
 
 EPOCHS: Final = 32_000
 PRODUCERS: Final = 3

@@ -14,9 +14,9 @@ import obstore
 from bench.cold_read import BUCKET
 from bench.figures import OURS, Figure
 from bench.object_server import REGION
-from storage.tiered.layout import ObjectKind
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.object_storage import open_store
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_storage import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

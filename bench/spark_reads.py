@@ -25,9 +25,9 @@ from bench.groups import Form
 from bench.object_server import ObjectServer, find_program
 from bench.processes import children, cpu_time_with_children
 from bench.subjects import Bench, Running, remove
-from spark_jobs.session import local_session
-from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
-from storage.files.local_files import LocalFiles
+from moldau.spark_jobs.session import local_session
+from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.files.local_files import LocalFiles
 from tests.conformance.toolchain import CACHE, Missing
 
 if TYPE_CHECKING:
@@ -275,8 +275,8 @@ def latest(ours: DataFrameReader, kafka: DataFrameReader, data: str) -> Work:
 
 def export(session: SparkSession, kafka: DataFrameReader, data: str, topic: str) -> Work:
     """All columns to Parquet with zstd, in both."""
-    from spark_jobs.jobs.export import ExportJob, plan_export, run_export
-    from spark_jobs.jobs.progress import JobProgress
+    from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
+    from moldau.spark_jobs.jobs.progress import JobProgress
 
     home = Path(data).parent
     began = time.perf_counter()

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.primitives import BytesLike
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.errors import ObjectNotFound
-from storage.tiered.layout import CLUSTER_MANIFEST, REQUIRED_KINDS, ObjectKind, object_key, parse_key, partition_prefix
-from storage.tiered.manifest import ObjectSummary, SegmentManifest, encode_cluster_manifest
-from storage.tiered.metadata.remote_segment import RemotePartition
-from storage.tiered.port import Content, ObjectEntry
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.errors import ObjectNotFound
+from moldau.storage.tiered.layout import (
+    CLUSTER_MANIFEST,
+    REQUIRED_KINDS,
+    ObjectKind,
+    object_key,
+    parse_key,
+    partition_prefix,
+)
+from moldau.storage.tiered.manifest import ObjectSummary, SegmentManifest, encode_cluster_manifest
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.port import Content, ObjectEntry
 
 CLUSTER: Final = "4L6g3nShT-eMCtK--X86sw"
 TOPIC_ID: Final = bytes(range(16))

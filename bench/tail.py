@@ -25,7 +25,7 @@ from bench.frames import (
 from bench.groups import Form
 from bench.outcome import LoadFailed, Outcome
 from bench.subjects import Bench
-from protocol.record_batch import parse_header
+from moldau.protocol.record_batch import parse_header
 
 NAME = "tail: 4 consumers follow 2,000 produces of 16 KiB a second"
 CONSUMERS = 4

@@ -13,14 +13,14 @@ from bench.start import compile_packages
 from bench.subjects import Bench
 from bench.transactional_client import init_producer
 from bench.transactions import TRANSACTION_VERSION
-from broker.config.internal_topics import TRANSACTION_STATE_TOPIC
-from coordinator.runtime.partition import partition_of
-from coordinator.transaction.records import TransactionChange, record_of
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
-from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from protocol.record_builder import build_batch
+from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
+from moldau.coordinator.runtime.partition import partition_of
+from moldau.coordinator.transaction.records import TransactionChange, record_of
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from moldau.protocol.record_builder import build_batch
 
 STATE_PARTITIONS: Final = 4
 """As the brokers of a measurement are configured."""

@@ -21,21 +21,21 @@ from bench.client import Client, Unanswered, connect_when_possible
 from bench.conversations import Conversation, Request
 from bench.frames import Producer, batch_of, request_frame
 from bench.outcome import LoadFailed
-from protocol.checksum import crc32c
-from protocol.compiler import decode
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.txn_offset_commit import (
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compiler import decode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
-from protocol.schema import spec_of
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
+from moldau.protocol.schema import spec_of
 
 PRODUCE_VERSION: Final = 12
 END_TXN_VERSION: Final = 5

@@ -14,7 +14,7 @@ from bench.figures import Figure
 from bench.frames import FETCH_VERSION, RotatingFrames, fetch_error_position, request_frame
 from bench.groups import Form
 from bench.transactional_client import Batch, Producing, Work
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 NAME: Final = "fetch 1 MiB of transactions, 10 % aborted, 4 connections"
 FETCH_SIZE: Final = 1 << 20

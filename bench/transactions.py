@@ -19,8 +19,8 @@ from bench.subjects import Bench, Running, remove
 from bench.transactional_client import GROUP_KEY, Batch, Producing, Source, Work, await_coordinator
 from bench.transactional_reads import NAME as READS
 from bench.transactional_reads import figures_of_reads
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 TRANSACTION_VERSION: Final = 2
 RECORD_SIZES: Final = ((100,) * 34, (100,) * 33, (100,) * 33)

@@ -18,7 +18,7 @@ from bench.frames import (
     produce_error_position,
     produce_frame,
 )
-from protocol.record_batch import parse_header
+from moldau.protocol.record_batch import parse_header
 
 FETCH_SIZE: Final = 1 << 20
 FILL_SIZE: Final = 256 << 20

@@ -13,7 +13,7 @@ def is_compiled() -> bool:
     """Whether the hot path runs as C extensions. Either all of its modules are compiled or none, so examining one is
     enough.
     """
-    from protocol import record_walk
+    from moldau.protocol import record_walk
 
     return not str(record_walk.__file__).endswith(".py")
 

@@ -57,8 +57,8 @@ def divergence_page() -> str:
 
 
 def protocol_page() -> str:
-    from broker.network.listener_role import ListenerRole
-    from broker.requests.table import APIS
+    from moldau.broker.network.listener_role import ListenerRole
+    from moldau.broker.requests.table import APIS
 
     names = {
         ListenerRole.BROKER: "broker",
@@ -88,7 +88,7 @@ def protocol_page() -> str:
 
 
 def metrics_page() -> str:
-    from broker.metrics.catalogue import metrics
+    from moldau.broker.metrics.catalogue import metrics
 
     rows = []
     for metric in metrics().values():
@@ -204,7 +204,7 @@ def module_map_page() -> str:
 
 
 def long_lists_page() -> str:
-    from broker.requests.long_lists import lists_of_requests
+    from moldau.broker.requests.long_lists import lists_of_requests
 
     rows = [
         f"| {each.api} | `{each.path}` | {each.treatment} |"

@@ -142,7 +142,7 @@ def _long_poll(trace: Trace) -> None:
 
 
 def _join(trace: Trace) -> None:
-    from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+    from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
     from tests.support.node import serve_and
     from tests.support.transactional_producer import coordinator
 
@@ -189,7 +189,7 @@ def _end_transaction(trace: Trace) -> None:
 
 
 def _login(trace: Trace) -> None:
-    from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+    from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
     from tests.support.node import serve_and
     from tests.support.scram_login import password_of, scram_log_in
 

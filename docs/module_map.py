@@ -21,21 +21,24 @@ from tests.mutants.catalogue import MUTANTS
 from tests.unit.tidy.import_graph import Graph, import_graph, reachable
 from tests.unit.tidy.sources import module_name, product, sources, tree_of
 
-BY_NAME: Final = {"broker.cli.command": ("broker.cli.",), "broker.requests.handlers": ("broker.requests.handlers.",)}
+BY_NAME: Final = {
+    "moldau.broker.cli.command": ("moldau.broker.cli.",),
+    "moldau.broker.requests.handlers": ("moldau.broker.requests.handlers.",),
+}
 """What a module imports by a name that it computes."""
 TRANSCRIPTS: Final = {
     "groups": ("tests.support.group_scribe", "coordinator."),
-    "raft": ("tests.support.raft_scribe", "kraft.raft."),
-    "controller": ("tests.support.controller_scribe", "kraft.controller."),
+    "raft": ("tests.support.raft_scribe", "moldau.kraft.raft."),
+    "controller": ("tests.support.controller_scribe", "moldau.kraft.controller."),
 }
 """By machine: what drives it in transcripts, and the package that the machine is."""
 SUITES: Final = {
     "cluster": ("",),
-    "controller": ("kraft.controller.", "kraft.image."),
+    "controller": ("moldau.kraft.controller.", "moldau.kraft.image."),
     "groups": ("coordinator.",),
-    "metadata": ("broker.metadata.", "kraft."),
-    "quotas": ("security.quotas.", "broker.network.quotas."),
-    "raft": ("kraft.raft.",),
+    "metadata": ("moldau.broker.metadata.", "kraft."),
+    "quotas": ("moldau.security.quotas.", "moldau.broker.network.quotas."),
+    "raft": ("moldau.kraft.raft.",),
     "replicas": ("replication.", "storage."),
 }
 """Folders of `tests/simulation/`, and what each is about; `cluster` runs whole nodes."""
@@ -122,7 +125,7 @@ def _unit_tests(path: Path, importers: dict[str, list[str]]) -> list[str]:
     named = importers.get(module_name(path), [])
     tests = [each for each in named if each.startswith("tests.") and ".test_" in each]
     if not tests and path.parent == HANDLERS:
-        named = importers.get(f"protocol.messages.{path.stem}", [])
+        named = importers.get(f"moldau.protocol.messages.{path.stem}", [])
         tests = [each for each in named if each.startswith("tests.unit.broker.") and ".test_" in each]
     if not tests:
         through = [Path(*each.split(".")).with_suffix(".py") for each in named]

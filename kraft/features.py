@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from protocol.records.metadata import BrokerRegistrationChangeRecord, RegisterBrokerRecord
-from protocol.schema import spec_of
+from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from moldau.protocol.schema import spec_of
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"

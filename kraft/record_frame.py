@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.framed_records import FramedRecords
-from protocol.primitives import BytesLike
-from protocol.records import metadata
+from moldau.protocol.framed_records import FramedRecords
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.records import metadata
 
 RECORDS: Final = FramedRecords("metadata", vars(metadata))
 

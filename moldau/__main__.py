@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from broker.cli.command import main
+from moldau.broker.cli.command import main
 
 __all__ = ["main"]
 

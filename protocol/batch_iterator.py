@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.primitives import BytesLike
-from protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
 
 
 class BatchIterator:

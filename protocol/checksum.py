@@ -7,7 +7,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import TypeAlias
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 
 Crc32c: TypeAlias = Callable[[BytesLike, int], int]
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import TypeVar, cast
 
-from protocol.decoded_size import (
+from moldau.protocol.decoded_size import (
     CONTENT_CHARGE,
     DECODED_SIZE_MAX,
     SHORT_DECODED_SIZE_MAX,
@@ -30,7 +30,7 @@ from protocol.decoded_size import (
     too_many_items,
     uncounted_size,
 )
-from protocol.primitives import (
+from moldau.protocol.primitives import (
     SMALL_UVARINTS,
     BytesLike,
     Chunk,
@@ -40,8 +40,8 @@ from protocol.primitives import (
     uvarint,
     wrong_length,
 )
-from protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
-from protocol.tagged_section import append_tags, read_tag, skip_tags
+from moldau.protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
+from moldau.protocol.tagged_section import append_tags, read_tag, skip_tags
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 
-from protocol.primitives import BytesLike, MalformedMessage, read_uvarint
+from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint
 
 
 class Codec(IntEnum):

@@ -7,9 +7,9 @@ from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import CONTROL_BIT, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_BIT
-from protocol.record_builder import Record, append_record, assemble
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, NO_LEADER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_BIT
+from moldau.protocol.record_builder import Record, append_record, assemble
 
 CONTROL_KEY = Struct(">hh")
 CONTROL_KEY_VERSION = 0

@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.primitives import MalformedMessage
-from protocol.schema import NEVER, Field, Wire, fields_in, spec_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import NEVER, Field, Wire, fields_in, spec_of
 
 DECODED_SIZE_MAX: Final = 56 << 20
 """Limit on the bytes of objects: a fetch of 100,000 partitions, each in a topic of its own, takes 50 MB."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.compiler import Decoder, decoder_of, encode
-from protocol.primitives import BytesLike, MalformedMessage, read_uvarint, uvarint
-from protocol.schema import spec_of
+from moldau.protocol.compiler import Decoder, decoder_of, encode
+from moldau.protocol.primitives import BytesLike, MalformedMessage, read_uvarint, uvarint
+from moldau.protocol.schema import spec_of
 
 FRAME_VERSION: Final = 1
 """Version 0 is that of Kafka's 2.8 preview, which no release reads any more."""
@@ -19,7 +19,7 @@ FRAME_VERSION: Final = 1
 class FramedRecords:
     """The records of one topic.
 
-    `what` names them in errors; `declarations` are the members of their module (`vars(protocol.records.metadata)`).
+    `what` names them in errors; `declarations` are the members of their module (`vars(moldau.protocol.records.metadata)`).
     """
 
     def __init__(self, what: str, declarations: dict[str, object]) -> None:

@@ -13,9 +13,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from protocol.checksum import crc32c
-from protocol.compression import Codec
-from protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compression import Codec
+from moldau.protocol.primitives import BytesLike, MalformedMessage
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from protocol.checksum import crc32c
-from protocol.compression import Codec, compress
-from protocol.primitives import BytesLike, varint
-from protocol.record_batch import (
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compression import Codec, compress
+from moldau.protocol.primitives import BytesLike, varint
+from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,
     CRC_POSITION,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from protocol.compression import Codec, expand
-from protocol.primitives import BytesLike, MalformedMessage, read_varint, read_varlong
-from protocol.record_batch import HEADER_SIZE, BatchHeader, TimestampType, parse_header
-from protocol.record_builder import Record, RecordHeader
-from protocol.record_stream import record_runs
+from moldau.protocol.compression import Codec, expand
+from moldau.protocol.primitives import BytesLike, MalformedMessage, read_varint, read_varlong
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, TimestampType, parse_header
+from moldau.protocol.record_builder import Record, RecordHeader
+from moldau.protocol.record_stream import record_runs
 
 RECORDS_SIZE_MAX = 256 << 20
 """The most bytes of a batch's decompressed records, for a reader without a limit of its own."""

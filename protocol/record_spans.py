@@ -14,8 +14,8 @@ from librt.strings import read_i32_le, read_i64_le
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import BatchHeader
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import BatchHeader
 
 KEYS: Final = 1
 VALUES: Final = 2

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from protocol.compression import RecordSizeExceeded, expand
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader
-from protocol.record_walk import OFFSETS_DIFFER, largest_record, read_raw_varint, walk_records, whole_records
+from moldau.protocol.compression import RecordSizeExceeded, expand
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader
+from moldau.protocol.record_walk import OFFSETS_DIFFER, largest_record, read_raw_varint, walk_records, whole_records
 
 RECORD_SIZE_MAX = 16 << 20
 """The most bytes of a decompressed record that a producer sends, where `max.decompressed.message.bytes` has its default

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from protocol.checksum import crc32c
-from protocol.compression import Codec, DecompressedSizeExceeded, RecordSizeExceeded, compress, decompress
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import (
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compression import Codec, DecompressedSizeExceeded, RecordSizeExceeded, compress, decompress
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CODECS,
@@ -43,10 +43,10 @@ from protocol.record_batch import (
     crc_is_valid,
     parse_header,
 )
-from protocol.record_builder import assemble
-from protocol.record_reader import decode_records, records_of
-from protocol.record_stream import RECORD_SIZE_MAX, RECORD_SIZE_UNLIMITED, refuse_large_record, walk_batch
-from protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, largest_record, walk_records
+from moldau.protocol.record_builder import assemble
+from moldau.protocol.record_reader import decode_records, records_of
+from moldau.protocol.record_stream import RECORD_SIZE_MAX, RECORD_SIZE_UNLIMITED, refuse_large_record, walk_batch
+from moldau.protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, largest_record, walk_records
 
 LOOP_EXPANDED_SIZE_MAX = 4 << 20
 """Up to this decompressed size, and up to `LOOP_RECORDS_MAX` records, a batch is validated on the event loop. A larger

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.primitives import BytesLike, MalformedMessage
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

@@ -36,7 +36,7 @@ from typing import (
     get_origin,
 )
 
-from protocol.primitives import BytesLike, FileRegion
+from moldau.protocol.primitives import BytesLike, FileRegion
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, read_uvarint, uvarint
 
 TAGS_MAX = 1 << 10
 """The most skipped tags of one section: they take no memory, but time."""

@@ -3,6 +3,6 @@
 That happens at the first look-up of any Python source, in every session: so this imports nothing heavy.
 """
 
-from spark_jobs.data_source import MoldauDataSource as DefaultSource
+from moldau.spark_jobs.data_source import MoldauDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, crc_is_valid, parse_header
-from storage.log.log import Log
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, crc_is_valid, parse_header
+from moldau.storage.log.log import Log
 
 
 def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> None:

@@ -11,15 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData, ReplicaState
-from replication.follower_fetch import NO_EPOCH, LocalReplicas, divergence, refusal_of_replica
-from replication.partition import Partition
-from replication.replication_quota import ReplicationQuota
-from replication.source import HIGH_WATERMARK, LOG_END, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, Source
-from replication.updated_partitions import PartitionKey
-from storage.checkpoints.leader_epochs import EpochEnd
-from storage.files.file_slice import FileSlice
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData, ReplicaState
+from moldau.replication.follower_fetch import NO_EPOCH, LocalReplicas, divergence, refusal_of_replica
+from moldau.replication.partition import Partition
+from moldau.replication.replication_quota import ReplicationQuota
+from moldau.replication.source import (
+    HIGH_WATERMARK,
+    LOG_END,
+    TXN_COMMITTED,
+    Cold,
+    FetchIsolation,
+    Located,
+    Remote,
+    Source,
+)
+from moldau.replication.updated_partitions import PartitionKey
+from moldau.storage.checkpoints.leader_epochs import EpochEnd
+from moldau.storage.files.file_slice import FileSlice
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1

@@ -15,10 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
-from replication.fetch_plan import PlannedRead
-from replication.updated_partitions import PartitionKey, TopicKey, UpdatedPartitions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from moldau.replication.fetch_plan import PlannedRead
+from moldau.replication.updated_partitions import PartitionKey, TopicKey, UpdatedPartitions
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 Key = tuple[bytes, int]
 """Topic id and partition index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from replication.partition import Partition
+from moldau.replication.partition import Partition
 
 
 class TruncateTo(NamedTuple):

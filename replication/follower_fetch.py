@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, ReplicaState
-from replication.partition import Partition
-from replication.updated_partitions import PartitionKey, UpdatedPartitions
-from storage.checkpoints.leader_epochs import EpochEnd
-from storage.log.log import Log
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, ReplicaState
+from moldau.replication.partition import Partition
+from moldau.replication.updated_partitions import PartitionKey, UpdatedPartitions
+from moldau.storage.checkpoints.leader_epochs import EpochEnd
+from moldau.storage.log.log import Log
 
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup costs as much as a call."""

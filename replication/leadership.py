@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
-from replication.in_sync_set import InSyncSet
+from moldau.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
+from moldau.replication.in_sync_set import InSyncSet
 
 
 class Leadership:

@@ -20,19 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike
-from protocol.record_validation import RejectedBatch, ValidBatch
-from replication.empty_log_start import start_with_batch
-from replication.follower_progress import FollowerProgress
-from replication.in_sync_set import InSyncSet
-from replication.leadership import Leadership
-from replication.partition_listener import PartitionListener
-from replication.verification import batch_verification
-from storage.log.append_result import AppendOrigin, AppendResult
-from storage.log.log import Log
-from storage.producers.verification import NOT_REQUIRED, VerificationGuard
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_validation import RejectedBatch, ValidBatch
+from moldau.replication.empty_log_start import start_with_batch
+from moldau.replication.follower_progress import FollowerProgress
+from moldau.replication.in_sync_set import InSyncSet
+from moldau.replication.leadership import Leadership
+from moldau.replication.partition_listener import PartitionListener
+from moldau.replication.verification import batch_verification
+from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.log import Log
+from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard
 
 ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1

@@ -6,7 +6,7 @@ come from the remote segment that holds the offset before; and an offset is read
 
 from __future__ import annotations
 
-from storage.checkpoints.leader_epochs import EpochEnd, EpochStart
+from moldau.storage.checkpoints.leader_epochs import EpochEnd, EpochStart
 
 
 def epoch_to_ask_for(local_start: EpochStart) -> int | None:

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
-from replication.fetch_session_handler import FetchSessionHandler, Key
-from replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
-from replication.partition import Partition
-from replication.replication_quota import ReplicationQuota
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from moldau.replication.fetch_session_handler import FetchSessionHandler, Key
+from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
+from moldau.replication.partition import Partition
+from moldau.replication.replication_quota import ReplicationQuota
 
 SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,

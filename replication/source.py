@@ -18,12 +18,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction
-from replication.partition import Partition
-from storage.files.file_slice import FileSlice, NotCached
-from storage.log.log import Log
-from storage.log.reading import LogRead
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import AbortedTransaction
+from moldau.replication.partition import Partition
+from moldau.storage.files.file_slice import FileSlice, NotCached
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
 
 
 class FetchIsolation(Enum):

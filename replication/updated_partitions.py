@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from protocol.errors import ErrorCode
-from replication.partition import Partition
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
 
 TopicKey = str | bytes
 """A topic as the client's version names it: by name up to Fetch 12, by id from Fetch 13 on."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import CONTROL_BIT, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT, parse_header
-from storage.producers.verification import VerificationGuard
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_BIT, parse_header
+from moldau.storage.producers.verification import VerificationGuard
 
 if TYPE_CHECKING:
-    from replication.partition import Partition
+    from moldau.replication.partition import Partition
 
 EPOCH_BUMP_PRODUCE_VERSION: Final = 12
 """From this version of Produce on a client speaks the protocol of transaction.version 2: the leader adds the partition

@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, Protocol
 
-from protocol.access import AclOperation
-from security.principal import ANONYMOUS, Principal
+from moldau.protocol.access import AclOperation
+from moldau.security.principal import ANONYMOUS, Principal
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of the kind CLUSTER."""

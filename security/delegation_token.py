@@ -10,8 +10,13 @@ import hmac
 from base64 import b64encode
 from typing import Final, NamedTuple
 
-from security.principal import ANONYMOUS, Principal
-from security.sasl.scram.credential import ITERATIONS_MIN, ScramCredential, ScramMechanism, credential_of_password
+from moldau.security.principal import ANONYMOUS, Principal
+from moldau.security.sasl.scram.credential import (
+    ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+    credential_of_password,
+)
 
 
 class DelegationToken(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from security.principal import ANONYMOUS, Principal
+from moldau.security.principal import ANONYMOUS, Principal
 
 
 class Requester(NamedTuple):

@@ -15,11 +15,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_jobs.options.read_options import ReadOptions, parse_options
-from spark_jobs.options.write_options import WriteOptions
-from spark_jobs.refusals import Refused
-from spark_jobs.views.records import FilteringReader, SegmentReader
-from spark_jobs.views.schemas import HEADERS, RECORDS, schema_of
+from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
+from moldau.spark_jobs.options.write_options import WriteOptions
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.records import FilteringReader, SegmentReader
+from moldau.spark_jobs.views.schemas import HEADERS, RECORDS, schema_of
 
 
 class MoldauDataSource(DataSource):
@@ -39,7 +39,7 @@ class MoldauDataSource(DataSource):
         options = parse_options(self.options)
         columns = columns_of(schema, options)
         if options.table != "records":
-            from spark_jobs.views.readers import view_reader
+            from moldau.spark_jobs.views.readers import view_reader
 
             return view_reader(options, columns)
         if options.pushes_down:
@@ -47,24 +47,24 @@ class MoldauDataSource(DataSource):
         return SegmentReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from spark_jobs.streams.reader import TopicStreamReader
+        from moldau.spark_jobs.streams.reader import TopicStreamReader
 
         options = parse_options(self.options, "stream")
         return TopicStreamReader(options, columns_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from spark_jobs.writing.writers import BatchTopicWriter
+        from moldau.spark_jobs.writing.writers import BatchTopicWriter
 
         return BatchTopicWriter(self._write_options(schema, overwrite, is_stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from spark_jobs.writing.writers import StreamTopicWriter
+        from moldau.spark_jobs.writing.writers import StreamTopicWriter
 
         return StreamTopicWriter(self._write_options(schema, overwrite, is_stream=True))
 
     def _write_options(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> WriteOptions:
-        from spark_jobs.options.write_options import parse_write_options
-        from spark_jobs.writing.row_records import check_schema
+        from moldau.spark_jobs.options.write_options import parse_write_options
+        from moldau.spark_jobs.writing.row_records import check_schema
 
         if overwrite:
             raise Refused("mode: records are only appended to a topic")

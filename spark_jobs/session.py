@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from spark_jobs.java_runtime import find_java, home_for_spark
-from spark_jobs.python_daemon import WithoutBrokenPipes
+from moldau.spark_jobs.java_runtime import find_java, home_for_spark
+from moldau.spark_jobs.python_daemon import WithoutBrokenPipes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

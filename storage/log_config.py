@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.compression import Codec
-from protocol.record_batch import TimestampType
-from protocol.record_stream import RECORD_SIZE_UNLIMITED
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_batch import TimestampType
+from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
 
 INT64_MAX = (1 << 63) - 1
 HOUR_MS = 3_600_000

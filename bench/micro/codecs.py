@@ -19,8 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from protocol.compiler import decoder_of, encode, encoder_of, request_decoder_of
-from protocol.messages.fetch import (
+from moldau.protocol.compiler import decoder_of, encode, encoder_of, request_decoder_of
+from moldau.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -28,8 +28,8 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import (
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -37,7 +37,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.primitives import Chunk
+from moldau.protocol.primitives import Chunk
 
 ROUNDS = 41
 ROUND_NS = 3_000_000

@@ -23,31 +23,31 @@ from typing import Any, cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, fetch_frame
-from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
-from broker.network.connection_resources import ConnectionResources, Transcoder
-from broker.network.listener import Listener
-from broker.network.listener_role import ListenerRole
-from broker.network.listener_security import plain_security
-from broker.network.quotas.client_quotas import ClientQuotas
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.network.request_times import RequestClock
-from broker.network.slow_requests import SlowRequests
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timer_wheel import Timeouts
-from broker.replicas.replicas import Replicas
-from broker.requests.table import routes
-from broker.runtime.environment import LocalEnvironment
-from broker.runtime.loop_steps import LoopSteps
-from replication.fetch_plan import FetchPlanner
-from replication.fetch_session import FetchSessions
-from replication.partition import Partition
-from replication.replication_quota import ReplicationQuota
-from replication.source import LocalLog
-from security.quotas.sampled_rate import Windows
-from storage.files.local_files import LocalFile, LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
+from moldau.broker.network.listener import Listener
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.listener_security import plain_security
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.requests.table import routes
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.loop_steps import LoopSteps
+from moldau.replication.fetch_plan import FetchPlanner
+from moldau.replication.fetch_session import FetchSessions
+from moldau.replication.partition import Partition
+from moldau.replication.replication_quota import ReplicationQuota
+from moldau.replication.source import LocalLog
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.storage.files.local_files import LocalFile, LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 TOPIC = "micro"
 FETCH_SIZE = 1 << 20

@@ -14,11 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from protocol.record_batch import PREFIX_SIZE
-from protocol.record_builder import Record, build_batch
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.record_batch import PREFIX_SIZE
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 ROUNDS = 5
 APPENDS = 50_000

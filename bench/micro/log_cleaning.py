@@ -19,13 +19,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, Kind, write_log
-from protocol.compression import Codec
-from storage.compaction.cleaning import clean
-from storage.compaction.events import CleaningDone, Moved
-from storage.compaction.request import CleanerLimits, CleaningRequest
-from storage.files.local_files import LocalFiles
-from storage.log.segment_swap import SegmentCleaned, SegmentSize
-from storage.log.unfinished_cleaning import remove_cleaned
+from moldau.protocol.compression import Codec
+from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.events import CleaningDone, Moved
+from moldau.storage.compaction.request import CleanerLimits, CleaningRequest
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
+from moldau.storage.log.unfinished_cleaning import remove_cleaned
 
 RECORDS = 1_000_000
 NOW_MS = 1_000_000_000_000

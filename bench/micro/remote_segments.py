@@ -14,11 +14,11 @@ from random import Random
 from typing import Final
 
 from bench.processes import memory
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.lineage import Lineage
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.lineage import Lineage
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 
 SEGMENTS: Final = 1_000_000
 PARTITIONS: Final = 100

@@ -23,16 +23,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, produce_frame
 from bench.trio import NODES, PROPERTIES
-from broker.config.config import Config
-from broker.metadata.storage_format import format_directories
-from broker.node.main import GC_THRESHOLDS
-from broker.node.node import Node
-from broker.runtime.environment import LocalEnvironment
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.schema import spec_of
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.node.main import GC_THRESHOLDS
+from moldau.broker.node.node import Node
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.schema import spec_of
 from tests.conformance.brokers import CLUSTER_ID, Ports
 
 T = TypeVar("T")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from broker.cli.command import main
+from moldau.broker.cli.command import main
 
 __all__ = ["main"]

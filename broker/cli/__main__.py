@@ -1,9 +1,9 @@
-"""Entry point of `python -m broker.cli`, which runs the command `moldau`."""
+"""Entry point of `python -m moldau.broker.cli`, which runs the command `moldau`."""
 
 from __future__ import annotations
 
 import sys
 
-from broker.cli.command import main
+from moldau.broker.cli.command import main
 
 sys.exit(main())

@@ -7,13 +7,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from broker.cli import client_channels
-from broker.cli.invocation import CommandError, Invocation, read_file
+from moldau.broker.cli import client_channels
+from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 
 if TYPE_CHECKING:
-    from protocol.messages.describe_acls import DescribeAclsResponse
-    from security.access import ResourceKind
-    from security.acl.authorizer import AclAccess, Authorizer
+    from moldau.protocol.messages.describe_acls import DescribeAclsResponse
+    from moldau.security.access import ResourceKind
+    from moldau.security.acl.authorizer import AclAccess, Authorizer
 
 DESCRIPTION: Final = """\
 Ask which rule decides: the ACLs come from a broker, by DescribeAcls, which needs DESCRIBE on the cluster.
@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Explain one decision. Returns the exit status."""
     import asyncio
 
-    from protocol.access import AclOperation
-    from security.acl.client_address import java_address
-    from security.acl.explaining import explain
+    from moldau.protocol.access import AclOperation
+    from moldau.security.acl.client_address import java_address
+    from moldau.security.acl.explaining import explain
 
     names = {each.name.replace("_", "").lower(): each for each in AclOperation if each is not AclOperation.ANY}
     operation = names.get(arguments.operation.replace("_", "").lower())
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
     """The resource (kind and name) that the arguments give."""
-    from security.access import CLUSTER_NAME, ResourceKind
+    from moldau.security.access import CLUSTER_NAME, ResourceKind
 
     named = {
         ResourceKind.TOPIC: arguments.topic,
@@ -90,8 +90,8 @@ def resource_of(arguments: argparse.Namespace) -> tuple[ResourceKind, str]:
 
 def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
     """An authorizer with the settings of the node whose configuration file the arguments give."""
-    from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
-    from security.principal import parse_principal
+    from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
+    from moldau.security.principal import parse_principal
 
     settings = read_file(arguments.config) if arguments.config else {}
     try:
@@ -114,8 +114,8 @@ async def described(bootstrap: str, command_config: str | None) -> DescribeAclsR
     """All ACLs of the cluster. Raises CommandError."""
     import asyncio
 
-    from protocol.errors import ErrorCode
-    from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+    from moldau.protocol.errors import ErrorCode
+    from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
     address = client_channels.address_of(bootstrap)
     channels = client_channels.client_channels(PURPOSE, command_config)
@@ -144,7 +144,7 @@ async def described(bootstrap: str, command_config: str | None) -> DescribeAclsR
 
 def follow(authorizer: Authorizer, response: DescribeAclsResponse) -> None:
     """Give the authorizer the ACLs of a response."""
-    from security.acl.bindings import AclBinding
+    from moldau.security.acl.bindings import AclBinding
 
     bindings = [
         AclBinding(

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, read_file
+from moldau.broker.cli.invocation import CommandError, read_file
 
 if TYPE_CHECKING:
-    from broker.network.peer_channel import PeerChannels
+    from moldau.broker.network.peer_channel import PeerChannels
 
 LISTENER: Final = "CLUSTER"
 """What the listener of the cluster is called in the configuration that is made of the client's properties."""
@@ -37,22 +37,22 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
     """The channels of a command; it runs on an event loop. Raises CommandError where the properties cannot be used."""
     import asyncio
 
-    from broker.network.peer_channel import PeerChannels
-    from broker.purgatory.timer_wheel import Timeouts
-    from broker.release import KAFKA_VERSION
+    from moldau.broker.network.peer_channel import PeerChannels
+    from moldau.broker.purgatory.timer_wheel import Timeouts
+    from moldau.broker.release import KAFKA_VERSION
 
     loop = asyncio.get_running_loop()
     timeouts = Timeouts(loop)
     properties = read_file(command_config) if command_config is not None else {}
     if properties.get("security.protocol", "PLAINTEXT") == "PLAINTEXT":
         return PeerChannels(loop, timeouts, purpose, KAFKA_VERSION)
-    from broker.config import Config
-    from broker.config.config import ConfigError
-    from broker.node.mechanisms import NodeMechanisms
-    from broker.node.security import NodeSecurity
-    from broker.runtime.environment import LocalEnvironment
-    from broker.runtime.tasks import Tasks
-    from kraft.image.metadata_image import MetadataImage
+    from moldau.broker.config import Config
+    from moldau.broker.config.config import ConfigError
+    from moldau.broker.node.mechanisms import NodeMechanisms
+    from moldau.broker.node.security import NodeSecurity
+    from moldau.broker.runtime.environment import LocalEnvironment
+    from moldau.broker.runtime.tasks import Tasks
+    from moldau.kraft.image.metadata_image import MetadataImage
 
     environment = LocalEnvironment(loop)
     try:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from broker.cli.local_cluster.layout import Layout
+    from moldau.broker.cli.local_cluster.layout import Layout
 
 DESCRIPTION: Final = """\
 Run a cluster on this machine: so many processes, formatted on the first start, their logs merged into one output.
@@ -52,10 +52,10 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     layout = _layout(arguments)
     import asyncio
 
-    from broker.cli.local_cluster.claims import claim_directory, refuse_taken_ports
-    from broker.cli.local_cluster.merged_output import MergedOutput
-    from broker.cli.local_cluster.processes import Processes
-    from storage.files.local_files import LocalFiles
+    from moldau.broker.cli.local_cluster.claims import claim_directory, refuse_taken_ports
+    from moldau.broker.cli.local_cluster.merged_output import MergedOutput
+    from moldau.broker.cli.local_cluster.processes import Processes
+    from moldau.storage.files.local_files import LocalFiles
 
     _refuse_bad_settings(layout)
     refuse_taken_ports(layout)
@@ -79,8 +79,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def _layout(arguments: argparse.Namespace) -> Layout:
-    from broker.cli.local_cluster.layout import Layout
-    from broker.config.sources import MalformedOverride, read_overrides
+    from moldau.broker.cli.local_cluster.layout import Layout
+    from moldau.broker.config.sources import MalformedOverride, read_overrides
 
     directory = str(Path(arguments.data).absolute())
     found = len([path for path in Path(directory).glob("node-*") if path.is_dir()])
@@ -103,7 +103,7 @@ def _layout(arguments: argparse.Namespace) -> Layout:
 
 
 def _refuse_bad_settings(layout: Layout) -> None:
-    from broker.config import Config, ConfigError
+    from moldau.broker.config import Config, ConfigError
 
     for node_id in layout.node_ids:
         try:
@@ -114,7 +114,7 @@ def _refuse_bad_settings(layout: Layout) -> None:
 
 def _write(layout: Layout) -> None:
     """Write the configuration files of the nodes."""
-    from broker.cli.local_cluster.layout import properties_text
+    from moldau.broker.cli.local_cluster.layout import properties_text
 
     for node_id in layout.node_ids:
         try:
@@ -129,10 +129,10 @@ def _format(layout: Layout) -> list[str]:
     from secrets import token_bytes
     from time import time_ns
 
-    from broker.cli.format_storage import cluster_id_of_a_formatted_directory, fresh_cluster_id
-    from broker.config import Config
-    from broker.metadata.storage_format import FormatError, format_directories
-    from storage.files.local_files import LocalFiles
+    from moldau.broker.cli.format_storage import cluster_id_of_a_formatted_directory, fresh_cluster_id
+    from moldau.broker.config import Config
+    from moldau.broker.metadata.storage_format import FormatError, format_directories
+    from moldau.storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]

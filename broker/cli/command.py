@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from broker.cli.invocation import CommandError, Invocation
-from broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.terminal import Terminal
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -43,17 +43,17 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS: Final = (
-    Subcommand("serve", "run a node", "broker.cli.serve"),
-    Subcommand("cluster", "run several nodes on this machine", "broker.cli.cluster"),
-    Subcommand("format", "prepare the directories of a new node", "broker.cli.format_storage"),
-    Subcommand("health", "ask a node whether it is ready", "broker.cli.health"),
-    Subcommand("container", "run a node as the image does, from variables", "broker.cli.container"),
-    Subcommand("random-uuid", "make an id for a cluster or a directory", "broker.cli.random_uuid"),
-    Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "broker.cli.dump_log"),
-    Subcommand("acls", "say which rule decides what a principal may do", "broker.cli.acls"),
-    Subcommand("tier", "look after remote storage: status, verify, sweep", "broker.cli.tier"),
-    Subcommand("spark", "run a job over the segments of a topic", "broker.cli.spark"),
-    Subcommand("version", "say which version this is", "broker.cli.version"),
+    Subcommand("serve", "run a node", "moldau.broker.cli.serve"),
+    Subcommand("cluster", "run several nodes on this machine", "moldau.broker.cli.cluster"),
+    Subcommand("format", "prepare the directories of a new node", "moldau.broker.cli.format_storage"),
+    Subcommand("health", "ask a node whether it is ready", "moldau.broker.cli.health"),
+    Subcommand("container", "run a node as the image does, from variables", "moldau.broker.cli.container"),
+    Subcommand("random-uuid", "make an id for a cluster or a directory", "moldau.broker.cli.random_uuid"),
+    Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "moldau.broker.cli.dump_log"),
+    Subcommand("acls", "say which rule decides what a principal may do", "moldau.broker.cli.acls"),
+    Subcommand("tier", "look after remote storage: status, verify, sweep", "moldau.broker.cli.tier"),
+    Subcommand("spark", "run a job over the segments of a topic", "moldau.broker.cli.spark"),
+    Subcommand("version", "say which version this is", "moldau.broker.cli.version"),
 )
 
 Run = Callable[[argparse.Namespace, Invocation], int]

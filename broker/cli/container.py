@@ -9,12 +9,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, Invocation, read_file
+from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.config import Config
+    from moldau.broker.config import Config
 
 DESCRIPTION: Final = """\
 Format the node's directories where that is missing, and run it, as Apache Kafka's image does.
@@ -44,12 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format the directories and serve until a signal stops the node."""
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
-    from broker.config.sources import unknown_variables
+    from moldau.broker.config.sources import unknown_variables
 
     settings = container_settings(properties, invocation.variables)
     config = load(settings, unknown_variables(invocation.variables))
     _format(config, invocation)
-    from broker.node.main import Start, serve
+    from moldau.broker.node.main import Start, serve
 
     return serve(config, invocation.errors, Start())
 
@@ -59,7 +59,7 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
 
     Where there are any, the image's own settings are not used.
     """
-    from broker.config.sources import from_environment
+    from moldau.broker.config.sources import from_environment
 
     own = {HTTP_LISTENER: HTTP_ADDRESS}
     said = dict(properties) | from_environment(variables)
@@ -69,7 +69,7 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
 def single_node() -> dict[str, str]:
     """Properties of a single node for a client on the same machine as the container, through the published port
     9092."""
-    from broker.config.sources import single_node_defaults
+    from moldau.broker.config.sources import single_node_defaults
 
     return single_node_defaults(DATA) | {
         "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
@@ -78,7 +78,7 @@ def single_node() -> dict[str, str]:
 
 
 def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
-    from broker.config import Config, ConfigError
+    from moldau.broker.config import Config, ConfigError
 
     try:
         return Config.load(settings, unknown_variables)
@@ -90,9 +90,9 @@ def _format(config: Config, invocation: Invocation) -> None:
     from secrets import token_bytes
     from time import time_ns
 
-    from broker.cli.format_storage import check_cluster_id, cluster_id_of_a_formatted_directory
-    from broker.metadata.storage_format import FormatError, format_directories
-    from storage.files.local_files import LocalFiles
+    from moldau.broker.cli.format_storage import check_cluster_id, cluster_id_of_a_formatted_directory
+    from moldau.broker.metadata.storage_format import FormatError, format_directories
+    from moldau.storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     said = invocation.variables.get("CLUSTER_ID")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from broker.cli.dump.json_values import Json
+    from moldau.broker.cli.dump.json_values import Json
 
 DESCRIPTION: Final = """\
 Show what is in the files of a log, one JSON object a line: batches (with --deep their records), indexes, producer
@@ -69,9 +69,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
     """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
-    from broker.cli.dump import side_files
-    from broker.cli.dump.batches import dump_batches
-    from broker.cli.dump.record_contents import METADATA_TOPIC, OFFSETS_TOPIC, Contents
+    from moldau.broker.cli.dump import side_files
+    from moldau.broker.cli.dump.batches import dump_batches
+    from moldau.broker.cli.dump.record_contents import METADATA_TOPIC, OFFSETS_TOPIC, Contents
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):

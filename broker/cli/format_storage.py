@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, Invocation, load_config
+from moldau.broker.cli.invocation import CommandError, Invocation, load_config
 
 if TYPE_CHECKING:
-    from broker.cli.secure_node import SecureFiles
-    from broker.config import Config
-    from storage.files.port import FileSystem
+    from moldau.broker.cli.secure_node import SecureFiles
+    from moldau.broker.config import Config
+    from moldau.storage.files.port import FileSystem
 
 DESCRIPTION: Final = """\
 Prepare the directories of a new node: the id of its cluster, its own ids, and the first records of its metadata log.
@@ -111,9 +111,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from secrets import token_bytes
     from time import time_ns
 
-    from broker.cli.scram_credentials import InvalidScram, scram_record
-    from broker.metadata.storage_format import FormatError, format_directories, read_initial_voters
-    from storage.files.local_files import LocalFiles
+    from moldau.broker.cli.scram_credentials import InvalidScram, scram_record
+    from moldau.broker.metadata.storage_format import FormatError, format_directories, read_initial_voters
+    from moldau.storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     cluster_id = (
@@ -156,7 +156,7 @@ def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
     from secrets import token_bytes
     from time import time_ns
 
-    from broker.cli.secure_node import secure_files
+    from moldau.broker.cli.secure_node import secure_files
 
     files = secure_files(Path(arguments.secure), arguments.data, arguments.host, token_bytes, time_ns() // 1_000_000)
     arguments.config = files.server
@@ -166,7 +166,7 @@ def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
 
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
     """The metadata version of a release: the last one where a release has several."""
-    from kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
+    from moldau.kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
 
     release = arguments.release_version
     if release is None:
@@ -226,7 +226,7 @@ def check_cluster_id(cluster_id: str) -> None:
 
 def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
     """The cluster id of a directory that is formatted already; new directories of the node get the same id."""
-    from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
+    from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 
     for directory in config.log_dirs:
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.cli.terminal import Terminal
-from broker.node.start_report import StartReport
-from broker.release import form
-from broker.replicas.opening import Opened
-from broker.runtime.progress import duration, size
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.node.start_report import StartReport
+from moldau.broker.release import form
+from moldau.broker.replicas.opening import Opened
+from moldau.broker.runtime.progress import duration, size
 
 LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation
 
 DESCRIPTION: Final = """\
 Ask a node whether it serves clients: exit status 0 where it does, 1 where it does not, or where no node answers.
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Ask the node for its readiness once."""
     from http.client import HTTPConnection, HTTPException
 
-    from broker.config.http_address import read_address
+    from moldau.broker.config.http_address import read_address
 
     text = arguments.address or invocation.variables.get(VARIABLE) or DEFAULT
     address = read_address(text)

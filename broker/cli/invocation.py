@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.cli.terminal import Terminal
+from moldau.broker.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from broker.config import Config
+    from moldau.broker.config import Config
 
 
 class CommandError(Exception):
@@ -31,8 +31,8 @@ class Invocation:
 
 def load_config(file: str | None, data: str | None, overrides: list[str], variables: Mapping[str, str]) -> Config:
     """The configuration of a node: file (or a ready node of one), then environment, then command line."""
-    from broker.config import Config, ConfigError
-    from broker.config.sources import (
+    from moldau.broker.config import Config, ConfigError
+    from moldau.broker.config.sources import (
         MalformedOverride,
         from_environment,
         read_overrides,
@@ -56,7 +56,7 @@ def load_config(file: str | None, data: str | None, overrides: list[str], variab
 
 def read_file(file: str) -> dict[str, str]:
     """The settings in a properties file."""
-    from storage.checkpoints.java_properties import MalformedProperties, read_properties
+    from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
 
     try:
         with open(file, encoding="utf-8") as text:

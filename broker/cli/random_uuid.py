@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from broker.cli.invocation import Invocation
+from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "Print a new id, of a cluster or of a directory: 16 random bytes as 22 characters of base64."
 EPILOG: Final = """\
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Print one id on standard output."""
     from secrets import token_bytes
 
-    from broker.cli.format_storage import fresh_cluster_id
+    from moldau.broker.cli.format_storage import fresh_cluster_id
 
     invocation.out.say(fresh_cluster_id(token_bytes))
     return 0

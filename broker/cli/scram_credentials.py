@@ -14,8 +14,8 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kraft.image.security.scram_credentials import ScramKey, record_of
-from security.sasl.scram.credential import (
+from moldau.kraft.image.security.scram_credentials import ScramKey, record_of
+from moldau.security.sasl.scram.credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     SCRAM_MECHANISMS,
@@ -26,7 +26,7 @@ from security.sasl.scram.credential import (
 )
 
 if TYPE_CHECKING:
-    from protocol.records.metadata import UserScramCredentialRecord
+    from moldau.protocol.records.metadata import UserScramCredentialRecord
 
 OPTIONS: Final = frozenset({"name", "password", "salt", "iterations", "saltedpassword"})
 EXAMPLE: Final = "SCRAM-SHA-256=[name=alice,password=alice-secret]"

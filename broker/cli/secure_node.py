@@ -22,11 +22,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from broker.cli.certificate_authority import issue, new_authority
-from broker.cli.invocation import CommandError
-from broker.config.catalogue import broker_catalogue
-from broker.config.setting import Stance
-from storage.files.local_files import OwnDirectory
+from moldau.broker.cli.certificate_authority import issue, new_authority
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.config.catalogue import broker_catalogue
+from moldau.broker.config.setting import Stance
+from moldau.storage.files.local_files import OwnDirectory
 
 MECHANISM: Final = "SCRAM-SHA-512"
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"

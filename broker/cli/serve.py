@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import Invocation, load_config
+from moldau.broker.cli.invocation import Invocation, load_config
 
 if TYPE_CHECKING:
-    from broker.node.start_report import StartReport
+    from moldau.broker.node.start_report import StartReport
 
 DESCRIPTION: Final = """\
 Run a node until SIGTERM or Ctrl-C.
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
     config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
-    from broker.node.main import Start, serve
+    from moldau.broker.node.main import Start, serve
 
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
     greeting = arguments.greeting or ("text" if is_seen else "none")
@@ -75,7 +75,7 @@ def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], No
     """The function that is called with the report of a start."""
     if greeting == "none":
         return None
-    from broker.cli.greeting import as_json, greet
+    from moldau.broker.cli.greeting import as_json, greet
 
     if greeting == "json":
         return lambda report: invocation.out.say(as_json(report))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, Invocation
-from broker.cli.spark_audit import add_audit
-from broker.cli.spark_replay import add_replay
-from broker.cli.spark_report import add_report
-from broker.cli.spark_session import (
+from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.spark_audit import add_audit
+from moldau.broker.cli.spark_replay import add_replay
+from moldau.broker.cli.spark_report import add_report
+from moldau.broker.cli.spark_session import (
     add_isolation,
     add_session_arguments,
     failures_reported,
@@ -22,7 +22,7 @@ from broker.cli.spark_session import (
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from spark_jobs.jobs.latest import LatestPlan
+    from moldau.spark_jobs.jobs.latest import LatestPlan
 
     Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -148,13 +148,13 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Describe the files; Spark is not started."""
     from pathlib import Path
 
-    from protocol.primitives import MalformedMessage
-    from spark_jobs.options.read_options import parse_options
-    from spark_jobs.planning.planner import Planner
-    from spark_jobs.refusals import Refused
-    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-    from storage.files.local_files import LocalFiles
-    from storage.tiered.errors import RemoteStorageError
+    from moldau.protocol.primitives import MalformedMessage
+    from moldau.spark_jobs.options.read_options import parse_options
+    from moldau.spark_jobs.planning.planner import Planner
+    from moldau.spark_jobs.refusals import Refused
+    from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from moldau.storage.files.local_files import LocalFiles
+    from moldau.storage.tiered.errors import RemoteStorageError
 
     options = {"path": arguments.path, "table": "topics"}
     if arguments.topic is not None:
@@ -172,8 +172,8 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files and the ledger; Spark is started only where there is something new."""
-    from spark_jobs.jobs.export import ExportJob, plan_export, run_export
-    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
+    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
     options = {"path": arguments.path, "subscribe": arguments.topic, "kafka.isolation.level": arguments.isolation}
     options |= {"startingOffsets": arguments.starting} if arguments.starting is not None else {}
@@ -205,8 +205,8 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files before Spark is started, so that a refusal is reported at once."""
-    from spark_jobs.jobs.latest import run_latest
-    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.latest import run_latest
+    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
     say = progress_of(arguments, invocation)
     with failures_reported():
@@ -230,7 +230,7 @@ def _check_installed() -> None:
 def _plan(arguments: argparse.Namespace) -> LatestPlan:
     from pathlib import Path
 
-    from spark_jobs.jobs.latest import LatestJob, plan_latest
+    from moldau.spark_jobs.jobs.latest import LatestJob, plan_latest
 
     if Path(arguments.output).exists() and not arguments.overwrite:
         raise CommandError(f"{arguments.output} is there already; --overwrite replaces it")

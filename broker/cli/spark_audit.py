@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from broker.cli.invocation import Invocation
-from broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
+from moldau.broker.cli.invocation import Invocation
+from moldau.broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from spark_jobs.jobs.audit import AuditResult
+    from moldau.spark_jobs.jobs.audit import AuditResult
 
     Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -37,8 +37,8 @@ def add_audit(jobs: Jobs) -> None:
 
 def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files, then start Spark. Returns the exit status."""
-    from spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
-    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
+    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
     options = {"path": arguments.path}
     if arguments.topic is not None:
@@ -59,7 +59,7 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def text_lines(result: AuditResult) -> list[str]:
     """The problems, one on a line, and the summary."""
-    from spark_jobs.jobs.progress import counted, megabytes
+    from moldau.spark_jobs.jobs.progress import counted, megabytes
 
     lines = []
     for check, path, offset, message in result.problems:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import Invocation, read_file
-from broker.cli.spark_session import (
+from moldau.broker.cli.invocation import Invocation, read_file
+from moldau.broker.cli.spark_session import (
     add_isolation,
     add_session_arguments,
     failures_reported,
@@ -17,7 +17,7 @@ from broker.cli.spark_session import (
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from spark_jobs.jobs.replay import PlannedReplay, ReplayJob
+    from moldau.spark_jobs.jobs.replay import PlannedReplay, ReplayJob
 
     Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -82,10 +82,10 @@ def add_replay(jobs: Jobs) -> None:
 
 def job_of(arguments: argparse.Namespace) -> ReplayJob:
     """The job that the arguments describe. Raises `Refused` and `CommandError`."""
-    from spark_jobs.jobs.moments import milliseconds_of
-    from spark_jobs.jobs.replay import ReplayJob, ReplayTarget
-    from spark_jobs.options.option_values import names_in
-    from spark_jobs.refusals import Refused
+    from moldau.spark_jobs.jobs.moments import milliseconds_of
+    from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget
+    from moldau.spark_jobs.options.option_values import names_in
+    from moldau.spark_jobs.refusals import Refused
 
     if arguments.path is None and arguments.brokers is None:
         raise Refused("one of --path and --from is needed: the places or the brokers to read from")
@@ -126,7 +126,7 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
 
 def client_options(config: str | None) -> dict[str, str]:
     """The properties of a client as options. Raises `CommandError`."""
-    from spark_jobs.options.client_settings import is_client_setting
+    from moldau.spark_jobs.options.client_settings import is_client_setting
 
     properties = {} if config is None else read_file(config)
     return {f"kafka.{name}": value for name, value in properties.items() if is_client_setting(f"kafka.{name}")}
@@ -134,8 +134,8 @@ def client_options(config: str | None) -> dict[str, str]:
 
 def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the places and the state; Spark is started only where there is something to write."""
-    from spark_jobs.jobs.progress import counted
-    from spark_jobs.jobs.replay import plan_replay, run_replay
+    from moldau.spark_jobs.jobs.progress import counted
+    from moldau.spark_jobs.jobs.replay import plan_replay, run_replay
 
     say = progress_of(arguments, invocation)
     with failures_reported():
@@ -161,7 +161,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 def dry_lines(planned: PlannedReplay) -> list[str]:
     """What a replay would do."""
-    from spark_jobs.jobs.progress import counted, megabytes
+    from moldau.spark_jobs.jobs.progress import counted, megabytes
 
     plan, job = planned.plan, planned.job
     lines = [

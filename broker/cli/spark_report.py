@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import Invocation
-from broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
+from moldau.broker.cli.invocation import Invocation
+from moldau.broker.cli.spark_session import add_session_arguments, failures_reported, job_session, progress_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from spark_jobs.jobs.report import ReportJob
+    from moldau.spark_jobs.jobs.report import ReportJob
 
     Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -49,9 +49,9 @@ def add_report(jobs: Jobs) -> None:
 
 def job_of(arguments: argparse.Namespace) -> ReportJob:
     """The job that the arguments describe. Raises `Refused`."""
-    from spark_jobs.jobs.moments import milliseconds_of
-    from spark_jobs.jobs.report import ReportJob
-    from spark_jobs.refusals import Refused
+    from moldau.spark_jobs.jobs.moments import milliseconds_of
+    from moldau.spark_jobs.jobs.report import ReportJob
+    from moldau.spark_jobs.refusals import Refused
 
     options = {"path": arguments.path}
     options |= {"subscribe": arguments.topic} if arguments.topic is not None else {"subscribePattern": ".*"}
@@ -70,10 +70,10 @@ def job_of(arguments: argparse.Namespace) -> ReportJob:
 
 def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Plan from the files, then start Spark."""
-    from spark_jobs.jobs.progress import JobProgress, counted, megabytes
-    from spark_jobs.jobs.report import plan_report, run_report
-    from spark_jobs.jobs.report_html import page_of
-    from spark_jobs.jobs.report_text import text_lines
+    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.report import plan_report, run_report
+    from moldau.spark_jobs.jobs.report_html import page_of
+    from moldau.spark_jobs.jobs.report_text import text_lines
 
     say = progress_of(arguments, invocation)
     with failures_reported():

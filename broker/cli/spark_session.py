@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callab
 @contextmanager
 def job_session(arguments: argparse.Namespace, invocation: Invocation, name: str) -> Iterator[SparkSession]:
     """A session for a job. An interrupt (Ctrl-C) ends the job and its session, and Spark adds no stack traces."""
-    from spark_jobs.session import local_session, master_of
+    from moldau.spark_jobs.session import local_session, master_of
 
     master = master_of(arguments.master, invocation.variables)
     handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
@@ -97,12 +97,12 @@ def failures_reported() -> Iterator[None]:
     """Turn the failures of a plan and of a query into `CommandError`."""
     from pyspark.errors import PySparkException
 
-    from protocol.primitives import MalformedMessage
-    from spark_jobs.failed_query import reason_of
-    from spark_jobs.java_runtime import NoJava
-    from spark_jobs.refusals import Refused
-    from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-    from storage.tiered.errors import RemoteStorageError
+    from moldau.protocol.primitives import MalformedMessage
+    from moldau.spark_jobs.failed_query import reason_of
+    from moldau.spark_jobs.java_runtime import NoJava
+    from moldau.spark_jobs.refusals import Refused
+    from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from moldau.storage.tiered.errors import RemoteStorageError
 
     try:
         yield

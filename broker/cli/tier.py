@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from broker.cli import client_channels
-from broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli import client_channels
+from moldau.broker.cli.invocation import CommandError, Invocation
 
 DESCRIPTION: Final = """\
 Look after the remote storage of a cluster.
@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run the action. Returns the exit status."""
     import asyncio
 
-    from broker.cli.tiered.actions import TierCommand, show_status, sweep, verify
-    from storage.tiered.errors import RemoteStorageError
+    from moldau.broker.cli.tiered.actions import TierCommand, show_status, sweep, verify
+    from moldau.storage.tiered.errors import RemoteStorageError
 
     if arguments.action in ("status", "sweep") and arguments.bootstrap is None:
         raise CommandError(f"'tier {arguments.action}' needs --bootstrap: the metadata says what belongs to what")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from broker.cli.invocation import Invocation
-from broker.release import KAFKA_VERSION, form, python
 from moldau import __version__
+from moldau.broker.cli.invocation import Invocation
+from moldau.broker.release import KAFKA_VERSION, form, python
 
 DESCRIPTION: Final = (
     "Say which version this is, which Apache Kafka it stands for, and whether its hot path is compiled."

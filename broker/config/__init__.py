@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
-from broker.config.listeners import ListenerAddress, resolved
+from moldau.broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
+from moldau.broker.config.listeners import ListenerAddress, resolved
 
 __all__ = ["Config", "ConfigError", "ConfigValues", "ControllerVoter", "ListenerAddress", "resolved"]

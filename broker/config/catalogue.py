@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from broker.config.setting import Catalogue, Setting, read_rows
+from moldau.broker.config.setting import Catalogue, Setting, read_rows
 
 OWN_PREFIX = "moldau."
 """The prefix of settings that Apache Kafka does not have."""
@@ -22,7 +22,7 @@ UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
 @cache
 def broker_catalogue() -> Catalogue:
     """Settings of the broker and the controller, by name."""
-    from broker.config.tables import groups, log, node, own, security, topics
+    from moldau.broker.config.tables import groups, log, node, own, security, topics
 
     return (
         read_rows(node.ROWS)
@@ -37,7 +37,7 @@ def broker_catalogue() -> Catalogue:
 @cache
 def topic_catalogue() -> Catalogue:
     """Settings of a topic, by name."""
-    from broker.config.tables import resources
+    from moldau.broker.config.tables import resources
 
     return read_rows(resources.TOPIC_ROWS)
 
@@ -45,7 +45,7 @@ def topic_catalogue() -> Catalogue:
 @cache
 def group_catalogue() -> Catalogue:
     """Settings of a group, by name."""
-    from broker.config.tables import resources
+    from moldau.broker.config.tables import resources
 
     return read_rows(resources.GROUP_ROWS)
 
@@ -53,7 +53,7 @@ def group_catalogue() -> Catalogue:
 @cache
 def client_metrics_catalogue() -> Catalogue:
     """Settings of a client metrics subscription, by name."""
-    from broker.config.tables import resources
+    from moldau.broker.config.tables import resources
 
     return read_rows(resources.CLIENT_METRICS_ROWS)
 
@@ -61,7 +61,7 @@ def client_metrics_catalogue() -> Catalogue:
 @cache
 def dynamic_only_catalogue() -> Catalogue:
     """Broker settings that exist only at run time and cannot be in a file, by name."""
-    from broker.config.tables import resources
+    from moldau.broker.config.tables import resources
 
     return read_rows(resources.DYNAMIC_ONLY_ROWS)
 

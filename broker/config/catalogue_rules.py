@@ -6,24 +6,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from broker.config.altering import broker_refusal
-from broker.config.catalogue import (
+from moldau.broker.config.altering import broker_refusal
+from moldau.broker.config.catalogue import (
     base_name,
     broker_catalogue,
     client_metrics_catalogue,
     group_catalogue,
     topic_catalogue,
 )
-from broker.config.config import Config
-from broker.config.describing import describe_topic
-from broker.config.layers import BrokerLayers
-from broker.config.setting import Catalogue, Value, ValueType
-from broker.config.topics import topic_defaults, topic_refusal
-from broker.config.values import InvalidValue, linear_match, parse
-from kraft.controller.decision import ApiError
-from kraft.image.configs import ConfigResource, ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicConfigs
+from moldau.broker.config.config import Config
+from moldau.broker.config.describing import describe_topic
+from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.setting import Catalogue, Value, ValueType
+from moldau.broker.config.topics import topic_defaults, topic_refusal
+from moldau.broker.config.values import InvalidValue, linear_match, parse
+from moldau.kraft.controller.decision import ApiError
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopicConfigs
 
 CLIENT_METRICS_INTERVAL_MS_MIN: Final = 100
 CLIENT_METRICS_INTERVAL_MS_MAX: Final = 3_600_000

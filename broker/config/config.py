@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
-from broker.config.listeners import ListenerAddress
-from broker.config.password import Password
-from broker.config.setting import Value
-from broker.config.values import default_value
+from moldau.broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
+from moldau.broker.config.listeners import ListenerAddress
+from moldau.broker.config.password import Password
+from moldau.broker.config.setting import Value
+from moldau.broker.config.values import default_value
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -143,7 +143,7 @@ class Config:
         """The checked configuration of a node, or ConfigError with every problem. `unknown_variables`: environment
         variables that name no setting, for a warning.
         """
-        from broker.config.loading import load
+        from moldau.broker.config.loading import load
 
         return load(properties, unknown_variables)
 

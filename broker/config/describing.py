@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
-from broker.config.config import Config
-from broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
-from broker.config.setting import Catalogue, Scope
-from broker.config.values import InvalidValue, parse, text_of
+from moldau.broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
+from moldau.broker.config.config import Config
+from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
+from moldau.broker.config.setting import Catalogue, Scope
+from moldau.broker.config.values import InvalidValue, parse, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""docs/configuration.md, computed from the catalogue: `python -m broker.config.document > docs/configuration.md`.
+"""docs/configuration.md, computed from the catalogue: `python -m moldau.broker.config.document > docs/configuration.md`.
 
 `--unread` lists instead the settings that are called honoured and that no module reads.
 """
@@ -9,23 +9,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.config.catalogue import (
+from moldau.broker.config.catalogue import (
     broker_catalogue,
     client_metrics_catalogue,
     dynamic_only_catalogue,
     group_catalogue,
     topic_catalogue,
 )
-from broker.config.layers import is_settled_at_start
-from broker.config.reasons import REASONS
-from broker.config.retired import every_ignored, every_refused
-from broker.config.setting import Catalogue, Setting, Stance
-from broker.config.values import allowed_text
+from moldau.broker.config.layers import is_settled_at_start
+from moldau.broker.config.reasons import REASONS
+from moldau.broker.config.retired import every_ignored, every_refused
+from moldau.broker.config.setting import Catalogue, Setting, Stance
+from moldau.broker.config.values import allowed_text
 
 _INTRODUCTION = """\
 # Configuration
 
-This page is computed from the catalogue in `broker/config/tables` by `python -m broker.config.document`; a test holds
+This page is computed from the catalogue in `broker/config/tables` by `python -m moldau.broker.config.document`; a test holds
 it against the tables, and the tables against Apache Kafka 4.3.1.
 
 Settings are Apache Kafka's own. A later source wins:

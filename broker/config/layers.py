@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from broker.config.catalogue import base_name, broker_catalogue, dynamic_only_catalogue, unit_synonyms
-from broker.config.config import Config
-from broker.config.password import Password
-from broker.config.setting import Scope, Setting, Stance
+from moldau.broker.config.catalogue import base_name, broker_catalogue, dynamic_only_catalogue, unit_synonyms
+from moldau.broker.config.config import Config
+from moldau.broker.config.password import Password
+from moldau.broker.config.setting import Scope, Setting, Stance
 
 
 class ConfigSource(IntEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from broker.config.listeners import ListenerAddress
-from broker.config.password import Password
+from moldau.broker.config.listeners import ListenerAddress
+from moldau.broker.config.password import Password
 
 
 class SettingValues(Protocol):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker.config.catalogue import base_name, broker_catalogue, broker_setting
-from broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
-from broker.config.layers import BrokerLayers
-from broker.config.listeners import InvalidListener, ListenerAddress, read_listeners, read_protocol_map
-from broker.config.password import HIDDEN, Password
-from broker.config.reasons import REASONS
-from broker.config.retired import advice_for, refusal_of
-from broker.config.rules import broken_rules
-from broker.config.setting import Setting, Stance, Value
-from broker.config.tiering import METADATA_TOPIC_SETTINGS
-from broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
+from moldau.broker.config.catalogue import base_name, broker_catalogue, broker_setting
+from moldau.broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
+from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.listeners import InvalidListener, ListenerAddress, read_listeners, read_protocol_map
+from moldau.broker.config.password import HIDDEN, Password
+from moldau.broker.config.reasons import REASONS
+from moldau.broker.config.retired import advice_for, refusal_of
+from moldau.broker.config.rules import broken_rules
+from moldau.broker.config.setting import Setting, Stance, Value
+from moldau.broker.config.tiering import METADATA_TOPIC_SETTINGS
+from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
 # Prefixes of settings for plug-ins, none of which is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}

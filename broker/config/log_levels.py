@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from broker.config.describing import Described
-from broker.config.layers import ConfigSource
-from protocol.errors import ErrorCode
+from moldau.broker.config.describing import Described
+from moldau.broker.config.layers import ConfigSource
+from moldau.protocol.errors import ErrorCode
 
 ROOT: Final = "root"
 AUDIT: Final = "moldau.audit"

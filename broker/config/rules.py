@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.config.config import Config
-from broker.config.http_address import read_address
-from broker.config.mechanisms.oauthbearer import broken_oauth_rules
-from broker.config.replica_selectors import LEADER, RACK_AWARE
-from broker.config.sasl import broken_sasl_rules
-from broker.config.tiering import broken_tiering_rules
-from broker.config.tls import broken_tls_rules
+from moldau.broker.config.config import Config
+from moldau.broker.config.http_address import read_address
+from moldau.broker.config.mechanisms.oauthbearer import broken_oauth_rules
+from moldau.broker.config.replica_selectors import LEADER, RACK_AWARE
+from moldau.broker.config.sasl import broken_sasl_rules
+from moldau.broker.config.tiering import broken_tiering_rules
+from moldau.broker.config.tls import broken_tls_rules
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -43,7 +43,7 @@ def _authorizer(config: Config) -> Iterator[str]:
         )
     if not config.text("super.users"):
         return
-    from security.acl.authorizer import parse_super_users
+    from moldau.security.acl.authorizer import parse_super_users
 
     try:
         parse_super_users(config.text("super.users"))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-from broker.config.password import Password
+from moldau.broker.config.password import Password
 
 Value = bool | int | float | str | Password | tuple[str, ...] | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from broker.config.loading import is_setting
+from moldau.broker.config.loading import is_setting
 
 # Variables of the image that are not settings, but for its scripts, the JVM or the logger.
 _NOT_SETTINGS: Final = frozenset(

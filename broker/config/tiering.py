@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from broker.config.config import Config, ConfigValues
-from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, InternalTopic
-from storage.tiered.object_options import ObjectStoreOptions
+from moldau.broker.config.config import Config, ConfigValues
+from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, InternalTopic
+from moldau.storage.tiered.object_options import ObjectStoreOptions
 
 AS_OF_BOTH_TIERS: Final = -2
 """The value of local.retention.* that stands for the value of retention.*."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.config.catalogue import topic_catalogue
-from broker.config.config import Config, ConfigValues
-from broker.config.setting import Stance, Value
-from broker.config.tiering import local_retention, tiering_refusal
-from broker.config.values import InvalidValue, default_value, parse, text_of
-from protocol.compression import Codec
-from protocol.record_batch import TimestampType
-from storage.log_config import LogConfig
+from moldau.broker.config.catalogue import topic_catalogue
+from moldau.broker.config.config import Config, ConfigValues
+from moldau.broker.config.setting import Stance, Value
+from moldau.broker.config.tiering import local_retention, tiering_refusal
+from moldau.broker.config.values import InvalidValue, default_value, parse, text_of
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_batch import TimestampType
+from moldau.storage.log_config import LogConfig
 
 _CODECS: Final = {
     "producer": None,
@@ -134,7 +134,7 @@ def _conflict(topic: ConfigValues) -> str | None:
 
 def topic_warnings(overrides: Mapping[str, str]) -> dict[str, str]:
     """The overrides of a topic without an effect in this version, with the reason, by setting."""
-    from broker.config.reasons import REASONS
+    from moldau.broker.config.reasons import REASONS
 
     catalogue = topic_catalogue()
     return {

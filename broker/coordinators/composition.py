@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from broker.config.config import Config
-from broker.coordinators.group_row import group_config
-from broker.coordinators.groups import Groups
-from broker.coordinators.marker_sender import MarkerSender
-from broker.coordinators.marker_writer import MarkerWriter
-from broker.coordinators.registry import CoordinatorRegistry
-from broker.coordinators.transaction_row import transaction_config
-from broker.coordinators.transaction_verifier import TransactionVerifier
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.producer_ids import ProducerIds
-from broker.network.peer_channel import PeerChannels
-from broker.purgatory.purgatory import Purgatory
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Spawn
-from kraft.features import TRANSACTION_VERSION
+from moldau.broker.config.config import Config
+from moldau.broker.coordinators.group_row import group_config
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.marker_sender import MarkerSender
+from moldau.broker.coordinators.marker_writer import MarkerWriter
+from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.transaction_row import transaction_config
+from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Spawn
+from moldau.kraft.features import TRANSACTION_VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.config.config import Config
-from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
-from broker.coordinators.row import CoordinatorRow, KeyType
-from coordinator.group.config import GroupConfig
-from protocol.compression import Codec
-from replication.partition import ACKS_LEADER
+from moldau.broker.config.config import Config
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType
+from moldau.coordinator.group.config import GroupConfig
+from moldau.protocol.compression import Codec
+from moldau.replication.partition import ACKS_LEADER
 
 if TYPE_CHECKING:
-    from coordinator.group.events import ShardRequest
-    from coordinator.group.records import LoadedChange
-    from coordinator.runtime.log_reading import RecordReader
-    from coordinator.shard.shard import GroupShard
+    from moldau.coordinator.group.events import ShardRequest
+    from moldau.coordinator.group.records import LoadedChange
+    from moldau.coordinator.runtime.log_reading import RecordReader
+    from moldau.coordinator.shard.shard import GroupShard
 
     GroupRow: TypeAlias = CoordinatorRow[GroupShard, ShardRequest, LoadedChange]
 
@@ -53,13 +53,13 @@ def new_shard(config: GroupConfig, high_watermark: int) -> GroupShard:
 
     Its modules are imported here, because a broker that leads no partition of the topic does not need them.
     """
-    from coordinator.shard.shard import GroupShard
+    from moldau.coordinator.shard.shard import GroupShard
 
     return GroupShard(config, high_watermark)
 
 
 def new_reader() -> RecordReader[LoadedChange]:
-    from coordinator.shard.record_reading import GroupRecordReader
+    from moldau.coordinator.shard.record_reading import GroupRecordReader
 
     return GroupRecordReader()
 

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.coordinators.group_row import group_row
-from broker.coordinators.shards import Shards
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from coordinator.group.config import GroupConfig
-from protocol.errors import ErrorCode
+from moldau.broker.coordinators.group_row import group_row
+from moldau.broker.coordinators.shards import Shards
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.coordinator.group.config import GroupConfig
+from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.shard_runner import ShardRunner
-    from coordinator.group.events import ShardRequest
-    from coordinator.group.records import LoadedChange
-    from coordinator.shard.shard import GroupShard
+    from moldau.broker.coordinators.shard_runner import ShardRunner
+    from moldau.coordinator.group.events import ShardRequest
+    from moldau.coordinator.group.records import LoadedChange
+    from moldau.coordinator.shard.shard import GroupShard
 
     GroupRunner: TypeAlias = ShardRunner[GroupShard, ShardRequest, LoadedChange]
 
@@ -44,7 +44,7 @@ class Groups:
         runners = [runner for runner in self.runners if runner.refusal is ErrorCode.NONE]
         if not runners:
             return
-        from coordinator.group.events import TopicsDeleted
+        from moldau.coordinator.group.events import TopicsDeleted
 
         event = TopicsDeleted(frozenset(topics))
         for runner in runners:

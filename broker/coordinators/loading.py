@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.runtime.progress import FIRST_MS, Progress, duration, log
+from moldau.broker.runtime.progress import FIRST_MS, Progress, duration, log
 
 
 class Loading:

@@ -17,14 +17,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
-from broker.coordinators.row import Reports
-from broker.metadata.cluster_view import ClusterView
-from broker.network.peer_channel import NoResponse, PeerChannels
-from coordinator.runtime.effects import TransactionEnd
-from coordinator.transaction.events import MarkersWritten, SendMarkers, TopicPartition, TransactionEvent
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
+from moldau.broker.coordinators.row import Reports
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.coordinator.runtime.effects import TransactionEnd
+from moldau.coordinator.transaction.events import MarkersWritten, SendMarkers, TopicPartition, TransactionEvent
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.coordinators.groups import Groups
-from broker.purgatory.purgatory import CommitCallback, Purgatory
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from coordinator.runtime.effects import TransactionEnd, Waiter
-from protocol.errors import ErrorCode
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.purgatory.purgatory import CommitCallback, Purgatory
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
+from moldau.protocol.errors import ErrorCode
 
 Written = Callable[[ErrorCode], None]
 """Called once: with NONE when the marker is committed, else with an error after which that is not known."""
@@ -82,7 +82,7 @@ class MarkerWriter:
         if isinstance(runner, ErrorCode):
             written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        from coordinator.group.events import EndOffsetsTransaction
+        from moldau.coordinator.group.events import EndOffsetsTransaction
 
         waiter = Waiter(MarkerToken(written), 0)
         runner.submit(EndOffsetsTransaction(waiter, marker.producer_id, marker.producer_epoch, marker.end))

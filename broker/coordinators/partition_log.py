@@ -6,14 +6,14 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator.runtime.effects import TransactionWrite
-from protocol.errors import ErrorCode
-from replication.partition import Partition
-from replication.partition_listener import HighWatermarkListener
-from storage.files.file_slice import FileSlice
-from storage.log.append_result import AppendResult
-from storage.log.log import Log
-from storage.producers.verification import VerificationGuard
+from moldau.coordinator.runtime.effects import TransactionWrite
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.replication.partition_listener import HighWatermarkListener
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.log.append_result import AppendResult
+from moldau.storage.log.log import Log
+from moldau.storage.producers.verification import VerificationGuard
 
 
 class CoordinatorLog(Protocol):
@@ -57,7 +57,7 @@ class CoordinatorLog(Protocol):
 
 
 class LeaderLog:
-    """The log of a `replication.partition.Partition`, as a `CoordinatorLog`.
+    """The log of a `moldau.replication.partition.Partition`, as a `CoordinatorLog`.
 
     `flush` makes it durable soon, where its settings ask for that.
     """

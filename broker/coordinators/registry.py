@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from broker.config.internal_topics import InternalTopic
-from broker.coordinators.partition_log import CoordinatorLog, LeaderLog
-from broker.coordinators.row import KeyType
-from replication.partition import Partition
-from storage.log.log import Log
+from moldau.broker.config.internal_topics import InternalTopic
+from moldau.broker.coordinators.partition_log import CoordinatorLog, LeaderLog
+from moldau.broker.coordinators.row import KeyType
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
 
 
 class TopicCoordinator(Protocol):

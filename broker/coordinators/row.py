@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
-from broker.config.internal_topics import InternalTopic
-from coordinator.runtime.log_reading import RecordReader
-from protocol.compression import Codec
-from replication.partition import ACKS_ALL
+from moldau.broker.config.internal_topics import InternalTopic
+from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.protocol.compression import Codec
+from moldau.replication.partition import ACKS_ALL
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")

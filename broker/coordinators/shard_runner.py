@@ -12,20 +12,20 @@ from collections import deque
 from enum import Enum, auto
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-from broker.coordinators.loading import Loading
-from broker.coordinators.partition_log import CoordinatorLog
-from broker.coordinators.row import CoordinatorRow
-from broker.runtime.environment import Environment
-from coordinator.runtime.effects import Effects
-from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
-from coordinator.runtime.log_reading import LogReader, Replayable
-from coordinator.runtime.machine import StateMachine
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import build_batch
-from storage.files.disk_errors import PASSING
-from storage.files.file_slice import FileSlice
+from moldau.broker.coordinators.loading import Loading
+from moldau.broker.coordinators.partition_log import CoordinatorLog
+from moldau.broker.coordinators.row import CoordinatorRow
+from moldau.broker.runtime.environment import Environment
+from moldau.coordinator.runtime.effects import Effects
+from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from moldau.coordinator.runtime.log_reading import LogReader, Replayable
+from moldau.coordinator.runtime.machine import StateMachine
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import build_batch
+from moldau.storage.files.disk_errors import PASSING
+from moldau.storage.files.file_slice import FileSlice
 
 CHANGES_AT_ONCE: Final = 1_000
 """The most changes that are replayed before other tasks of the event loop run."""

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from broker.config.internal_topics import InternalTopic
-from broker.coordinators.loading import Loading
-from broker.coordinators.partition_log import CoordinatorLog
-from broker.coordinators.row import CoordinatorRow, KeyType
-from broker.coordinators.shard_runner import ShardRunner
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from coordinator.runtime.partition import partition_of
-from protocol.errors import ErrorCode
+from moldau.broker.config.internal_topics import InternalTopic
+from moldau.broker.coordinators.loading import Loading
+from moldau.broker.coordinators.partition_log import CoordinatorLog
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType
+from moldau.broker.coordinators.shard_runner import ShardRunner
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.coordinator.runtime.partition import partition_of
+from moldau.protocol.errors import ErrorCode
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.config.config import Config
-from broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
-from broker.coordinators.row import CoordinatorRow, KeyType, Reports
-from coordinator.transaction.config import TransactionConfig
-from protocol.compression import Codec
+from moldau.broker.config.config import Config
+from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.protocol.compression import Codec
 
 if TYPE_CHECKING:
-    from coordinator.runtime.log_reading import RecordReader
-    from coordinator.transaction.events import TransactionEvent
-    from coordinator.transaction.records import TransactionChange
-    from coordinator.transaction.shard import TransactionShard
+    from moldau.coordinator.runtime.log_reading import RecordReader
+    from moldau.coordinator.transaction.events import TransactionEvent
+    from moldau.coordinator.transaction.records import TransactionChange
+    from moldau.coordinator.transaction.shard import TransactionShard
 
     TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
     Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
@@ -37,7 +37,7 @@ def transaction_row(
 
         Its modules are imported here, because a broker that leads no partition of the topic does not need them.
         """
-        from coordinator.transaction.shard import TransactionShard
+        from moldau.coordinator.transaction.shard import TransactionShard
 
         return TransactionShard(config, high_watermark, leader_epoch, next_producer_id, transaction_version)
 
@@ -69,7 +69,7 @@ def state_topic(config: TransactionConfig) -> InternalTopic:
 
 
 def new_reader() -> RecordReader[TransactionChange]:
-    from coordinator.transaction.record_reading import TransactionRecordReader
+    from moldau.coordinator.transaction.record_reading import TransactionRecordReader
 
     return TransactionRecordReader()
 

@@ -16,13 +16,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.metadata.cluster_view import ClusterView
-from broker.network.peer_channel import NoResponse, PeerChannels
-from coordinator.runtime.effects import Waiter
-from coordinator.transaction.events import AddPartitions, VerifyPartitions
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.coordinators.shards import Shards
-from broker.coordinators.transaction_row import transaction_row
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from coordinator.transaction.config import TransactionConfig
-from protocol.errors import ErrorCode
+from moldau.broker.coordinators.shards import Shards
+from moldau.broker.coordinators.transaction_row import transaction_row
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.shard_runner import ShardRunner
-    from broker.coordinators.transaction_row import Perform
-    from coordinator.transaction.events import TransactionEvent
-    from coordinator.transaction.records import TransactionChange
-    from coordinator.transaction.shard import TransactionShard
+    from moldau.broker.coordinators.shard_runner import ShardRunner
+    from moldau.broker.coordinators.transaction_row import Perform
+    from moldau.coordinator.transaction.events import TransactionEvent
+    from moldau.coordinator.transaction.records import TransactionChange
+    from moldau.coordinator.transaction.shard import TransactionShard
 
     TransactionRunner: TypeAlias = ShardRunner[TransactionShard, TransactionEvent, TransactionChange]
 

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from broker.metadata.metadata_log import NoRoom
-from broker.metadata.publisher import MetadataPublisher, Reply
-from broker.runtime.environment import Environment
-from kraft.controller.controller import Controller
-from kraft.controller.decision import Decision
-from kraft.image.metadata_image import Provenance
-from protocol.errors import ErrorCode
-from security.quotas.limits import Sharers
-from security.requester import NODE, Requester
+from moldau.broker.metadata.metadata_log import NoRoom
+from moldau.broker.metadata.publisher import MetadataPublisher, Reply
+from moldau.broker.runtime.environment import Environment
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.protocol.errors import ErrorCode
+from moldau.security.quotas.limits import Sharers
+from moldau.security.requester import NODE, Requester
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -116,7 +116,7 @@ class ActiveController:
         except NoRoom as error:
             if decision.reply is None:
                 return False, None
-            from broker.metadata.refusals import undone
+            from moldau.broker.metadata.refusals import undone
 
             return False, undone(decision.reply, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         return True, decision.reply

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config.config import Config
-from broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS
-from broker.metadata.registration import BrokerIdentity
-from kraft.features import SUPPORTED_FEATURES
-from protocol.messages import broker_registration
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS
+from moldau.broker.metadata.registration import BrokerIdentity
+from moldau.kraft.features import SUPPORTED_FEATURES
+from moldau.protocol.messages import broker_registration
 
 HEARTBEATS_PER_FENCE: Final = 10
 """The number of heartbeats in moldau.broker.silence.fence.ms, so that a shorter stall does not fence the broker."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple, Protocol
 
-from kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.metadata_image import MetadataImage
 
 
 class NodeAddress(NamedTuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.publisher import MetadataPublisher
-from kraft.image.difference import difference
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage
-from kraft.image.replay import Replay
+from moldau.broker.metadata.metadata_log import MetadataLog
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.kraft.image.difference import difference
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from moldau.kraft.image.replay import Replay
 
 
 class CommittedMetadata:

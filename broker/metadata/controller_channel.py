@@ -11,17 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.metadata.enveloping import ForwardedClient, opened_response, requester_of, sealed_request
-from broker.metadata.refusals import error_of, refused
-from broker.network.peer_channel import NoResponse, PeerChannels
-from protocol.errors import ErrorCode
-from protocol.messages.envelope import EnvelopeResponse
-from security.requester import NODE, Requester
+from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, requester_of, sealed_request
+from moldau.broker.metadata.refusals import error_of, refused
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.envelope import EnvelopeResponse
+from moldau.security.requester import NODE, Requester
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.runtime.environment import Environment
+    from moldau.broker.runtime.environment import Environment
 
 log = logging.getLogger("moldau.quorum")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata.quorum_start import controller_registration
+from moldau.broker.metadata.quorum_start import controller_registration
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metadata.quorum import Quorum
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.quorum import Quorum
 
 RETRY_S: Final = 0.5
 

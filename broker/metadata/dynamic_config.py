@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.config.altering import effective
-from broker.config.config import Config
-from broker.config.layers import BrokerLayers
-from broker.config.topics import log_config
-from kraft.image.configs import ResourceType
-from kraft.image.metadata_image import MetadataImage
-from storage.log_config import LogConfig
+from moldau.broker.config.altering import effective
+from moldau.broker.config.config import Config
+from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.topics import log_config
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.storage.log_config import LogConfig
 
 LOG_CONFIGS_MAX: Final = 1000
 """The most sets of overrides that are cached; past that number the cache is cleared."""

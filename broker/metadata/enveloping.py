@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from broker.network.principal_data import written_principal
-from kraft.controller.throttling import STRICT_SINCE
-from protocol.compiler import decoder_of, encode
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.primitives import MalformedMessage
-from protocol.schema import header_flexible_from, response_class_of, spec_of
-from protocol.tagged_section import skip_tags
-from security.principal import Principal
-from security.requester import NODE, Requester
+from moldau.broker.network.principal_data import written_principal
+from moldau.kraft.controller.throttling import STRICT_SINCE
+from moldau.protocol.compiler import decoder_of, encode
+from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
+from moldau.protocol.tagged_section import skip_tags
+from moldau.security.principal import Principal
+from moldau.security.requester import NODE, Requester
 
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0

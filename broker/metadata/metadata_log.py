@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from kraft.features import record_version
-from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.image.replay import Replay
-from kraft.quorum.control_records import QuorumDescription, described_by
-from kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
-from kraft.raft.log_view import OffsetAndEpoch
-from kraft.record_frame import decode_record, encode_record
-from kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
-from kraft.snapshot.loading import LoadedSnapshot, load_snapshot
-from kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from protocol.records.metadata import NoOpRecord
-from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
-from storage.files.log_paths import METADATA_DIRECTORY
-from storage.files.port import FileSystem, make_durable_directory, write_atomically
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log_config import LogConfig
+from moldau.kraft.features import record_version
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
+from moldau.kraft.raft.log_view import OffsetAndEpoch
+from moldau.kraft.record_frame import decode_record, encode_record
+from moldau.kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
+from moldau.kraft.snapshot.loading import LoadedSnapshot, load_snapshot
+from moldau.kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.records.metadata import NoOpRecord
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
+from moldau.storage.files.log_paths import METADATA_DIRECTORY
+from moldau.storage.files.port import FileSystem, make_durable_directory, write_atomically
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log_config import LogConfig
 
 DIRECTORY: Final = METADATA_DIRECTORY
 TOPIC_ID: Final = (1).to_bytes(16, "big")

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
-from kraft.image.replay import Replay
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
 
 Listener = Callable[[MetadataImage, MetadataDelta], None]
 Reply = Callable[..., None]

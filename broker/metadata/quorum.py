@@ -6,29 +6,29 @@ import logging
 from collections.abc import Callable
 from typing import Final, get_args
 
-from broker.config.catalogue_rules import SettingsInForce
-from broker.config.config import Config
-from broker.metadata.active_controller import ActiveController
-from broker.metadata.controller_channel import ClientService, ControllerChannel
-from broker.metadata.enveloping import ForwardedClient
-from broker.metadata.metadata_log import LoadedMetadata, MetadataLog
-from broker.metadata.publisher import Listener, MetadataPublisher, Reply
-from broker.metadata.quorum_start import first_image, metadata_log_config, refuse_unsupported
-from broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumSurroundings, opened_quorum
-from broker.metadata.snapshot_policy import SnapshotPolicy
-from broker.network.peer_channel import PeerChannels
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.pending import DATA, OTHER, Pending
-from broker.runtime.tasks import Tasks
-from kraft.image.metadata_image import MetadataImage
-from kraft.raft import events
-from protocol.messages.fetch import FetchRequest
-from protocol.schema import spec_of
-from security.requester import NODE, Requester
-from storage.checkpoints.meta_properties import MetaProperties
-from storage.directory.log_directory import LOCK
-from storage.files.port import FileLock
+from moldau.broker.config.catalogue_rules import SettingsInForce
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.active_controller import ActiveController
+from moldau.broker.metadata.controller_channel import ClientService, ControllerChannel
+from moldau.broker.metadata.enveloping import ForwardedClient
+from moldau.broker.metadata.metadata_log import LoadedMetadata, MetadataLog
+from moldau.broker.metadata.publisher import Listener, MetadataPublisher, Reply
+from moldau.broker.metadata.quorum_start import first_image, metadata_log_config, refuse_unsupported
+from moldau.broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumSurroundings, opened_quorum
+from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.pending import DATA, OTHER, Pending
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.raft import events
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.schema import spec_of
+from moldau.security.requester import NODE, Requester
+from moldau.storage.checkpoints.meta_properties import MetaProperties
+from moldau.storage.directory.log_directory import LOCK
+from moldau.storage.files.port import FileLock
 
 log = logging.getLogger("moldau.quorum")
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.config.config import Config
-from broker.config.sasl import token_key
-from broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
-from broker.runtime.environment import Environment
-from kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
-from kraft.features import SUPPORTED_FEATURES, refusal_of_feature
-from kraft.image.finalized_features import FeaturesImage
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.replay import Replay
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.quorum.voter_set import Address, VoterNode, VoterSet
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
-from protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
-from protocol.records.metadata import FeatureLevelRecord
-from security.quotas.sampled_rate import Windows
-from storage.checkpoints.meta_properties import MetaProperties
-from storage.files.port import FileSystem
-from storage.log_config import LogConfig
+from moldau.broker.config.config import Config
+from moldau.broker.config.sasl import token_key
+from moldau.broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
+from moldau.broker.runtime.environment import Environment
+from moldau.kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
+from moldau.kraft.features import SUPPORTED_FEATURES, refusal_of_feature
+from moldau.kraft.image.finalized_features import FeaturesImage
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.quorum.voter_set import Address, VoterNode, VoterSet
+from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.kraft.snapshot.names import BOOTSTRAP_CHECKPOINT
+from moldau.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from moldau.protocol.records.metadata import FeatureLevelRecord
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.storage.checkpoints.meta_properties import MetaProperties
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log_config import LogConfig
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """The numbers of the security protocols in Kafka's protocol."""

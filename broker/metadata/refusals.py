@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kraft.controller.apis import CONTROLLER_APIS, refuse_whole
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
-from protocol.schema import default_struct
+from moldau.kraft.controller.apis import CONTROLLER_APIS, refuse_whole
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from moldau.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from moldau.protocol.schema import default_struct
 
 
 class Part(Protocol):

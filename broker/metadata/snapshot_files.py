@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kraft.snapshot.loading import LoadedSnapshot, load_snapshot
-from kraft.snapshot.names import PART_SUFFIX, SUFFIX, SnapshotId
-from protocol.primitives import BytesLike
-from storage.files.port import File, FileSystem
+from moldau.kraft.snapshot.loading import LoadedSnapshot, load_snapshot
+from moldau.kraft.snapshot.names import PART_SUFFIX, SUFFIX, SnapshotId
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.port import File, FileSystem
 
 
 class MetadataSnapshotFiles:

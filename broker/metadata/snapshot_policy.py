@@ -4,7 +4,7 @@ KIP-876).
 
 from __future__ import annotations
 
-from broker.config.config import Config
+from moldau.broker.config.config import Config
 
 
 class SnapshotPolicy:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from broker.config.config import Config
-from broker.metadata.metadata_log import DIRECTORY, write_batches
-from kraft.features import (
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.metadata_log import DIRECTORY, write_batches
+from moldau.kraft.features import (
     ELIGIBLE_LEADER_REPLICAS,
     ELIGIBLE_LEADER_REPLICAS_DEFAULT,
     KRAFT_VERSION,
@@ -24,12 +24,12 @@ from kraft.features import (
     TRANSACTION_VERSION,
     refusal_of_feature,
 )
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.voter_set import VoterNode, VoterSet
-from kraft.snapshot.batches import snapshot_batches
-from kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
-from protocol.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
-from storage.checkpoints.meta_properties import (
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.snapshot.batches import snapshot_batches
+from moldau.kraft.snapshot.names import BOOTSTRAP_CHECKPOINT, SnapshotId
+from moldau.protocol.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
+from moldau.storage.checkpoints.meta_properties import (
     META_PROPERTIES,
     RESERVED_DIRECTORY_IDS,
     InvalidMetaProperties,
@@ -37,8 +37,8 @@ from storage.checkpoints.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from storage.checkpoints.partition_metadata import parse_uuid
-from storage.files.port import FileSystem, make_durable_directory
+from moldau.storage.checkpoints.partition_metadata import parse_uuid
+from moldau.storage.files.port import FileSystem, make_durable_directory
 
 Entropy = Callable[[int], bytes]
 EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"

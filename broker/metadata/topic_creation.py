@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.config.internal_topics import InternalTopic
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from moldau.broker.config.internal_topics import InternalTopic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,

@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from broker.metrics.quota_rows import QUOTA_ROWS
-from broker.metrics.tiered_rows import TIERED_ROWS
+from moldau.broker.metrics.quota_rows import QUOTA_ROWS
+from moldau.broker.metrics.tiered_rows import TIERED_ROWS
 
 ROWS = """
 kafka_network_requestmetrics_requests_total  counter  request

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.metrics.exposition import Page
-    from broker.replicas.log_cleaner import LogCleaner
+    from moldau.broker.metrics.exposition import Page
+    from moldau.broker.replicas.log_cleaner import LogCleaner
 
 CLEANER: Final = "kafka_log_logcleaner_"
 MANAGER: Final = "kafka_log_logcleanermanager_"

@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.exposition import Page, Summary
-from broker.metrics.partitions import TURN
-from coordinator.transaction.transaction_state import NAMES
-from kraft.image.topics import NO_LEADER
+from moldau.broker.metrics.exposition import Page, Summary
+from moldau.broker.metrics.partitions import TURN
+from moldau.coordinator.transaction.transaction_state import NAMES
+from moldau.kraft.image.topics import NO_LEADER
 
 if TYPE_CHECKING:
-    from broker.metrics.observed import Observed
-    from broker.runtime.flusher import Flusher
+    from moldau.broker.metrics.observed import Observed
+    from moldau.broker.runtime.flusher import Flusher
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from broker.metrics.catalogue import metrics
+from moldau.broker.metrics.catalogue import metrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from broker.config.http_address import HttpAddress
-from broker.runtime.tasks import Spawn
+from moldau.broker.config.http_address import HttpAddress
+from moldau.broker.runtime.tasks import Spawn
 
 HEAD_SIZE_MAX: Final = 8192
 PATIENCE_S: Final = 10

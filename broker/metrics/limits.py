@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.exposition import Page
+from moldau.broker.metrics.exposition import Page
 
 if TYPE_CHECKING:
-    from broker.metrics.observed import Observed
+    from moldau.broker.metrics.observed import Observed
 
 SERVER: Final = "kafka_network_socketserver_"
 

@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.coordinators.composition import BrokerCoordinators
-    from broker.metadata.cluster_view import ClusterView
-    from broker.metadata.quorum import Quorum
-    from broker.network.listener import Listener
-    from broker.network.quotas.address_rates import AddressRates
-    from broker.network.quotas.client_quotas import ClientQuotas
-    from broker.network.reply_memory import ReplyMemory
-    from broker.network.request_memory import RequestMemory
-    from broker.network.request_times import RequestClock
-    from broker.purgatory.purgatory import Purgatory
-    from broker.replicas.damaged_replicas import DamagedReplicas
-    from broker.replicas.in_sync_changes import InSyncChanges
-    from broker.replicas.local_logs import LocalLogs
-    from broker.replicas.log_cleaner import LogCleaner
-    from broker.replicas.log_jobs import LogJobs
-    from broker.replicas.replicas import Replicas
-    from broker.replicas.replication_throttles import ReplicationThrottles
-    from broker.requests.large_batches import LargeBatches
-    from broker.runtime.environment import Environment
-    from broker.runtime.flusher import Flusher
-    from broker.runtime.stage import Stage
-    from broker.tiering.tiering import Tiering
+    from moldau.broker.config.config import Config
+    from moldau.broker.coordinators.composition import BrokerCoordinators
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.metadata.quorum import Quorum
+    from moldau.broker.network.listener import Listener
+    from moldau.broker.network.quotas.address_rates import AddressRates
+    from moldau.broker.network.quotas.client_quotas import ClientQuotas
+    from moldau.broker.network.reply_memory import ReplyMemory
+    from moldau.broker.network.request_memory import RequestMemory
+    from moldau.broker.network.request_times import RequestClock
+    from moldau.broker.purgatory.purgatory import Purgatory
+    from moldau.broker.replicas.damaged_replicas import DamagedReplicas
+    from moldau.broker.replicas.in_sync_changes import InSyncChanges
+    from moldau.broker.replicas.local_logs import LocalLogs
+    from moldau.broker.replicas.log_cleaner import LogCleaner
+    from moldau.broker.replicas.log_jobs import LogJobs
+    from moldau.broker.replicas.replicas import Replicas
+    from moldau.broker.replicas.replication_throttles import ReplicationThrottles
+    from moldau.broker.requests.large_batches import LargeBatches
+    from moldau.broker.runtime.environment import Environment
+    from moldau.broker.runtime.flusher import Flusher
+    from moldau.broker.runtime.stage import Stage
+    from moldau.broker.tiering.tiering import Tiering
 
 
 @dataclass(frozen=True, slots=True)

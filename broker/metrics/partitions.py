@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.exposition import Page
+from moldau.broker.metrics.exposition import Page
 
 if TYPE_CHECKING:
-    from broker.metrics.observed import Observed
-    from replication.partition import Partition
+    from moldau.broker.metrics.observed import Observed
+    from moldau.replication.partition import Partition
 
 TURN: Final = 200
 """The number of partitions after which a scrape yields to the event loop, so that requests do not wait for it."""

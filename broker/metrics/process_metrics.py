@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from broker.metrics.exposition import Page, Summary
-from broker.release import KAFKA_VERSION
-from broker.runtime.process import GC_GENERATIONS, Process, ProcessFacts
 from moldau import __version__
+from moldau.broker.metrics.exposition import Page, Summary
+from moldau.broker.release import KAFKA_VERSION
+from moldau.broker.runtime.process import GC_GENERATIONS, Process, ProcessFacts
 
 
 class ProcessMetrics:

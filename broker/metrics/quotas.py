@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.exposition import Page
-from security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from moldau.broker.metrics.exposition import Page
+from moldau.security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 
 if TYPE_CHECKING:
-    from broker.metrics.observed import Observed
-    from security.quotas.limits import Sharers
+    from moldau.broker.metrics.observed import Observed
+    from moldau.security.quotas.limits import Sharers
 
 RATES: Final = {
     PRODUCER_BYTE_RATE: ("produce", "byte_rate"),

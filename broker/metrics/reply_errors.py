@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from protocol.compiler import Encoder
-from protocol.schema import fields_of
+from moldau.protocol.compiler import Encoder
+from moldau.protocol.schema import fields_of
 
 if TYPE_CHECKING:
-    from broker.network.route import Route
-    from protocol.primitives import Chunk
+    from moldau.broker.network.route import Route
+    from moldau.protocol.primitives import Chunk
 
 PRODUCE: Final = 0
 ERROR_CODE: Final = "error_code"

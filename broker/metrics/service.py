@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.config.http_address import HttpAddress
-from broker.metrics.cleaner import collect_cleaner
-from broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
-from broker.metrics.exposition import CONTENT_TYPE, Page
-from broker.metrics.http_server import Answer, HttpServer, plain
-from broker.metrics.limits import collect_limits
-from broker.metrics.observed import Observed
-from broker.metrics.partitions import collect_partitions
-from broker.metrics.process_metrics import ProcessMetrics
-from broker.metrics.quotas import collect_quotas
-from broker.metrics.reply_errors import ErrorCounter
-from broker.metrics.stall import StallWatch, collect_longest_step
-from broker.metrics.tiering import collect_tiering
-from broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
-from broker.runtime.stage import Stage
-from broker.runtime.tasks import Spawn
+from moldau.broker.config.http_address import HttpAddress
+from moldau.broker.metrics.cleaner import collect_cleaner
+from moldau.broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
+from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
+from moldau.broker.metrics.http_server import Answer, HttpServer, plain
+from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.metrics.observed import Observed
+from moldau.broker.metrics.partitions import collect_partitions
+from moldau.broker.metrics.process_metrics import ProcessMetrics
+from moldau.broker.metrics.quotas import collect_quotas
+from moldau.broker.metrics.reply_errors import ErrorCounter
+from moldau.broker.metrics.stall import StallWatch, collect_longest_step
+from moldau.broker.metrics.tiering import collect_tiering
+from moldau.broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
+from moldau.broker.runtime.stage import Stage
+from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.broker")
 

@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Callable
 from typing import Final
 
-from broker.metrics.exposition import Histogram, Page
-from broker.runtime.loop_steps import LoopSteps
+from moldau.broker.metrics.exposition import Histogram, Page
+from moldau.broker.runtime.loop_steps import LoopSteps
 
 INTERVAL_S: Final = 0.1
 KEPT: Final = 6000

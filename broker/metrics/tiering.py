@@ -6,12 +6,12 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.exposition import Summary
-from broker.tiering.traffic import RemoteCount
+from moldau.broker.metrics.exposition import Summary
+from moldau.broker.tiering.traffic import RemoteCount
 
 if TYPE_CHECKING:
-    from broker.metrics.exposition import Page
-    from broker.tiering.tiering import Tiering
+    from moldau.broker.metrics.exposition import Page
+    from moldau.broker.tiering.tiering import Tiering
 
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 MANAGER: Final = "kafka_log_remote_remotelogmanager_"

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.exposition import Page
-from broker.network.request_times import RequestTimes
-from protocol.errors import ErrorCode
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.network.request_times import RequestTimes
+from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.network.listener import Listener
-    from broker.network.route import Route
+    from moldau.broker.network.listener import Listener
+    from moldau.broker.network.route import Route
 
 REQUESTS: Final = "kafka_network_requestmetrics_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"

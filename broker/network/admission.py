@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.network.connection_quota import ConnectionLimits, ConnectionQuotas
-from broker.network.quotas.address_rates import AddressRates
+from moldau.broker.network.connection_quota import ConnectionLimits, ConnectionQuotas
+from moldau.broker.network.quotas.address_rates import AddressRates
 
 
 class LimitedListener(Protocol):

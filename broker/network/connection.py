@@ -15,19 +15,19 @@ from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Final, cast
 
-from broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
-from broker.network.flow_control import FlowControl
-from broker.network.output import TAKES_FILES, Output, step_name
-from broker.network.partial_frame import PartialFrame
-from broker.network.reply import EncodedResponse, QueuedReply, encoded
-from broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
-from broker.network.request_memory import SMALL_SIZE
-from broker.network.route import Authentication, FrameHook, RequestContext, Route
-from broker.runtime.pending import Pending
-from protocol.decoded_size import LongMessage
-from protocol.primitives import MalformedMessage
-from protocol.tagged_section import skip_tags
-from security.access import Access
+from moldau.broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
+from moldau.broker.network.flow_control import FlowControl
+from moldau.broker.network.output import TAKES_FILES, Output, step_name
+from moldau.broker.network.partial_frame import PartialFrame
+from moldau.broker.network.reply import EncodedResponse, QueuedReply, encoded
+from moldau.broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
+from moldau.broker.network.request_memory import SMALL_SIZE
+from moldau.broker.network.route import Authentication, FrameHook, RequestContext, Route
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.decoded_size import LongMessage
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.tagged_section import skip_tags
+from moldau.security.access import Access
 
 log = logging.getLogger("moldau.connection")
 

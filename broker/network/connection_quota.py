@@ -20,7 +20,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
+    from moldau.broker.config.config import Config
 
 log = logging.getLogger("moldau.listener")
 

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.network.closing_log import ClosingLog
-from broker.network.reply import EncodedResponse, coalesce
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.network.request_times import RequestClock
-from broker.network.route import Authentication, RequestContext, ServingListener
-from broker.purgatory.purgatory import Purgatory
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from protocol.primitives import Chunk
-from protocol.schema import fields_of
-from security.access import Access
+from moldau.broker.network.closing_log import ClosingLog
+from moldau.broker.network.reply import EncodedResponse, coalesce
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.route import Authentication, RequestContext, ServingListener
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.primitives import Chunk
+from moldau.protocol.schema import fields_of
+from moldau.security.access import Access
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
+    from moldau.broker.network.connection import Connection
 
 
 LONG_FRAME_SIZE: Final = 1 << 13

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
-from broker.network.reply_memory import held_size
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from protocol.primitives import BytesLike, Chunk
-from storage.files.file_slice import FileSlice
+from moldau.broker.network.reply_memory import held_size
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.primitives import BytesLike, Chunk
+from moldau.storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.connection")
 

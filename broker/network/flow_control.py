@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.network.output import Output
-from broker.network.reply_queue import ReplyQueue
+from moldau.broker.network.output import Output
+from moldau.broker.network.reply_queue import ReplyQueue
 
 
 class FlowControl:

@@ -7,17 +7,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from broker.network.admission import Admission
-from broker.network.closing_log import ClosingLog
-from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionResources
-from broker.network.listener_role import ListenerRole
-from broker.network.listener_security import ListenerSecurity
-from broker.network.route import Route
-from broker.runtime.acceptor import Acceptor
-from security.access import Access
-from security.principal import Principal
-from security.quotas.throttle_times import ThrottleTimes
+from moldau.broker.network.admission import Admission
+from moldau.broker.network.closing_log import ClosingLog
+from moldau.broker.network.connection import Connection
+from moldau.broker.network.connection_resources import ConnectionResources
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.listener_security import ListenerSecurity
+from moldau.broker.network.route import Route
+from moldau.broker.runtime.acceptor import Acceptor
+from moldau.security.access import Access
+from moldau.security.principal import Principal
+from moldau.security.quotas.throttle_times import ThrottleTimes
 
 log = logging.getLogger("moldau.listener")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Flag, auto
 
-from broker.config.config import Config
+from moldau.broker.config.config import Config
 
 
 class ListenerRole(Flag):

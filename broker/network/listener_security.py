@@ -12,15 +12,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.network.authentication.counts import TLS, AuthenticationCounts
-from broker.network.connection import Connection
-from security.access import Access, Unrestricted
-from security.principal import ANONYMOUS, Principal
+from moldau.broker.network.authentication.counts import TLS, AuthenticationCounts
+from moldau.broker.network.connection import Connection
+from moldau.security.access import Access, Unrestricted
+from moldau.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from broker.network.authentication.sasl import AccessMaker, SaslAuthentication, SaslGate
-    from broker.network.peer_security import NodeTls
-    from broker.network.tls.stream import TlsStream
+    from moldau.broker.network.authentication.sasl import AccessMaker, SaslAuthentication, SaslGate
+    from moldau.broker.network.peer_security import NodeTls
+    from moldau.broker.network.tls.stream import TlsStream
 
 CertificatePrincipal = Callable[[bytes], Principal]
 """Maps a client's certificate, in DER, to its principal. Raises ValueError."""
@@ -68,7 +68,7 @@ class SecuredConnection:
         self._security = security
         self._tls = entrance.tls
         self._connection = connection
-        from broker.network.tls.stream import TlsStream
+        from moldau.broker.network.tls.stream import TlsStream
 
         self.stream = TlsStream(connection, self, self._tls.server_context(), entrance.handshakes, entrance.buffer)
 

@@ -11,13 +11,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from broker.network.reply_memory import ReplyOwner
-from protocol.primitives import BytesLike, Chunk
+from moldau.broker.network.reply_memory import ReplyOwner
+from moldau.protocol.primitives import BytesLike, Chunk
 
 if TYPE_CHECKING:
-    from broker.network.connection_resources import ConnectionResources
-    from broker.network.direct_output import DirectOutput
-    from broker.network.route import ClientConnection, FrameHook, RequestContext
+    from moldau.broker.network.connection_resources import ConnectionResources
+    from moldau.broker.network.direct_output import DirectOutput
+    from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext
 
 log = logging.getLogger("moldau.connection")
 
@@ -289,7 +289,7 @@ class Output:
                 return True
             if transport.get_extra_info("socket") is None or transport.get_extra_info("sslcontext") is not None:
                 return False
-            from broker.network.direct_output import DirectOutput
+            from moldau.broker.network.direct_output import DirectOutput
 
             shared = self._resources
             try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from broker.network.request_memory import SMALL_SIZE, FrameOwner, RequestMemory
+from moldau.broker.network.request_memory import SMALL_SIZE, FrameOwner, RequestMemory
 
 PARTIAL_SIZE_FIRST: Final = 1 << 16
 """The first size (bytes) of the buffer of a partial frame; it doubles as bytes arrive."""

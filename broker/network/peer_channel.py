@@ -23,15 +23,15 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, cast
 
-from broker.network.authentication.peer_login import PeerLogin
-from broker.network.peer_security import NotSecured, PeerSecurity
-from broker.purgatory.timer_wheel import Timeout, Timeouts
-from protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.primitives import BytesLike, Chunk, MalformedMessage
-from protocol.schema import header_flexible_from, response_class_of, spec_of
-from protocol.tagged_section import skip_tags
+from moldau.broker.network.authentication.peer_login import PeerLogin
+from moldau.broker.network.peer_security import NotSecured, PeerSecurity
+from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
+from moldau.protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage
+from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
+from moldau.protocol.tagged_section import skip_tags
 
 log = logging.getLogger("moldau.peer")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.authentication.peer_login import ClientMechanismMaker
-    from broker.network.tls.following import FollowedTls
-    from broker.network.tls.handshakes import Handshakes
-    from broker.network.tls.stream import SecuredProtocol, TlsStream
+    from moldau.broker.network.authentication.peer_login import ClientMechanismMaker
+    from moldau.broker.network.tls.following import FollowedTls
+    from moldau.broker.network.tls.handshakes import Handshakes
+    from moldau.broker.network.tls.stream import SecuredProtocol, TlsStream
 
 
 class NotSecured(Exception):
@@ -49,7 +49,7 @@ class SecuredLink:
     def __init__(self, tls: NodeTls, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> None:
         self.handshake: asyncio.Future[None] = loop.create_future()
         self._tls = tls.tls
-        from broker.network.tls.stream import TlsStream
+        from moldau.broker.network.tls.stream import TlsStream
 
         self.stream = TlsStream(link, self, self._tls.client_context(), tls.handshakes, tls.buffer, host)
 

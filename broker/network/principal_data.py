@@ -4,9 +4,9 @@ token authenticated it, tags.
 
 from __future__ import annotations
 
-from protocol.primitives import MalformedMessage, read_uvarint, uvarint
-from protocol.tagged_section import skip_tags
-from security.principal import Principal
+from moldau.protocol.primitives import MalformedMessage, read_uvarint, uvarint
+from moldau.protocol.tagged_section import skip_tags
+from moldau.security.principal import Principal
 
 _VERSION_0 = b"\0\0"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, cast
 
-from protocol.primitives import BytesLike, Chunk
+from moldau.protocol.primitives import BytesLike, Chunk
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.runtime.pending import Pending
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.runtime.pending import Pending
 
 JOINED_REPLY_SIZE_MAX: Final = 1 << 15
 """The largest reply (bytes) that is joined into one piece. The pieces of larger replies are not copied."""

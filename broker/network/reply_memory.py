@@ -18,8 +18,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from protocol.primitives import Chunk
-from storage.files.file_slice import FileSlice
+from moldau.protocol.primitives import Chunk
+from moldau.storage.files.file_slice import FileSlice
 
 STALL_MS: Final = 30_000
 """The time (ms) between two checks, so that a consumer may process records for a while before it reads more."""

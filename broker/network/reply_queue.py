@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from broker.network.output import Output
-from broker.network.reply import QueuedReply
-from broker.network.reply_memory import ReplyMemory, held_size
-from protocol.primitives import Chunk
+from moldau.broker.network.output import Output
+from moldau.broker.network.reply import QueuedReply
+from moldau.broker.network.reply_memory import ReplyMemory, held_size
+from moldau.protocol.primitives import Chunk
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 WAITING_REPLIES_MAX: Final = 256
 """The most waiting replies; at this number the connection is not read until some are sent."""

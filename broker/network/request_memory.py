@@ -28,7 +28,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
+    from moldau.broker.config.config import Config
 
 SIZE_MAX_DEFAULT: Final = 1 << 28
 """The limit (bytes) where the configuration does not set `queued.max.request.bytes`; more where one request may be

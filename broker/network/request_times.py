@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.network.route import RequestContext
-    from broker.network.slow_requests import SlowRequests
-    from broker.runtime.loop_steps import LoopSteps
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.network.slow_requests import SlowRequests
+    from moldau.broker.runtime.loop_steps import LoopSteps
 
 BOUNDS_MS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10000, 60000)
 FINE_BOUNDS_MS: Final = (

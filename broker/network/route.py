@@ -14,18 +14,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.network.listener_role import ListenerRole
-from broker.network.request_times import RequestTimes
-from broker.runtime.pending import NOTHING
-from protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of, short_decoder_of
-from protocol.primitives import BytesLike
-from protocol.schema import header_flexible_from
-from security.access import Access
-from security.principal import Principal
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.request_times import RequestTimes
+from moldau.broker.runtime.pending import NOTHING
+from moldau.protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of, short_decoder_of
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.schema import header_flexible_from
+from moldau.security.access import Access
+from moldau.security.principal import Principal
 
 if TYPE_CHECKING:
-    from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-    from protocol.messages.sasl_handshake import SaslHandshakeRequest
+    from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+    from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 NO_TIMES: Final = RequestTimes(-1)
 """The times of a route that has served no request."""
 

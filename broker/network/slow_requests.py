@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.runtime.pending import ASKED_FOR
+from moldau.broker.runtime.pending import ASKED_FOR
 
 if TYPE_CHECKING:
-    from broker.network.route import ClientConnection, FrameHook, RequestContext
+    from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext
 
 log = logging.getLogger("moldau.slow")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from broker.config.config import Config
-from broker.config.listeners import ListenerAddress, resolved
+from moldau.broker.config.config import Config
+from moldau.broker.config.listeners import ListenerAddress, resolved
 
 _CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
 """The form of a container's host name in Docker: the first digits of its id, which resolve only inside of it."""

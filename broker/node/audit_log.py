@@ -24,8 +24,8 @@ from logging.handlers import BaseRotatingHandler, RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from broker.config.config import Config
-from security.acl.authorizer import AclAccess, AlikeDecisions, Client
+from moldau.broker.config.config import Config
+from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Client
 
 FILE_SIZE_MAX: Final = 64 * 1024 * 1024
 FILES_KEPT: Final = 4

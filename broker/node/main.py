@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
-from broker.cli.terminal import Terminal
-from broker.config.config import Config
-from broker.node.advertised import doubts, named, told
-from broker.node.start_report import StartReport, report_of
-from broker.release import KAFKA_VERSION, form, python
-from broker.runtime.environment import LocalEnvironment
-from broker.runtime.log_output import write_log
-from broker.runtime.loop_steps import LoopSteps, callback_name
 from moldau import __version__
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.config.config import Config
+from moldau.broker.node.advertised import doubts, named, told
+from moldau.broker.node.start_report import StartReport, report_of
+from moldau.broker.release import KAFKA_VERSION, form, python
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.log_output import write_log
+from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
 
 if TYPE_CHECKING:
-    from broker.node.node import Node
+    from moldau.broker.node.node import Node
 
 log = logging.getLogger("moldau")
 
@@ -66,11 +66,11 @@ class Start:
 
 def serve(config: Config, errors: Terminal, start: Start) -> int:
     """Run a node until SIGTERM or SIGINT, with its log on `errors`. Returns the exit status of the process."""
-    from broker.metadata.registration import RegistrationRefused
-    from broker.metadata.storage_format import FormatError
-    from broker.node.start_refusal import refusal_line
-    from broker.replicas.node_directories import NotFormatted
-    from storage.log.recovery import CorruptLog
+    from moldau.broker.metadata.registration import RegistrationRefused
+    from moldau.broker.metadata.storage_format import FormatError
+    from moldau.broker.node.start_refusal import refusal_line
+    from moldau.broker.replicas.node_directories import NotFormatted
+    from moldau.storage.log.recovery import CorruptLog
 
     show_all = write_log(errors, config.text("moldau.log.format"), is_quiet=start.is_quiet)
     log.info("moldau %s (Apache Kafka %s, %s, %s)", __version__, KAFKA_VERSION, python(), form())
@@ -106,9 +106,9 @@ def _format_where_missing(config: Config, environment: LocalEnvironment) -> bool
 
     Returns whether it did. Raises `FormatError` and OSError.
     """
-    from broker.cli.format_storage import fresh_cluster_id
-    from broker.metadata.storage_format import format_directories
-    from storage.checkpoints.meta_properties import META_PROPERTIES
+    from moldau.broker.cli.format_storage import fresh_cluster_id
+    from moldau.broker.metadata.storage_format import format_directories
+    from moldau.storage.checkpoints.meta_properties import META_PROPERTIES
 
     if any(environment.fs.exists(f"{path}/{META_PROPERTIES}") for path in config.log_dirs):
         return False
@@ -217,7 +217,7 @@ class Life:
         """The serving node; None where the process was told to stop before it served. Raises the error that prevents
         the start.
         """
-        from broker.node.node import Node
+        from moldau.broker.node.node import Node
 
         load_hot_path()
         node = Node(self._config, self._environment, self._loop, self._loop.steps)
@@ -256,11 +256,11 @@ def load_hot_path() -> None:
     In a checkout the extension modules of the hot path may be exchanged while this process runs: they and their sources
     must not meet in it.
     """
-    from broker.network import direct_output  # noqa: F401
-    from broker.network.authentication import raw_tokens  # noqa: F401
-    from broker.requests.handlers import fetch, produce  # noqa: F401
-    from coordinator.shard import offset_walk  # noqa: F401
-    from storage.compaction import (  # noqa: F401
+    from moldau.broker.network import direct_output  # noqa: F401
+    from moldau.broker.network.authentication import raw_tokens  # noqa: F401
+    from moldau.broker.requests.handlers import fetch, produce  # noqa: F401
+    from moldau.coordinator.shard import offset_walk  # noqa: F401
+    from moldau.storage.compaction import (  # noqa: F401
         batch_cleaner,
         cleaned_segment,
         cleaned_transactions,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.config.sasl import (
+from moldau.broker.config.sasl import (
     AUTHENTICATED,
     LoginSettings,
     SaslSettings,
@@ -15,19 +15,19 @@ from broker.config.sasl import (
     talked_to,
     token_key,
 )
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.config.password import Password
-    from broker.metadata.scram_users import MetadataScramUsers
-    from broker.network.authentication.exchange import MechanismMaker
-    from broker.network.authentication.peer_login import ClientMechanismMaker
-    from broker.network.authentication.sasl import CredentialLookup
-    from broker.node.oauthbearer import NodeOauth
-    from kraft.image.metadata_image import MetadataImage
-    from security.sasl.jaas import LoginModule
+    from moldau.broker.config.config import Config
+    from moldau.broker.config.password import Password
+    from moldau.broker.metadata.scram_users import MetadataScramUsers
+    from moldau.broker.network.authentication.exchange import MechanismMaker
+    from moldau.broker.network.authentication.peer_login import ClientMechanismMaker
+    from moldau.broker.network.authentication.sasl import CredentialLookup
+    from moldau.broker.node.oauthbearer import NodeOauth
+    from moldau.kraft.image.metadata_image import MetadataImage
+    from moldau.security.sasl.jaas import LoginModule
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -65,13 +65,13 @@ class NodeMechanisms:
         except ValueError as problem:
             raise ValueError(f"{settings.jaas_name}: {problem}") from None
         if settings.mechanism == PLAIN:
-            from security.sasl.plain import PlainClient
+            from moldau.security.sasl.plain import PlainClient
 
             return partial(PlainClient, username, password)
         if settings.mechanism in SCRAM:
-            from security.sasl.scram.client import ScramClient, ScramLogin
-            from security.sasl.scram.credential import SCRAM_MECHANISMS
-            from security.sasl.scram.messages import TOKEN_EXTENSION
+            from moldau.security.sasl.scram.client import ScramClient, ScramLogin
+            from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+            from moldau.security.sasl.scram.messages import TOKEN_EXTENSION
 
             login = ScramLogin(SCRAM_MECHANISMS[settings.mechanism], username, password)
             is_token = module.options.get(TOKEN_EXTENSION, "").lower() == "true"
@@ -89,7 +89,7 @@ class NodeMechanisms:
             spawn(follow())
 
     def _plain(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        from security.sasl.plain import PlainServer, PlainUsers
+        from moldau.security.sasl.plain import PlainServer, PlainUsers
 
         module = _login_module(settings.jaas.get(name), name, _jaas_name(settings, name))
         return partial(PlainServer, PlainUsers.of_login_module(module))
@@ -98,9 +98,9 @@ class NodeMechanisms:
         """SCRAM. The users are in the metadata, so a login context is not needed; a login context that is set is
         checked.
         """
-        from broker.metadata.scram_users import MetadataScramUsers
-        from security.sasl.scram.credential import SCRAM_MECHANISMS
-        from security.sasl.scram.server import ScramServer
+        from moldau.broker.metadata.scram_users import MetadataScramUsers
+        from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+        from moldau.security.sasl.scram.server import ScramServer
 
         if name in settings.jaas:
             _login_module(settings.jaas[name], name, _jaas_name(settings, name))
@@ -119,7 +119,7 @@ class NodeMechanisms:
         return self._with_oauth().offered(settings.listener)
 
     def _with_oauth(self) -> NodeOauth:
-        from broker.node.oauthbearer import NodeOauth
+        from moldau.broker.node.oauthbearer import NodeOauth
 
         if self._oauth is None:
             self._oauth = NodeOauth(self._config, self._environment)
@@ -149,7 +149,7 @@ def _jaas_name(settings: SaslSettings, mechanism: str) -> str:
 
 def _login_module(jaas: Password | None, mechanism: str, setting: str) -> LoginModule:
     """The login module of a mechanism. Raises ValueError with the name of the setting."""
-    from security.sasl.jaas import JaasError, parse_jaas
+    from moldau.security.sasl.jaas import JaasError, parse_jaas
 
     if jaas is None:
         raise ValueError(f"{setting} is not set: the mechanism {mechanism} needs it")

@@ -6,17 +6,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.config.http_address import read_address
-from broker.network.request_times import RequestClock
-from broker.network.slow_requests import SlowRequests
-from broker.replicas.local_logs import impaired
-from broker.runtime.loop_steps import LoopSteps
+from moldau.broker.config.http_address import read_address
+from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.replicas.local_logs import impaired
+from moldau.broker.runtime.loop_steps import LoopSteps
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metrics.service import Metrics
-    from broker.node.node import Node
-    from broker.runtime.environment import Environment
+    from moldau.broker.config.config import Config
+    from moldau.broker.metrics.service import Metrics
+    from moldau.broker.node.node import Node
+    from moldau.broker.runtime.environment import Environment
 
 
 def request_clock(
@@ -32,8 +32,8 @@ def compose_metrics(node: Node) -> Metrics | None:
     address = read_address(node.config.text_or_none("moldau.http.listener") or "")
     if address is None:
         return None
-    from broker.metrics.observed import Observed
-    from broker.metrics.service import Metrics
+    from moldau.broker.metrics.observed import Observed
+    from moldau.broker.metrics.service import Metrics
 
     observed = Observed(
         config=node.config,

@@ -6,65 +6,65 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from broker.config.config import Config
-from broker.config.replica_selectors import RACK_AWARE
-from broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
-from broker.metadata.broker_identity import broker_identity, heartbeat_ms
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.controller_registration import keep_registered
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.quorum import Quorum
-from broker.metadata.registration import BrokerIdentity, Registration
-from broker.metadata.topic_creation import TopicCreation
-from broker.network.admission import Admission
-from broker.network.connection import RECEIVE_BUFFER_SIZE
-from broker.network.connection_quota import connection_limits
-from broker.network.connection_resources import ConnectionResources, Transcoder
-from broker.network.listener import Listener
-from broker.network.listener_role import ListenerRole, role_of
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory, request_memory_size_max
-from broker.node.mechanisms import NodeMechanisms
-from broker.node.metrics import compose_metrics, request_clock
-from broker.node.open_files import bound_open_files
-from broker.node.quotas import NodeQuotas
-from broker.node.security import NodeSecurity
-from broker.node.tiering import compose_tiering
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timer_wheel import Timeouts
-from broker.replicas.damaged_replicas import DamagedReplicas
-from broker.replicas.directory_assignments import DirectoryAssignments
-from broker.replicas.failed_directories import FailedDirectories
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.log_cleaner import LogCleaner
-from broker.replicas.log_failures import LogFailures
-from broker.replicas.log_jobs import LogJobs
-from broker.replicas.metadata_applier import AppliedTo, MetadataApplier
-from broker.replicas.node_directories import look_into
-from broker.replicas.partition_work import PartitionWork
-from broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
-from broker.replicas.replicas import Replicas
-from broker.replicas.replication_throttles import ReplicationThrottles
-from broker.replicas.roles import ReplicaRoles
-from broker.requests.forwarding import Forwarding
-from broker.requests.large_batches import LargeBatches
-from broker.requests.large_metadata import LargeMetadata
-from broker.requests.parts import LongRequests
-from broker.requests.rack_aware_selector import RackAwareReplicaSelector
-from broker.requests.services import Services
-from broker.requests.table import routes
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.loop_steps import LoopSteps
-from broker.runtime.stage import Stage
-from broker.runtime.tasks import Tasks
-from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from replication.fetch_plan import FetchPlanner
-from replication.fetch_session import FetchSessions
-from replication.source import LocalLog
+from moldau.broker.config.config import Config
+from moldau.broker.config.replica_selectors import RACK_AWARE
+from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
+from moldau.broker.metadata.broker_identity import broker_identity, heartbeat_ms
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.controller_registration import keep_registered
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.metadata.registration import BrokerIdentity, Registration
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.network.admission import Admission
+from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE
+from moldau.broker.network.connection_quota import connection_limits
+from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
+from moldau.broker.network.listener import Listener
+from moldau.broker.network.listener_role import ListenerRole, role_of
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory, request_memory_size_max
+from moldau.broker.node.mechanisms import NodeMechanisms
+from moldau.broker.node.metrics import compose_metrics, request_clock
+from moldau.broker.node.open_files import bound_open_files
+from moldau.broker.node.quotas import NodeQuotas
+from moldau.broker.node.security import NodeSecurity
+from moldau.broker.node.tiering import compose_tiering
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.replicas.damaged_replicas import DamagedReplicas
+from moldau.broker.replicas.directory_assignments import DirectoryAssignments
+from moldau.broker.replicas.failed_directories import FailedDirectories
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.log_cleaner import LogCleaner
+from moldau.broker.replicas.log_failures import LogFailures
+from moldau.broker.replicas.log_jobs import LogJobs
+from moldau.broker.replicas.metadata_applier import AppliedTo, MetadataApplier
+from moldau.broker.replicas.node_directories import look_into
+from moldau.broker.replicas.partition_work import PartitionWork
+from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.replicas.replication_throttles import ReplicationThrottles
+from moldau.broker.replicas.roles import ReplicaRoles
+from moldau.broker.requests.forwarding import Forwarding
+from moldau.broker.requests.large_batches import LargeBatches
+from moldau.broker.requests.large_metadata import LargeMetadata
+from moldau.broker.requests.parts import LongRequests
+from moldau.broker.requests.rack_aware_selector import RackAwareReplicaSelector
+from moldau.broker.requests.services import Services
+from moldau.broker.requests.table import routes
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.loop_steps import LoopSteps
+from moldau.broker.runtime.stage import Stage
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
+from moldau.replication.fetch_plan import FetchPlanner
+from moldau.replication.fetch_session import FetchSessions
+from moldau.replication.source import LocalLog
 
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """The time (ms) after which an unused fetch session may be evicted for a new one."""

@@ -7,26 +7,26 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.config.mechanisms.oauthbearer import (
+from moldau.broker.config.mechanisms.oauthbearer import (
     OauthLoginSettings,
     allowed_urls,
     oauth_login_settings,
     oauth_server_settings,
 )
-from broker.network.authentication.provider_keys import ProviderKeys
-from broker.network.authentication.provider_requests import Post, ask_provider
-from broker.network.authentication.provider_tokens import ProviderTokens
-from security.sasl.oauthbearer.allowed_urls import AllowedUrls
-from security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
-from security.sasl.oauthbearer.keys import KeySet
-from security.sasl.oauthbearer.server import BearerServer
-from security.sasl.oauthbearer.token import TokenRules, unsecured_token
+from moldau.broker.network.authentication.provider_keys import ProviderKeys
+from moldau.broker.network.authentication.provider_requests import Post, ask_provider
+from moldau.broker.network.authentication.provider_tokens import ProviderTokens
+from moldau.security.sasl.oauthbearer.allowed_urls import AllowedUrls
+from moldau.security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
+from moldau.security.sasl.oauthbearer.keys import KeySet
+from moldau.security.sasl.oauthbearer.server import BearerServer
+from moldau.security.sasl.oauthbearer.token import TokenRules, unsecured_token
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.runtime.environment import Environment
-    from security.sasl.jaas import LoginModule
-    from security.sasl.mechanism import Mechanism
+    from moldau.broker.config.config import Config
+    from moldau.broker.runtime.environment import Environment
+    from moldau.security.sasl.jaas import LoginModule
+    from moldau.security.sasl.mechanism import Mechanism
 
 log = logging.getLogger("moldau.listener")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from broker.config.config import Config
-from broker.runtime.environment import Environment
+from moldau.broker.config.config import Config
+from moldau.broker.runtime.environment import Environment
 
 OPEN_FILES_SHARE: Final = 2
 """The divisor of the share of file descriptors that segments may keep.

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from broker.config.config import Config
-from broker.metadata.quorum import Quorum
-from broker.network.admission import Admission
-from broker.network.listener import Listener
-from broker.network.listener_role import ListenerRole
-from broker.network.quotas.address_rates import AddressRates
-from broker.network.quotas.client_quotas import ClientQuotas, quota_windows
-from broker.network.quotas.throttled_route import ThrottledRequests
-from broker.network.route import Route
-from broker.runtime.environment import Environment
-from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.schema import spec_of
-from security.quotas.entity import CONNECTION_CREATION_RATE, QuotaEntity
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.network.admission import Admission
+from moldau.broker.network.listener import Listener
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.quotas.address_rates import AddressRates
+from moldau.broker.network.quotas.client_quotas import ClientQuotas, quota_windows
+from moldau.broker.network.quotas.throttled_route import ThrottledRequests
+from moldau.broker.network.route import Route
+from moldau.broker.runtime.environment import Environment
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.schema import spec_of
+from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, QuotaEntity
 
 MUTATIONS = frozenset(spec_of(each).key for each in (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest))
 """The APIs that a controller throttles, by key (KIP-599)."""

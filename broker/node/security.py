@@ -6,30 +6,30 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from broker.config.config import Config
-from broker.config.sasl import AUTHENTICATED, LoginSettings, SaslSettings, login_settings, sasl_settings
-from broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
-from broker.metadata.quorum import Quorum
-from broker.network.authentication.counts import AuthenticationCounts
-from broker.network.listener_role import ListenerRole
-from broker.network.listener_security import CertificatePrincipal, ListenerSecurity
-from broker.network.peer_channel import PeerChannels
-from broker.network.peer_security import NodeTls, PeerSecurity
-from broker.network.route import ServingListener
-from broker.purgatory.timer_wheel import Timeouts
-from broker.release import KAFKA_VERSION
-from broker.requests.authorization.in_process import ClientsInProcess
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from security.access import Access, Unrestricted
-from security.principal import ANONYMOUS, USER, Principal
+from moldau.broker.config.config import Config
+from moldau.broker.config.sasl import AUTHENTICATED, LoginSettings, SaslSettings, login_settings, sasl_settings
+from moldau.broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.network.authentication.counts import AuthenticationCounts
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.listener_security import CertificatePrincipal, ListenerSecurity
+from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.network.peer_security import NodeTls, PeerSecurity
+from moldau.broker.network.route import ServingListener
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.release import KAFKA_VERSION
+from moldau.broker.requests.authorization.in_process import ClientsInProcess
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
+from moldau.security.access import Access, Unrestricted
+from moldau.security.principal import ANONYMOUS, USER, Principal
 
 if TYPE_CHECKING:
-    from broker.network.authentication.exchange import MechanismMaker
-    from broker.network.authentication.peer_login import ClientMechanismMaker
-    from broker.network.authentication.sasl import CredentialLookup
-    from security.acl.authorizer import Authorizer
+    from moldau.broker.network.authentication.exchange import MechanismMaker
+    from moldau.broker.network.authentication.peer_login import ClientMechanismMaker
+    from moldau.broker.network.authentication.sasl import CredentialLookup
+    from moldau.security.acl.authorizer import Authorizer
 
 
 class Mechanisms(Protocol):
@@ -56,8 +56,8 @@ def authorizer_of(config: Config, environment: Environment) -> Authorizer | None
     """The authorizer that the configuration names. Raises OSError where its audit log cannot be opened."""
     if not config.text("authorizer.class.name"):
         return None
-    from broker.node.audit_log import JsonAuditLog, open_audit_file
-    from security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
+    from moldau.broker.node.audit_log import JsonAuditLog, open_audit_file
+    from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
 
     open_audit_file(config)
     settings = AuthorizerSettings(
@@ -89,9 +89,9 @@ class NodeSecurity:
         self._tls: dict[str, NodeTls] = {}
         names = names_of_encrypted(config)
         if names:
-            from broker.network.tls.following import FollowedTls
-            from broker.network.tls.handshakes import Handshakes
-            from broker.network.tls.stream import RAW_BUFFER_SIZE
+            from moldau.broker.network.tls.following import FollowedTls
+            from moldau.broker.network.tls.handshakes import Handshakes
+            from moldau.broker.network.tls.stream import RAW_BUFFER_SIZE
 
             handshakes, buffer = Handshakes(loop), memoryview(bytearray(RAW_BUFFER_SIZE))
             for name in names:
@@ -107,7 +107,7 @@ class NodeSecurity:
         """
         self._mechanisms.begin(self._spawn)
         if self._tls:
-            from broker.network.tls.following import follow
+            from moldau.broker.network.tls.following import follow
 
             self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
@@ -142,7 +142,7 @@ class NodeSecurity:
         counts = AuthenticationCounts()
         gate = None
         if protocol in AUTHENTICATED:
-            from broker.network.authentication.sasl import SaslGate
+            from moldau.broker.network.authentication.sasl import SaslGate
 
             settings = sasl_settings(self._config, name)
             gate = SaslGate(
@@ -164,8 +164,8 @@ class NodeSecurity:
         )
 
     def _certificate_principal(self, listener: str) -> CertificatePrincipal:
-        from security.tls.certificate_names import subject_name
-        from security.tls.principal_rules import PrincipalRules
+        from moldau.security.tls.certificate_names import subject_name
+        from moldau.security.tls.principal_rules import PrincipalRules
 
         rules = PrincipalRules(tls_settings(self._config, listener).principal_rules)
 

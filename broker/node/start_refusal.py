@@ -6,10 +6,10 @@ import errno
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata.quorum_start import UnsupportedFeatures
+from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
+    from moldau.broker.config.config import Config
 
 PRIVILEGED_PORTS_END: Final = 1024
 OTHER_PORTS_DISTANCE: Final = 10_000

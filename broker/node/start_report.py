@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.config.http_address import read_address
-from broker.node.advertised import EVERY_INTERFACE, address
-from broker.release import KAFKA_VERSION, is_compiled, python
 from moldau import __version__
+from moldau.broker.config.http_address import read_address
+from moldau.broker.node.advertised import EVERY_INTERFACE, address
+from moldau.broker.release import KAFKA_VERSION, is_compiled, python
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.replicas.opening import Opened
+    from moldau.broker.config.config import Config
+    from moldau.broker.replicas.opening import Opened
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.node.node import Node
-    from broker.tiering.tiering import Tiering
+    from moldau.broker.node.node import Node
+    from moldau.broker.tiering.tiering import Tiering
 
 
 def compose_tiering(node: Node) -> Tiering | None:
@@ -18,8 +18,8 @@ def compose_tiering(node: Node) -> Tiering | None:
     config = node.config
     if not config.is_broker or not config.flag("remote.log.storage.system.enable"):
         return None
-    from broker.tiering.metadata_reader import MetadataPorts
-    from broker.tiering.tiering import Tiering, TieringPorts
+    from moldau.broker.tiering.metadata_reader import MetadataPorts
+    from moldau.broker.tiering.tiering import Tiering, TieringPorts
 
     metadata = MetadataPorts(
         node.node_id,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.purgatory.purgatory import CommitWait, Purgatory, WatchingOperation
-from broker.runtime.pending import REPLICAS, Pending
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from replication.partition import Partition
+from moldau.broker.purgatory.purgatory import CommitWait, Purgatory, WatchingOperation
+from moldau.broker.runtime.pending import REPLICAS, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from moldau.replication.partition import Partition
 
 
 class AppendedRecords(CommitWait):

@@ -33,12 +33,12 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Final, Generic, TypeVar
 
-from broker.purgatory.follower_waits import FollowerWaits
-from broker.purgatory.timer_wheel import Timeout, Timeouts
-from broker.runtime.pending import OTHER, Pending
-from protocol.errors import ErrorCode
-from replication.partition import Partition
-from replication.updated_partitions import UpdatedPartitions
+from moldau.broker.purgatory.follower_waits import FollowerWaits
+from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
+from moldau.broker.runtime.pending import OTHER, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.replication.updated_partitions import UpdatedPartitions
 
 Response = TypeVar("Response")
 

@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.replicas.directory_assignments import DirectoryAssignments
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.replicas import Replicas
-from broker.replicas.roles import ReplicaRoles
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Spawn
-from kraft.image.cluster import LOST_DIRECTORY
-from kraft.image.topics import NO_LEADER
-from kraft.image.topics import PartitionRegistration as Assigned
-from replication.partition import Partition
-from storage.directory.damaged_logs import Repaired
-from storage.log.log import Log
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.replicas.directory_assignments import DirectoryAssignments
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.replicas.roles import ReplicaRoles
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Spawn
+from moldau.kraft.image.cluster import LOST_DIRECTORY
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.replication.partition import Partition
+from moldau.storage.directory.damaged_logs import Repaired
+from moldau.storage.log.log import Log
 
 log = logging.getLogger("moldau.replica")
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.metadata.topic_creation import ControllerPort
-from broker.replicas.local_logs import LocalLogs
-from kraft.image.topics import PartitionRegistration as Assigned
-from protocol.errors import ErrorCode
-from replication.partition import Partition
+from moldau.broker.metadata.topic_creation import ControllerPort
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
 
 RETRY_MS: Final = 1000
 Place = tuple[bytes, int]
@@ -64,7 +64,7 @@ class DirectoryAssignments:
 
     def _send(self) -> None:
         # Imported here, because with one directory nothing is ever assigned.
-        from protocol.messages.assign_replicas_to_dirs import (
+        from moldau.protocol.messages.assign_replicas_to_dirs import (
             AssignReplicasToDirsRequest,
             AssignReplicasToDirsResponse,
             DirectoryData,

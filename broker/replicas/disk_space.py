@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from storage.files.disk_errors import NO_SPACE
-from storage.files.port import FileSystem
+from moldau.storage.files.disk_errors import NO_SPACE
+from moldau.storage.files.port import FileSystem
 
 log = logging.getLogger("moldau.logs")
 

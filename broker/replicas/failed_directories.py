@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.replicas import Replicas
-from broker.replicas.roles import ReplicaRoles
-from storage.directory.log_directory import LogDirectory
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.replicas.roles import ReplicaRoles
+from moldau.storage.directory.log_directory import LogDirectory
 
 
 class FailedDirectories:

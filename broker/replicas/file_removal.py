@@ -7,8 +7,8 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.logs")
 

@@ -17,20 +17,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.topic_creation import ControllerPort
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Job
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.topic_creation import ControllerPort
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Job
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
     PartitionData,
     TopicData,
 )
-from replication.partition import Partition
+from moldau.replication.partition import Partition
 
 RETRY_MS: Final = 50
 REFUSED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)

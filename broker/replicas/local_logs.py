@@ -10,24 +10,24 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
-from broker.config.config import Config
-from broker.replicas.assigned_replica import AssignedReplica
-from broker.replicas.disk_space import DiskSpace
-from broker.replicas.log_checkpoints import HighWatermarks, LogCheckpoints, of_directory
-from broker.replicas.node_directories import Directories
-from broker.replicas.opening import Opened, Opening
-from broker.runtime.environment import Environment
-from kraft.image.cluster import LOST_DIRECTORY
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
-from storage.directory.damaged_logs import Repaired
-from storage.directory.log_directory import LogDirectory
-from storage.files.log_paths import STRAY_SUFFIX
-from storage.files.port import FileSystem
-from storage.log.damaged_log import find_damage
-from storage.log.log import Log
-from storage.log.recovery import CorruptLog
-from storage.log_config import LogConfig
+from moldau.broker.config.config import Config
+from moldau.broker.replicas.assigned_replica import AssignedReplica
+from moldau.broker.replicas.disk_space import DiskSpace
+from moldau.broker.replicas.log_checkpoints import HighWatermarks, LogCheckpoints, of_directory
+from moldau.broker.replicas.node_directories import Directories
+from moldau.broker.replicas.opening import Opened, Opening
+from moldau.broker.runtime.environment import Environment
+from moldau.kraft.image.cluster import LOST_DIRECTORY
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from moldau.storage.directory.damaged_logs import Repaired
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.files.log_paths import STRAY_SUFFIX
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.damaged_log import find_damage
+from moldau.storage.log.log import Log
+from moldau.storage.log.recovery import CorruptLog
+from moldau.storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 

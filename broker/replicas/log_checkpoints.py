@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from broker.runtime.environment import Environment
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.directory.log_directory import LogDirectory
+from moldau.broker.runtime.environment import Environment
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.directory.log_directory import LogDirectory
 
 HighWatermarks = Mapping[TopicPartition, int]
 

@@ -18,23 +18,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from broker.config.config import Config
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Spawn
-from protocol.compression import RecordSizeExceeded
-from protocol.primitives import MalformedMessage
-from replication.partition import Partition
-from storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
-from storage.compaction.events import CleaningDone, LogChanged, Moved
-from storage.compaction.offset_map import SALT_SIZE
-from storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
-from storage.log.log import Log
-from storage.log.segment_swap import SegmentCleaned, discard_cleaned
-from storage.log_config import INT64_MAX
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.compression import RecordSizeExceeded
+from moldau.protocol.primitives import MalformedMessage
+from moldau.replication.partition import Partition
+from moldau.storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
+from moldau.storage.compaction.events import CleaningDone, LogChanged, Moved
+from moldau.storage.compaction.offset_map import SALT_SIZE
+from moldau.storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
+from moldau.storage.log.log import Log
+from moldau.storage.log.segment_swap import SegmentCleaned, discard_cleaned
+from moldau.storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.cleaner")
 
@@ -249,7 +249,9 @@ class LogCleaner:
         tombstones_end = INT64_MAX if self.remote is None else self.remote.tombstones_end_offset(partition)
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
         throttle = Throttle(self._environment.monotonic_ms)
-        from storage.compaction.cleaning import clean  # here, because a node without compacted topics never cleans
+        from moldau.storage.compaction.cleaning import (
+            clean,  # here, because a node without compacted topics never cleans
+        )
 
         work = self._environment.in_process(partial(clean, request=request))
         with contextlib.closing(work):

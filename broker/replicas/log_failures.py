@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.log.log import Log
 
 
 class LogFailures:

@@ -7,17 +7,17 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from broker.config.config import Config
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Job
-from protocol.primitives import MalformedMessage
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import INT64_MAX
+from moldau.broker.config.config import Config
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Job
+from moldau.protocol.primitives import MalformedMessage
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.logs")
 

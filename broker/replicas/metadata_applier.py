@@ -7,27 +7,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.config.topics import topic_warnings
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.replicas.assigned_replica import AssignedReplica
-from broker.replicas.damaged_replicas import DamagedReplicas
-from broker.replicas.directory_assignments import DirectoryAssignments
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.partition_work import Delete, Make, PartitionWork
-from broker.replicas.replica_fetchers import ReplicaFetchers
-from broker.replicas.replicas import Replicas
-from broker.replicas.replication_throttles import ReplicationThrottles
-from broker.replicas.roles import ReplicaRoles
-from kraft.image.configs import ResourceType
-from kraft.image.difference import difference
-from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from kraft.image.topics import PartitionRegistration as Assigned
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.broker.config.topics import topic_warnings
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.replicas.assigned_replica import AssignedReplica
+from moldau.broker.replicas.damaged_replicas import DamagedReplicas
+from moldau.broker.replicas.directory_assignments import DirectoryAssignments
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.partition_work import Delete, Make, PartitionWork
+from moldau.broker.replicas.replica_fetchers import ReplicaFetchers
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.replicas.replication_throttles import ReplicationThrottles
+from moldau.broker.replicas.roles import ReplicaRoles
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.difference import difference
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from broker.config.config import Config
-from broker.runtime.environment import Environment
-from storage.checkpoints.meta_properties import (
+from moldau.broker.config.config import Config
+from moldau.broker.runtime.environment import Environment
+from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
     disagreement,

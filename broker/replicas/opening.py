@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.runtime.progress import Progress, size
+from moldau.broker.runtime.progress import Progress, size
 
 
 class Opened(NamedTuple):

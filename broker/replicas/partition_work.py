@@ -18,12 +18,12 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.local_logs import LocalLogs, NewLog
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Tasks
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.local_logs import LocalLogs, NewLog
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Tasks
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 AT_ONCE_MAX: Final = 10
 """The most partitions that are created or deleted directly on the event loop."""

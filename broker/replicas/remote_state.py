@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from replication.follower_effects import Rebuild
-from replication.partition import Partition
-from storage.log.remote_start import RemoteStart
+from moldau.replication.follower_effects import Rebuild
+from moldau.replication.partition import Partition
+from moldau.storage.log.remote_start import RemoteStart
 
 
 class NoRemoteState(Exception):

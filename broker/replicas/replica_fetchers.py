@@ -12,27 +12,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.config import Config
-from broker.metadata.cluster_view import ClusterView
-from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.remote_state import NoRemoteState, RemoteState, remote_start
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Spawn
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.list_offsets import (
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.remote_state import NoRemoteState, RemoteState, remote_start
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchResponse
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.primitives import MalformedMessage
-from replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
-from replication.partition import Partition
-from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
-from replication.replication_quota import ReplicationQuota
+from moldau.protocol.primitives import MalformedMessage
+from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
+from moldau.replication.partition import Partition
+from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.replication.replication_quota import ReplicationQuota
 
 log = logging.getLogger("moldau.replica")
 

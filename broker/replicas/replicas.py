@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.errors import ErrorCode
-from replication.partition import Partition
-from storage.log.log import Log
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
 
 Indexed = dict[int, Partition]
 """The local partitions of one topic, by index."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.config.config import Config
-from kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
-from replication.replication_quota import ReplicationQuota, rate_of, throttled_partitions
+from moldau.broker.config.config import Config
+from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
+from moldau.replication.replication_quota import ReplicationQuota, rate_of, throttled_partitions
 
 LEADER: Final = "leader.replication.throttled."
 FOLLOWER: Final = "follower.replication.throttled."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.replicas.replica_fetchers import ReplicaFetchers
-from broker.replicas.replicas import Replicas
-from broker.runtime.flusher import Flusher
-from kraft.image.topics import PartitionRegistration as Assigned
-from replication.partition import Partition
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.replicas.replica_fetchers import ReplicaFetchers
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.flusher import Flusher
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.replication.partition import Partition
 
 
 class Coordinators(Protocol):

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
-from broker.network.listener_role import ListenerRole
-from broker.network.route import Binding, FrameHook, Handler, RequestContext, Route
-from broker.requests.long_lists import BOUNDS, PARTS, bounded
-from broker.requests.parts import in_parts
-from broker.requests.services import Services
-from protocol.schema import response_class_of, spec_of
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import Binding, FrameHook, Handler, RequestContext, Route
+from moldau.broker.requests.long_lists import BOUNDS, PARTS, bounded
+from moldau.broker.requests.parts import in_parts
+from moldau.broker.requests.services import Services
+from moldau.protocol.schema import response_class_of, spec_of
 
 Request = TypeVar("Request")
 Handle = Callable[[Services, RequestContext, Request], object]
@@ -115,7 +115,7 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
     assert find is not None, f"{row.name} is not served behind a listener of this role"
     answer: Handler = partial(find(), services)
     if is_guarded:
-        from broker.requests.authorization.guard import guarded
+        from moldau.broker.requests.authorization.guard import guarded
 
         answer = guarded(row.name, role, services, answer)
     limits, plan = BOUNDS.get(row.name), PARTS.get(row.name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.access import AclOperation
-from security.access import CLUSTER_NAME, Access, ResourceKind
+from moldau.protocol.access import AclOperation
+from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
 
 NOT_ASKED: Final = -(1 << 31)
 

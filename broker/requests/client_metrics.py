@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from broker.config.catalogue import client_metrics_catalogue
-from broker.config.values import default_value, linear_match
-from kraft.image.configs import ConfigsImage, ResourceType
-from protocol.checksum import crc32c
+from moldau.broker.config.catalogue import client_metrics_catalogue
+from moldau.broker.config.values import default_value, linear_match
+from moldau.kraft.image.configs import ConfigsImage, ResourceType
+from moldau.protocol.checksum import crc32c
 
 METRICS: Final = "metrics"
 INTERVAL_MS: Final = "interval.ms"

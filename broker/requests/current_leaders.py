@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
-from broker.metadata.cluster_view import ClusterView, NodeAddress
-from kraft.image.topics import NO_LEADER
-from protocol.errors import ErrorCode
-from protocol.messages import fetch, produce
-from replication.follower_fetch import LocalReplicas
+from moldau.broker.metadata.cluster_view import ClusterView, NodeAddress
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import fetch, produce
+from moldau.replication.follower_fetch import LocalReplicas
 
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSION: Final = 16

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from protocol.compiler import encoder_of
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse
-from protocol.primitives import Chunk
-from replication.fetch_plan import PlannedRead
+from moldau.protocol.compiler import encoder_of
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse
+from moldau.protocol.primitives import Chunk
+from moldau.replication.fetch_plan import PlannedRead
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from security.quotas.throttling import ClientThrottle
+    from moldau.broker.network.route import RequestContext
+    from moldau.security.quotas.throttling import ClientThrottle
 
 SIZE_SIZE = 4
 """Bytes of the size before a frame: they count."""

@@ -11,21 +11,21 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.network.reply import SLICE_SIZE_MIN
-from broker.network.reply_memory import ReplyMemory
-from broker.runtime.environment import Environment
-from broker.runtime.pending import DISK, Pending
-from broker.runtime.tasks import Spawn
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from protocol.schema import FetchedRecords
-from replication.fetch_plan import PlannedRead, failed
-from storage.files.file_slice import FileSlice
-from storage.log.damaged_log import damage_of
-from storage.segment.batch_scan import damage_in
+from moldau.broker.network.reply import SLICE_SIZE_MIN
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import DISK, Pending
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchResponse
+from moldau.protocol.schema import FetchedRecords
+from moldau.replication.fetch_plan import PlannedRead, failed
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.log.damaged_log import damage_of
+from moldau.storage.segment.batch_scan import damage_in
 
 if TYPE_CHECKING:
-    from broker.network.route import ClientConnection
+    from moldau.broker.network.route import ClientConnection
 
 log = logging.getLogger("moldau.fetch")
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from broker.metadata.enveloping import ForwardedClient, requester_of
-from broker.metadata.refusals import refused
-from broker.network.listener_role import ListenerRole
-from broker.network.quotas.client_quotas import ClientQuotas
-from broker.network.route import RequestContext
-from broker.purgatory.purgatory import DelayedOperation, Purgatory
-from broker.runtime.pending import CONTROLLER, Pending
-from protocol.errors import ErrorCode
-from security.principal import ANONYMOUS
-from security.requester import Requester
+from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
+from moldau.broker.metadata.refusals import refused
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.broker.network.route import RequestContext
+from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from moldau.broker.runtime.pending import CONTROLLER, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.security.principal import ANONYMOUS
+from moldau.security.requester import Requester
 
 Response = TypeVar("Response")
 

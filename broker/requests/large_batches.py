@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from broker.runtime.environment import Environment
-from protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
-from replication.partition import Partition
+from moldau.broker.runtime.environment import Environment
+from moldau.protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
+from moldau.replication.partition import Partition
 
 Examined = ValidBatch | RejectedBatch
 

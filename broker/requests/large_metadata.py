@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.topic_creation import TopicCreation
-from broker.network.reply import EncodedResponse
-from broker.runtime.environment import Environment
-from broker.runtime.pending import EXECUTOR, Pending
-from broker.runtime.tasks import Spawn
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.network.reply import EncodedResponse
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import EXECUTOR, Pending
+from moldau.broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
-    from broker.requests.handlers.metadata import Question
-    from protocol.messages.metadata import MetadataResponse
-    from protocol.primitives import Chunk
+    from moldau.broker.requests.handlers.metadata import Question
+    from moldau.protocol.messages.metadata import MetadataResponse
+    from moldau.protocol.primitives import Chunk
 
 
 class KeptAnswer(NamedTuple):
@@ -60,7 +60,7 @@ class LargeMetadata:
         return reply
 
     async def _describe(self, question: Question, reply: Pending[MetadataResponse], waits: list[bool]) -> None:
-        from broker.requests.handlers.metadata import answer
+        from moldau.broker.requests.handlers.metadata import answer
 
         async with self._turn:
             if not waits:
@@ -96,9 +96,9 @@ class LargeMetadata:
 
 def made(question: Question, version: int) -> tuple[EncodedResponse, list[str]]:
     """The response, and the names of the topics to be created."""
-    from broker.requests.handlers.metadata import answer
-    from protocol.compiler import encoder_of
-    from protocol.messages.metadata import MetadataResponse
+    from moldau.broker.requests.handlers.metadata import answer
+    from moldau.protocol.compiler import encoder_of
+    from moldau.protocol.messages.metadata import MetadataResponse
 
     response, missing = answer(question)
     pieces: list[Chunk] = []

@@ -15,13 +15,13 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from broker.network.quotas.throttled_route import is_exempt
-from broker.requests.parts import ListPath, Parts, Pause, RequestPart, pieces
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
+from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.requests.parts import ListPath, Parts, Pause, RequestPart, pieces
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
 FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")

@@ -7,23 +7,23 @@ from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.metadata.refusals import refused
-from broker.requests.long_fetch import FetchParts
-from broker.requests.parts import ListPath, Parts, Pause, RequestPart
-from broker.requests.topic_pages import TopicPages
-from kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
-from protocol.errors import ErrorCode
-from protocol.messages.alter_client_quotas import (
+from moldau.broker.metadata.refusals import refused
+from moldau.broker.requests.long_fetch import FetchParts
+from moldau.broker.requests.parts import ListPath, Parts, Pause, RequestPart
+from moldau.broker.requests.topic_pages import TopicPages
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     ResponseEntryData,
 )
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.schema import fields_of
+from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.schema import fields_of
 
 if TYPE_CHECKING:
-    from broker.network.route import Handler, RequestContext
+    from moldau.broker.network.route import Handler, RequestContext
 
 SAME: Final = ListPath("topics.partitions", "topics.partitions")
 OPEN_MAX: Final = 8
@@ -208,7 +208,7 @@ class ListOfRequest(NamedTuple):
 
 def lists_of_requests() -> Iterator[ListOfRequest]:
     """Every list in the declaration of every request that a listener serves."""
-    from broker.requests.table import APIS
+    from moldau.broker.requests.table import APIS
 
     for row in APIS:
         for path in list_paths(row.request):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
-from broker.config.log_levels import DELETE, alter_loggers
-from kraft.image.configs import ResourceType
-from protocol.errors import ErrorCode
+from moldau.broker.config.log_levels import DELETE, alter_loggers
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
 
 BROKER_LOGGER: Final = 8
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
-from broker.runtime.tasks import Spawn
-from protocol.schema import fields_of
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.schema import fields_of
 
 if TYPE_CHECKING:
-    from broker.network.route import Handler, RequestContext
+    from moldau.broker.network.route import Handler, RequestContext
 
 SIZE: Final = 32
 """The most elements of a part: their handler takes about a millisecond."""

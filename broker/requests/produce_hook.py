@@ -11,21 +11,21 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from broker.network.route import ClientConnection, FrameHook, RequestContext, Route
-from broker.purgatory.delayed_produce import AppendedRecords
-from broker.requests.handlers.produce import (
+from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route
+from moldau.broker.purgatory.delayed_produce import AppendedRecords
+from moldau.broker.requests.handlers.produce import (
     TOPIC_ID_VERSION,
     ProduceServices,
     answer_of,
     finish,
     must_wait,
 )
-from broker.requests.repeated_produce import Place, RepeatedProduce, learned, place_of
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest, TopicProduceResponse
-from security.access import Access, ResourceKind
-from storage.log.append_result import AppendResult
+from moldau.broker.requests.repeated_produce import Place, RepeatedProduce, learned, place_of
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import ProduceRequest, TopicProduceResponse
+from moldau.security.access import Access, ResourceKind
+from moldau.storage.log.append_result import AppendResult
 
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup takes as long as a call."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.metadata.cluster_view import ClusterView
-from replication.fetch_plan import NO_REPLICA
-from replication.partition import Partition
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.replication.fetch_plan import NO_REPLICA
+from moldau.replication.partition import Partition
 
 
 class RackAwareReplicaSelector:

@@ -14,18 +14,18 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.produce import (
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.primitives import uvarint
-from protocol.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
-from replication.partition import Partition
-from storage.log.append_result import AppendResult
+from moldau.protocol.primitives import uvarint
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
+from moldau.replication.partition import Partition
+from moldau.storage.log.append_result import AppendResult
 
 CORRELATION_ID: Final = slice(4, 8)
 PREFIX_POSITION: Final = 8

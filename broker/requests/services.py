@@ -5,37 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.config.config import Config
-from broker.coordinators.groups import Groups
-from broker.coordinators.marker_writer import MarkerWriter
-from broker.coordinators.registry import CoordinatorRegistry
-from broker.coordinators.transaction_verifier import TransactionVerifier
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.quorum import Quorum
-from broker.metadata.topic_creation import TopicCreation
-from broker.network.quotas.client_quotas import ClientQuotas
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.purgatory.purgatory import Purgatory
-from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.local_logs import LocalLogs
-from broker.replicas.replicas import Replicas
-from broker.requests.forwarding import Forwarding
-from broker.requests.large_batches import LargeBatches
-from broker.requests.large_metadata import LargeMetadata
-from broker.requests.parts import LongRequests
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Spawn
-from replication.fetch_plan import FetchPlanner
-from replication.fetch_session import FetchSessions
-from security.quotas.sampled_rate import Windows
+from moldau.broker.config.config import Config
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.marker_writer import MarkerWriter
+from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.requests.forwarding import Forwarding
+from moldau.broker.requests.large_batches import LargeBatches
+from moldau.broker.requests.large_metadata import LargeMetadata
+from moldau.broker.requests.parts import LongRequests
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Spawn
+from moldau.replication.fetch_plan import FetchPlanner
+from moldau.replication.fetch_session import FetchSessions
+from moldau.security.quotas.sampled_rate import Windows
 
 if TYPE_CHECKING:
-    from broker.tiering.remote_offsets import RemoteOffsets
+    from moldau.broker.tiering.remote_offsets import RemoteOffsets
 
 
 @dataclass(frozen=True, slots=True)

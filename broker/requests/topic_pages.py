@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart
-from protocol.messages.describe_topic_partitions import (
+from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart
+from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse, ProduceRequest
-from protocol.primitives import BytesLike
-from protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT, parse_header
-from replication.partition import Partition
-from storage.producers.verification import VerificationGuard
+from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT, parse_header
+from moldau.replication.partition import Partition
+from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1

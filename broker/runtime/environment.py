@@ -15,15 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
-from storage.files.local_files import LocalFiles
-from storage.files.port import FileSystem
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.files.port import FileSystem
 
 if TYPE_CHECKING:
-    from broker.runtime.acceptor import Acceptor, AcceptPolicy
-    from broker.runtime.process import Process
-    from broker.runtime.worker import E, RunningWork, Work
-    from storage.tiered.object_options import ObjectStoreOptions
-    from storage.tiered.port import RemoteStorage
+    from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
+    from moldau.broker.runtime.process import Process
+    from moldau.broker.runtime.worker import E, RunningWork, Work
+    from moldau.storage.tiered.object_options import ObjectStoreOptions
+    from moldau.storage.tiered.port import RemoteStorage
 
 T = TypeVar("T")
 
@@ -117,19 +117,19 @@ class LocalEnvironment:
         return ""
 
     def process(self) -> Process:
-        from broker.runtime.process import Process
+        from moldau.broker.runtime.process import Process
 
         return Process(self.precise_ns)
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
-        from broker.runtime.acceptor import SocketAcceptor
+        from moldau.broker.runtime.acceptor import SocketAcceptor
 
         acceptor = SocketAcceptor(self._loop, policy, self.descriptors_max())
         await acceptor.bind(host, port)
         return acceptor
 
     def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
-        from storage.tiered.opening import open_storage
+        from moldau.storage.tiered.opening import open_storage
 
         return open_storage(url, self.random, asyncio.sleep, options=options)
 
@@ -166,7 +166,7 @@ class LocalEnvironment:
         return await self._loop.run_in_executor(threads, work)
 
     def in_process(self, work: Work[E]) -> RunningWork[E]:
-        from broker.runtime.worker import WorkInProcess
+        from moldau.broker.runtime.worker import WorkInProcess
 
         return WorkInProcess(work)
 

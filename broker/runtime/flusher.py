@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from storage.files.open_file import OpenFile
-from storage.log.flush_work import FlushWork
-from storage.log.log import Log
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.log.flush_work import FlushWork
+from moldau.storage.log.log import Log
 
 POSTPONED_MS: Final = 100
 """The time (ms) until a flush is tried again that found no file descriptor."""

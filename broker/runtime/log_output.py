@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TextIO
 
-from broker.runtime.progress import PROGRESS_LOGGER
+from moldau.broker.runtime.progress import PROGRESS_LOGGER
 
 LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
 """Log4j's names of levels, which are also used to set and describe them."""

@@ -19,8 +19,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from broker.runtime.work_reply import FRAME_LENGTH, Reply
-from storage.files.port import FileSystem
+from moldau.broker.runtime.work_reply import FRAME_LENGTH, Reply
+from moldau.storage.files.port import FileSystem
 
 E = TypeVar("E")
 E_co = TypeVar("E_co", covariant=True)

@@ -1,4 +1,4 @@
-"""The process of `broker.runtime.worker`: runs one piece of work, one event for each byte that the broker sends.
+"""The process of `moldau.broker.runtime.worker`: runs one piece of work, one event for each byte that the broker sends.
 
 It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is replaced
 by a RuntimeError with its text.
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from broker.runtime.work_reply import FRAME_LENGTH, Reply
-from storage.files.local_files import LocalFiles
+from moldau.broker.runtime.work_reply import FRAME_LENGTH, Reply
+from moldau.storage.files.local_files import LocalFiles
 
 NICENESS: Final = 10
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.metadata.cluster_view import ClusterView
-from broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
-from protocol.messages.fetch import FetchResponse
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+from moldau.protocol.messages.fetch import FetchResponse
 
 
 def channel_to(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.runtime.environment import Environment
-from replication.partition import Partition
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.runtime.environment import Environment
+from moldau.replication.partition import Partition
 
 
 class PartitionBackoff:

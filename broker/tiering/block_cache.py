@@ -15,12 +15,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.runtime.tasks import Spawn
-from broker.tiering.opening import OpenStorage
-from protocol.primitives import BytesLike
-from storage.tiered.errors import RemoteStorageError
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.remote_lookup import log_key
+from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.remote_lookup import log_key
 
 BLOCK_SIZE: Final = 4 << 20
 READS_AHEAD_MAX: Final = 4

@@ -20,32 +20,32 @@ import logging
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.replicas.log_cleaner import Throttle
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.tiering.backoff import PartitionBackoff
-from broker.tiering.cleaning_request import remote_request, remote_rules
-from broker.tiering.metadata_reader import MetadataReader
-from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
-from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from broker.tiering.replacement import ReplacementWriter
-from protocol.primitives import MalformedMessage
-from replication.partition import Partition
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.compaction.events import LogChanged, Moved
-from storage.compaction.offset_map import SALT_SIZE
-from storage.compaction.remote_cleaning import GroupCleaned, PassDone, Wanted, clean_remote
-from storage.compaction.request import CleanerLimits
-from storage.log.log import Log
-from storage.log_config import INT64_MAX
-from storage.segment.transaction_index import AbortedTransaction
-from storage.tiered.cleaning_plan import CleaningPlan, plan_cleaning
-from storage.tiered.errors import RemoteStorageError
-from storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.segment_download import download_segment
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.replicas.log_cleaner import Throttle
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.tiering.backoff import PartitionBackoff
+from moldau.broker.tiering.cleaning_request import remote_request, remote_rules
+from moldau.broker.tiering.metadata_reader import MetadataReader
+from moldau.broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.broker.tiering.replacement import ReplacementWriter
+from moldau.protocol.primitives import MalformedMessage
+from moldau.replication.partition import Partition
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.compaction.events import LogChanged, Moved
+from moldau.storage.compaction.offset_map import SALT_SIZE
+from moldau.storage.compaction.remote_cleaning import GroupCleaned, PassDone, Wanted, clean_remote
+from moldau.storage.compaction.request import CleanerLimits
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.tiered.cleaning_plan import CleaningPlan, plan_cleaning
+from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.segment_download import download_segment
 
 log = logging.getLogger("moldau.cleaner")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.compaction.remote_cleaning import GroupRequest, RemoteCleaningRequest, SourceRange
-from storage.compaction.request import CleanerLimits, CleaningRequest
-from storage.files.log_paths import LOG_SUFFIX, offset_name
-from storage.log.log_state import LogState
-from storage.segment.transaction_index import AbortedTransaction
-from storage.tiered.cleaning_plan import CleaningPlan, PlannedPart
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.compaction.remote_cleaning import GroupRequest, RemoteCleaningRequest, SourceRange
+from moldau.storage.compaction.request import CleanerLimits, CleaningRequest
+from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
+from moldau.storage.log.log_state import LogState
+from moldau.storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.tiered.cleaning_plan import CleaningPlan, PlannedPart
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 def remote_rules(

@@ -30,17 +30,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from broker.tiering.backoff import PartitionBackoff
-from broker.tiering.expiration import expired
-from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
-from broker.tiering.opening import OpenStorage
-from broker.tiering.partition_turns import PartitionTurns
-from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from broker.tiering.segment_contents import (
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.tiering.backoff import PartitionBackoff
+from moldau.broker.tiering.expiration import expired
+from moldau.broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.partition_turns import PartitionTurns
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.broker.tiering.segment_contents import (
     CannotCopy,
     Copyable,
     DamagedSegment,
@@ -50,16 +50,16 @@ from broker.tiering.segment_contents import (
     copyable,
     described,
 )
-from broker.tiering.traffic import RemoteCount, RemoteTraffic
-from broker.tiering.transfer_quota import TransferQuota
-from replication.partition import Partition
-from storage.tiered.errors import RemoteStorageError
-from storage.tiered.layout import ObjectKind
-from storage.tiered.metadata.lineage import read_lineage
-from storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.pins import pinned_segments
-from storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
+from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic
+from moldau.broker.tiering.transfer_quota import TransferQuota
+from moldau.replication.partition import Partition
+from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.metadata.lineage import read_lineage
+from moldau.storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.pins import pinned_segments
+from moldau.storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
 
 log = logging.getLogger("moldau.tiering")
 

@@ -12,33 +12,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.network.peer_channel import PeerChannel
-from broker.replicas.remote_state import NoRemoteState
-from broker.tiering.asking import ask, channel_to
-from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
-from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import remote_partition
-from broker.tiering.traffic import RemoteCount, RemoteTraffic
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.network.peer_channel import PeerChannel
+from moldau.broker.replicas.remote_state import NoRemoteState
+from moldau.broker.tiering.asking import ask, channel_to
+from moldau.broker.tiering.metadata_reader import MetadataPorts, MetadataReader
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_partitions import remote_partition
+from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from replication.partition import Partition
-from replication.remote_history import epoch_before, epoch_to_ask_for
-from storage.checkpoints.leader_epochs import EpochEnd, EpochStart
-from storage.log.remote_start import RemoteStart
-from storage.tiered.errors import RemoteStorageError
-from storage.tiered.follower_state import read_follower_state
+from moldau.replication.partition import Partition
+from moldau.replication.remote_history import epoch_before, epoch_to_ask_for
+from moldau.storage.checkpoints.leader_epochs import EpochEnd, EpochStart
+from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.storage.tiered.follower_state import read_follower_state
 
 PURPOSE: Final = "remote log state"
 EARLIEST_LOCAL: Final = -4

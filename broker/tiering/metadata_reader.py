@@ -17,26 +17,26 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from broker.metadata.cluster_view import ClusterView
-from broker.network.peer_channel import PeerChannels
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from broker.tiering.asking import ask, channel_to
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import crc_is_valid
-from protocol.record_reader import records_of
-from replication.partition import Partition
-from replication.partition_listener import HighWatermarkListener
-from storage.tiered.metadata.records import RemoteChange, decode_change
-from storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
-from storage.tiered.metadata.segment_state import PartitionDeleteState
-from storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.tiering.asking import ask, channel_to
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import crc_is_valid
+from moldau.protocol.record_reader import records_of
+from moldau.replication.partition import Partition
+from moldau.replication.partition_listener import HighWatermarkListener
+from moldau.storage.tiered.metadata.records import RemoteChange, decode_change
+from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
+from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState
+from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
 
 log = logging.getLogger("moldau.tiering")
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from broker.runtime.flusher import Flusher
-from broker.tiering.asking import ask, channel_to
-from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.record_builder import Record, build_batch
-from replication.partition import ACKS_ALL
-from storage.tiered.metadata.records import RemoteChange, encode_change
+from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.tiering.asking import ask, channel_to
+from moldau.broker.tiering.metadata_reader import MetadataPorts, MetadataReader
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.partition import ACKS_ALL
+from moldau.storage.tiered.metadata.records import RemoteChange, encode_change
 
 PURPOSE: Final = "remote log metadata, write"
 ATTEMPT_S: Final = 5.0

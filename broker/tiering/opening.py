@@ -6,14 +6,14 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.config.config import Config
-from broker.config.tiering import object_store_options
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.checking import check_storage
-from storage.tiered.errors import RemoteStorageError, StorageUnavailable
-from storage.tiered.port import RemoteStorage
+from moldau.broker.config.config import Config
+from moldau.broker.config.tiering import object_store_options
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.checking import check_storage
+from moldau.storage.tiered.errors import RemoteStorageError, StorageUnavailable
+from moldau.storage.tiered.port import RemoteStorage
 
 log = logging.getLogger("moldau.tiering")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 
-from broker.runtime.tasks import Spawn
-from replication.partition import Partition
+from moldau.broker.runtime.tasks import Spawn
+from moldau.replication.partition import Partition
 
 Turn = Callable[[], Coroutine[object, object, bool]]
 """A piece of work on a partition. Returns whether more is left; it raises nothing."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from broker.tiering.metadata_reader import MetadataReader
-from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log.timestamp_lookup import TimestampedOffset
-from storage.tiered.errors import StorageUnavailable
-from storage.tiered.index_cache import RemoteIndexCache
-from storage.tiered.metadata.leader_history import is_in_history
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.remote_lookup import find_timestamp
+from moldau.broker.tiering.metadata_reader import MetadataReader
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log.timestamp_lookup import TimestampedOffset
+from moldau.storage.tiered.errors import StorageUnavailable
+from moldau.storage.tiered.index_cache import RemoteIndexCache
+from moldau.storage.tiered.metadata.leader_history import is_in_history
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.remote_lookup import find_timestamp
 
 
 class RemoteOffsets:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.config.internal_topics import NEVER_TIERED
-from replication.partition import Partition
-from storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
-from storage.log.log import Log
-from storage.tiered.metadata.leader_history import with_remote_epochs
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition
-from storage.tiered.metadata.segment_state import BEING_REMOVED
+from moldau.broker.config.internal_topics import NEVER_TIERED
+from moldau.replication.partition import Partition
+from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
+from moldau.storage.log.log import Log
+from moldau.storage.tiered.metadata.leader_history import with_remote_epochs
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.metadata.segment_state import BEING_REMOVED
 
 
 def is_tiered(partition: Partition) -> bool:

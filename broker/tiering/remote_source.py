@@ -20,20 +20,20 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from broker.tiering.block_cache import BlockCache, SegmentBlocks
-from broker.tiering.metadata_reader import MetadataReader
-from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
-from broker.tiering.sequential_readers import ReaderPlace, SequentialReaders
-from broker.tiering.traffic import RemoteCount, RemoteTraffic
-from broker.tiering.transfer_quota import TransferQuota
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import AbortedTransaction
-from protocol.record_batch import (
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.tiering.block_cache import BlockCache, SegmentBlocks
+from moldau.broker.tiering.metadata_reader import MetadataReader
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from moldau.broker.tiering.sequential_readers import ReaderPlace, SequentialReaders
+from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic
+from moldau.broker.tiering.transfer_quota import TransferQuota
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import AbortedTransaction
+from moldau.protocol.record_batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -41,17 +41,17 @@ from protocol.record_batch import (
     NO_TIMESTAMP,
     parse_header,
 )
-from protocol.record_builder import assemble
-from replication.partition import Partition
-from replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, upper_bound
-from storage.files.memory_file import memory_slice
-from storage.log.log import Log
-from storage.segment.transaction_index import AbortedTransaction as AbortedRange
-from storage.tiered.errors import ObjectNotFound, RemoteStorageError, error_of
-from storage.tiered.index_cache import RemoteIndexCache
-from storage.tiered.metadata.leader_history import epoch_at
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.remote_lookup import RemoteRead, aborted_transactions, read_from
+from moldau.protocol.record_builder import assemble
+from moldau.replication.partition import Partition
+from moldau.replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, upper_bound
+from moldau.storage.files.memory_file import memory_slice
+from moldau.storage.log.log import Log
+from moldau.storage.segment.transaction_index import AbortedTransaction as AbortedRange
+from moldau.storage.tiered.errors import ObjectNotFound, RemoteStorageError, error_of
+from moldau.storage.tiered.index_cache import RemoteIndexCache
+from moldau.storage.tiered.metadata.leader_history import epoch_at
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions, read_from
 
 log = logging.getLogger("moldau.tiering")
 

@@ -23,15 +23,15 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Spawn
-from broker.tiering.copying import SegmentCopier
-from broker.tiering.metadata_reader import MetadataReader
-from broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from storage.tiered.errors import RemoteStorageError
-from storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
-from storage.tiered.metadata.segment_state import PartitionDeleteState
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.tiering.copying import SegmentCopier
+from moldau.broker.tiering.metadata_reader import MetadataReader
+from moldau.broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
+from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState
 
 log = logging.getLogger("moldau.tiering")
 

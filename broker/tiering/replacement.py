@@ -13,21 +13,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker.runtime.environment import Environment
-from broker.tiering.metadata_writer import MetadataWriter
-from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from storage.compaction.remote_cleaning import GroupCleaned
-from storage.files.port import File
-from storage.tiered.errors import CorruptObject
-from storage.tiered.layout import ObjectKind
-from storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, cleaned_lineage, merged_epochs
-from storage.tiered.metadata.lineage import Lineage, read_lineage
-from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.port import Content
-from storage.tiered.segment_copy import NO_LINEAGE, FileContent, put_segment
-from storage.tiered.segment_download import get_object
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.tiering.metadata_writer import MetadataWriter
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.storage.compaction.remote_cleaning import GroupCleaned
+from moldau.storage.files.port import File
+from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, cleaned_lineage, merged_epochs
+from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.port import Content
+from moldau.storage.tiered.segment_copy import NO_LINEAGE, FileContent, put_segment
+from moldau.storage.tiered.segment_download import get_object
 
 ID_SIZE: Final = 16
 

@@ -6,26 +6,26 @@ import logging
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.runtime.environment import Environment
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.checkpoints.text_checkpoint import format_checkpoint
-from storage.files.file_slice import FileSlice
-from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.log.log import Log
-from storage.log.verified_batch import DamagedBatch
-from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from storage.segment.segment import Segment
-from storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
-from storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
-from storage.tiered.batch_check import PIECE_SIZE, BatchCheck
-from storage.tiered.index_order import offset_index_problem, time_index_problem
-from storage.tiered.layout import ObjectKind
-from storage.tiered.metadata.lineage import Lineage
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.port import Content
-from storage.tiered.segment_copy import FileContent
+from moldau.broker.runtime.environment import Environment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.log import Log
+from moldau.storage.log.verified_batch import DamagedBatch
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.segment.segment import Segment
+from moldau.storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
+from moldau.storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
+from moldau.storage.tiered.batch_check import PIECE_SIZE, BatchCheck
+from moldau.storage.tiered.index_order import offset_index_problem, time_index_problem
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.metadata.lineage import Lineage
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.port import Content
+from moldau.storage.tiered.segment_copy import FileContent
 
 logger = logging.getLogger("moldau.tiering")
 

@@ -7,25 +7,25 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker.config.tiering import metadata_topic
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.metadata.topic_creation import TopicCreation
-from broker.runtime.flusher import Flusher
-from broker.tiering.cleaning import RemoteCleaner
-from broker.tiering.copying import SegmentCopier
-from broker.tiering.follower_state import FollowerState
-from broker.tiering.metadata_reader import MetadataPorts, MetadataReader
-from broker.tiering.metadata_writer import MetadataWriter
-from broker.tiering.opening import OpenStorage
-from broker.tiering.remote_offsets import RemoteOffsets
-from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from broker.tiering.remote_source import RemoteSource
-from broker.tiering.removal import ADOPT_MS, RemoteRemoval
-from broker.tiering.traffic import RemoteTraffic
-from broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
-from storage.log.log import Log
-from storage.tiered.metadata.remote_segment import RemotePartition
-from storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.broker.config.tiering import metadata_topic
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.tiering.cleaning import RemoteCleaner
+from moldau.broker.tiering.copying import SegmentCopier
+from moldau.broker.tiering.follower_state import FollowerState
+from moldau.broker.tiering.metadata_reader import MetadataPorts, MetadataReader
+from moldau.broker.tiering.metadata_writer import MetadataWriter
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_offsets import RemoteOffsets
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.broker.tiering.remote_source import RemoteSource
+from moldau.broker.tiering.removal import ADOPT_MS, RemoteRemoval
+from moldau.broker.tiering.traffic import RemoteTraffic
+from moldau.broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
+from moldau.storage.log.log import Log
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
 
 log = logging.getLogger("moldau.tiering")
 

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.metadata.dynamic_config import DynamicConfig
-from replication.replication_quota import Window
-from security.quotas.throttle_times import ThrottleTimes
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.replication.replication_quota import Window
+from moldau.security.quotas.throttle_times import ThrottleTimes
 
 LOOK_AGAIN_S: Final = 1.0
 """How often a copy that waits looks at the rate again."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.group.events import CommitOffsets
-from coordinator.group.step import GroupStep
-from coordinator.offsets.offset_commit import same_for_all, store_offsets
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.records.record_frames import is_storable
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.group.events import CommitOffsets
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.offset_commit import same_for_all, store_offsets
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest
+from moldau.protocol.records.record_frames import is_storable
 
 MEMBER_EPOCH_VERSION: Final = 9
 """From this version of OffsetCommit on, a group that does not exist is GROUP_ID_NOT_FOUND."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import DEAD, STABLE
-from coordinator.classic.member import Member
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import DEAD, STABLE
+from moldau.coordinator.classic.member import Member
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 
 NOT_FOUND_VERSION: Final = 6
 """From this version of DescribeGroups on, a group that does not exist is an error; before, it is a dead group."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from coordinator.classic.group_state import (
+from moldau.coordinator.classic.group_state import (
     COMPLETING,
     DELETE_ANSWERS,
     EMPTY,
@@ -14,17 +14,17 @@ from coordinator.classic.group_state import (
     STABLE,
     GroupState,
 )
-from coordinator.classic.member import Member
-from coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from coordinator.group.group import Group, GroupType
-from coordinator.group.records import Change, GroupChange
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
+from moldau.coordinator.classic.member import Member
+from moldau.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from moldau.coordinator.group.group import Group, GroupType
+from moldau.coordinator.group.records import Change, GroupChange
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 
 
 class ClassicGroup:
-    """A group of the classic protocol; it implements `coordinator.group.group.Group`.
+    """A group of the classic protocol; it implements `moldau.coordinator.group.group.Group`.
 
     The log stores each generation with its assignments. Everything else (parked requests, sessions, members that are
     joining) is volatile: the next coordinator starts without it.

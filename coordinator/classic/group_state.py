@@ -24,7 +24,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 
 class GroupState(Enum):

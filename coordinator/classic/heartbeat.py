@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import HEARTBEAT_ANSWERS
-from coordinator.classic.rebalance import complete_if_all_joined, rebalance, remove_member
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.group.events import Heartbeat
-from coordinator.group.step import GroupStep
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import HEARTBEAT_ANSWERS
+from moldau.coordinator.classic.rebalance import complete_if_all_joined, rebalance, remove_member
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.group.events import Heartbeat
+from moldau.coordinator.group.step import GroupStep
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def heartbeat(step: GroupStep, group: ClassicGroup | None, event: Heartbeat) -> None:

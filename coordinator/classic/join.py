@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from coordinator.classic.group import ClassicGroup, classic_group
-from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
-from coordinator.classic.member import Member
-from coordinator.classic.rebalance import is_first_rebalance, join_refusal, join_response, rebalance, refuse_join
-from coordinator.classic.records import new_group_change
-from coordinator.classic.sessions import expect_new_member
-from coordinator.classic.static_join import static_member_returns
-from coordinator.group.events import Join
-from coordinator.group.step import GroupStep, TimerKind
-from coordinator.runtime.effects import Waiter
-from coordinator.runtime.write_errors import write_error
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.records.record_frames import is_storable
+from moldau.coordinator.classic.group import ClassicGroup, classic_group
+from moldau.coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
+from moldau.coordinator.classic.member import Member
+from moldau.coordinator.classic.rebalance import is_first_rebalance, join_refusal, join_response, rebalance, refuse_join
+from moldau.coordinator.classic.records import new_group_change
+from moldau.coordinator.classic.sessions import expect_new_member
+from moldau.coordinator.classic.static_join import static_member_returns
+from moldau.coordinator.group.events import Join
+from moldau.coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from moldau.protocol.records.record_frames import is_storable
 
 
 class Joiner(Enum):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import EMPTY
-from coordinator.classic.rebalance import rebalance, remove_member
-from coordinator.group.events import Leave
-from coordinator.group.step import GroupStep, TimerKind
-from coordinator.runtime.outcomes import ReplyWhenCommitted
-from coordinator.runtime.write_errors import write_error
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import EMPTY
+from moldau.coordinator.classic.rebalance import rebalance, remove_member
+from moldau.coordinator.group.events import Leave
+from moldau.coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 
 BATCH_VERSION: Final = 3
 """From this version of LeaveGroup on, several members leave at once and each gets its own answer."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import EMPTY, STABLE
-from coordinator.classic.member import Member
-from coordinator.classic.rebalance import prepare_rebalance, refuse_join
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.classic.sync_answers import refuse_sync
-from coordinator.group.step import GroupStep
-from coordinator.runtime.events import Loaded, Unloaded
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequestProtocol
-from protocol.records.offsets import GroupMetadataValue, MemberMetadata
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import EMPTY, STABLE
+from moldau.coordinator.classic.member import Member
+from moldau.coordinator.classic.rebalance import prepare_rebalance, refuse_join
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.classic.sync_answers import refuse_sync
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.runtime.events import Loaded, Unloaded
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
+from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
 
 def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:

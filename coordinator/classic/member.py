@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.runtime.effects import Waiter
-from protocol.messages.join_group import JoinGroupRequestProtocol
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
 
 NO_ASSIGNMENT = b""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING
-from coordinator.classic.member import Member
-from coordinator.classic.records import generation_change
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.classic.sync_answers import refuse_sync, refuse_syncs
-from coordinator.group.step import GroupStep, TimerKind
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponse
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING
+from moldau.coordinator.classic.member import Member
+from moldau.coordinator.classic.records import generation_change
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.classic.sync_answers import refuse_sync, refuse_syncs
+from moldau.coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupResponse
 
 NULL_PROTOCOL_VERSION: Final = 7
 """From this version of JoinGroup on, a missing protocol name is null; before, it is empty."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.group.records import NO_TIMESTAMP, GroupChange
-from protocol.records.offsets import GroupMetadataValue, MemberMetadata
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.group.records import NO_TIMESTAMP, GroupChange
+from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
 
 def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupChange:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.member import Member
-from coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.member import Member
+from moldau.coordinator.group.step import GroupStep, TimerKind
 
 
 def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from coordinator.classic.group import ClassicGroup, classic_group
-from coordinator.classic.group_state import COMPLETING, PREPARING, STABLE
-from coordinator.classic.member import Member
-from coordinator.classic.rebalance import (
+from moldau.coordinator.classic.group import ClassicGroup, classic_group
+from moldau.coordinator.classic.group_state import COMPLETING, PREPARING, STABLE
+from moldau.coordinator.classic.member import Member
+from moldau.coordinator.classic.rebalance import (
     complete_if_all_joined,
     join_refusal,
     join_response,
@@ -16,15 +16,15 @@ from coordinator.classic.rebalance import (
     rebalance,
     refuse_join,
 )
-from coordinator.classic.records import generation_change
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.classic.sync_answers import refuse_sync
-from coordinator.group.events import Join
-from coordinator.group.step import GroupStep, TimerKind
-from coordinator.runtime.effects import Waiter
-from coordinator.runtime.write_errors import write_error
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequestProtocol
+from moldau.coordinator.classic.records import generation_change
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.classic.sync_answers import refuse_sync
+from moldau.coordinator.group.events import Join
+from moldau.coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
 
 SKIP_ASSIGNMENT_VERSION: Final = 9
 """From this version of JoinGroup on, the response can tell a restarted leader that the assignment still holds."""

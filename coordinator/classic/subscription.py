@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from protocol.compiler import decoder_of
-from protocol.primitives import MalformedMessage
-from protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from moldau.protocol.compiler import decoder_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from coordinator.classic.group import ClassicGroup, classic_group
-from coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
-from coordinator.classic.member import NO_ASSIGNMENT
-from coordinator.classic.rebalance import rebalance
-from coordinator.classic.records import generation_change
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.classic.sync_answers import answer_syncs, refuse_sync, refuse_syncs, sync_refusal, sync_response
-from coordinator.group.events import Sync
-from coordinator.group.step import GroupStep, TimerKind
-from coordinator.runtime.write_errors import write_error
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest
+from moldau.coordinator.classic.group import ClassicGroup, classic_group
+from moldau.coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from moldau.coordinator.classic.member import NO_ASSIGNMENT
+from moldau.coordinator.classic.rebalance import rebalance
+from moldau.coordinator.classic.records import generation_change
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.classic.sync_answers import answer_syncs, refuse_sync, refuse_syncs, sync_refusal, sync_response
+from moldau.coordinator.group.events import Sync
+from moldau.coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sync_group import SyncGroupRequest
 
 
 class SyncAction(Enum):

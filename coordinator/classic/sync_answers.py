@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.member import NO_ASSIGNMENT, Member
-from coordinator.classic.sessions import expect_heartbeat
-from coordinator.group.step import GroupStep
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupResponse
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.member import NO_ASSIGNMENT, Member
+from moldau.coordinator.classic.sessions import expect_heartbeat
+from moldau.coordinator.group.step import GroupStep
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sync_group import SyncGroupResponse
 
 
 def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.heartbeat import session_timed_out
-from coordinator.classic.rebalance import join_timed_out, sync_timed_out
-from coordinator.group.events import TimerFired
-from coordinator.group.step import GroupStep, TimerKind
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.heartbeat import session_timed_out
+from moldau.coordinator.classic.rebalance import join_timed_out, sync_timed_out
+from moldau.coordinator.group.events import TimerFired
+from moldau.coordinator.group.step import GroupStep, TimerKind
 
 
 def timer_fired(step: GroupStep, group: ClassicGroup, event: TimerFired) -> None:

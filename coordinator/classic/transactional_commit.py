@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import EMPTY
-from coordinator.group.events import CommitTransactionalOffsets
-from coordinator.group.records import is_storable
-from coordinator.group.step import GroupStep
-from coordinator.offsets.transactional_commit import same_for_all_in_transaction, store_transactional_offsets
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import EMPTY
+from moldau.coordinator.group.events import CommitTransactionalOffsets
+from moldau.coordinator.group.records import is_storable
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.transactional_commit import same_for_all_in_transaction, store_transactional_offsets
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 def commit_transactional_offsets(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator.group.step import TimerKey
-from coordinator.runtime.effects import TransactionEnd, Waiter
-from coordinator.runtime.events import Loaded, RuntimeEvent, Unloaded
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.leave_group import LeaveGroupRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.offset_delete import OffsetDeleteRequest
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from protocol.messages.sync_group import SyncGroupRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from moldau.coordinator.group.step import TimerKey
+from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
+from moldau.coordinator.runtime.events import Loaded, RuntimeEvent, Unloaded
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest
+from moldau.protocol.messages.leave_group import LeaveGroupRequest
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest
+from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from moldau.protocol.messages.sync_group import SyncGroupRequest
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class Join(NamedTuple):

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Protocol
 
-from coordinator.group.records import Change
-from protocol.errors import ErrorCode
+from moldau.coordinator.group.records import Change
+from moldau.protocol.errors import ErrorCode
 
 
 class GroupType(Enum):

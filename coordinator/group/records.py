@@ -8,18 +8,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.compiler import decode, encode
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import NO_PRODUCER_ID
-from protocol.record_builder import Record
-from protocol.records.offsets import (
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import NO_PRODUCER_ID
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.records.record_frames import read_prefix, type_prefix, value_version
-from protocol.schema import ZERO_UUID
+from moldau.protocol.records.record_frames import read_prefix, type_prefix, value_version
+from moldau.protocol.schema import ZERO_UUID
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.group import Group
-from coordinator.group.records import Change
-from coordinator.runtime.step import Step
-from coordinator.runtime.timers import Timers
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.runtime.step import Step
+from moldau.coordinator.runtime.timers import Timers
 
 
 class TimerKind(Enum):

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.group.records import CommittedOffset, OffsetChange, Offsets, TopicPartition
-from protocol.record_batch import NO_PRODUCER_ID
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, Offsets, TopicPartition
+from moldau.protocol.record_batch import NO_PRODUCER_ID
 
 
 @dataclass(slots=True)

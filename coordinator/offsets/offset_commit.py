@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from coordinator.group.events import CommitOffsets
-from coordinator.group.records import CommittedOffset, OffsetChange
-from coordinator.group.step import GroupStep
-from coordinator.runtime.outcomes import ReplyWhenCommitted
-from coordinator.runtime.write_errors import WRITE_ERRORS
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from moldau.coordinator.group.events import CommitOffsets
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.coordinator.runtime.write_errors import WRITE_ERRORS
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitResponse,

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
-from coordinator.group.group import Group
-from coordinator.group.records import OffsetChange
-from coordinator.group.step import GroupStep
-from coordinator.offsets.offset_store import OffsetStore
-from coordinator.runtime.outcomes import ReplyWhenCommitted
-from coordinator.runtime.write_errors import write_error
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.offset_delete import (
+from moldau.coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import OffsetChange
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,

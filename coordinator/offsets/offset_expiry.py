@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.group.group import Group
-from coordinator.group.records import OffsetChange, TopicPartition
-from coordinator.group.step import GroupStep
-from coordinator.offsets.group_offsets import GroupOffsets
-from coordinator.offsets.offset_delete import write_tombstones
-from coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import OffsetChange, TopicPartition
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.group_offsets import GroupOffsets
+from moldau.coordinator.offsets.offset_delete import write_tombstones
+from moldau.coordinator.offsets.offset_store import OffsetStore
 
 
 def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from coordinator.group.events import FetchStableOffsets
-from coordinator.group.records import CommittedOffset
-from coordinator.group.step import GroupStep
-from coordinator.offsets.group_offsets import GroupOffsets
-from coordinator.offsets.offset_store import OffsetStore
-from coordinator.runtime.effects import Waiter
-from coordinator.runtime.write_errors import write_error
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from moldau.coordinator.group.events import FetchStableOffsets
+from moldau.coordinator.group.records import CommittedOffset
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.group_offsets import GroupOffsets
+from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.schema import ZERO_UUID
+from moldau.protocol.schema import ZERO_UUID
 
 NO_OFFSET: Final = -1
 """The response for a partition without an offset."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from coordinator.group.records import OffsetChange, OffsetsLoaded, TopicPartition, TransactionEnded
-from coordinator.offsets.group_offsets import GroupOffsets
-from coordinator.runtime.pairs import PendingChanges
-from protocol.record_batch import NO_PRODUCER_ID
+from moldau.coordinator.group.records import OffsetChange, OffsetsLoaded, TopicPartition, TransactionEnded
+from moldau.coordinator.offsets.group_offsets import GroupOffsets
+from moldau.coordinator.runtime.pairs import PendingChanges
+from moldau.protocol.record_batch import NO_PRODUCER_ID
 
 StoreChange: TypeAlias = OffsetChange | OffsetsLoaded | TransactionEnded
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
-from coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
-from coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
-from coordinator.group.step import GroupStep
-from coordinator.offsets.offset_commit import COMMIT_ERRORS
-from coordinator.runtime.effects import TransactionWrite, Waiter
-from coordinator.runtime.outcomes import ReplyWhenCommitted
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from moldau.coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.offset_commit import COMMIT_ERRORS
+from moldau.coordinator.runtime.effects import TransactionWrite, Waiter
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.record_builder import Record
+from moldau.protocol.record_builder import Record
 
 
 class Waiter(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 
 class Loaded(NamedTuple):

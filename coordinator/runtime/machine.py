@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from coordinator.runtime.effects import Effects
-from coordinator.runtime.events import RuntimeEvent
+from moldau.coordinator.runtime.effects import Effects
+from moldau.coordinator.runtime.events import RuntimeEvent
 
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 LoadedT_contra = TypeVar("LoadedT_contra", contravariant=True)

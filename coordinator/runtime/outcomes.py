@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coordinator.runtime.effects import Waiter
-from coordinator.runtime.step import Step
-from protocol.errors import ErrorCode
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.step import Step
+from moldau.protocol.errors import ErrorCode
 
 
 class ReplyWhenCommitted(NamedTuple):

@@ -7,11 +7,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from coordinator.runtime.effects import Effects
-from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
-from coordinator.runtime.step import Outcome, Step
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record
+from moldau.coordinator.runtime.effects import Effects
+from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from moldau.coordinator.runtime.step import Outcome, Step
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record
 
 RequestT = TypeVar("RequestT")
 ChangeT = TypeVar("ChangeT")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
-from coordinator.runtime.effects import MachineReply, TransactionWrite, Waiter
-from protocol.errors import ErrorCode
+from moldau.coordinator.runtime.effects import MachineReply, TransactionWrite, Waiter
+from moldau.protocol.errors import ErrorCode
 
 ChangeT = TypeVar("ChangeT")
 StepT_contra = TypeVar("StepT_contra", contravariant=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from coordinator.group.events import GroupEvent, GroupRequest
-from coordinator.group.group import Group
-from coordinator.group.step import GroupStep
+from moldau.coordinator.group.events import GroupEvent, GroupRequest
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.step import GroupStep
 
 RequestT = TypeVar("RequestT", bound=GroupRequest)
 EventT = TypeVar("EventT", bound=GroupEvent)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.group.group import Group
-from protocol.messages.list_groups import ListedGroup
+from moldau.coordinator.group.group import Group
+from moldau.protocol.messages.list_groups import ListedGroup
 
 
 def list_entry(group: Group) -> ListedGroup:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from coordinator.group.records import CommittedOffset, Offsets
-from protocol.schema import ZERO_UUID
+from moldau.coordinator.group.records import CommittedOffset, Offsets
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.group.records import (
+from moldau.coordinator.group.records import (
     LoadedChange,
     OffsetChange,
     Offsets,
@@ -18,12 +18,12 @@ from coordinator.group.records import (
     TransactionEnded,
     change_of,
 )
-from coordinator.runtime.log_reading import RecordReader
-from coordinator.shard.offset_walk import Place, walk_offsets
-from protocol.primitives import BytesLike, MalformedMessage, read_varint
-from protocol.record_batch import NO_PRODUCER_ID, BatchHeader
-from protocol.record_builder import Record
-from protocol.record_reader import decode_run, runs_of
+from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.coordinator.shard.offset_walk import Place, walk_offsets
+from moldau.protocol.primitives import BytesLike, MalformedMessage, read_varint
+from moldau.protocol.record_batch import NO_PRODUCER_ID, BatchHeader
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import decode_run, runs_of
 
 RECORDS_AT_ONCE: Final = 1_000
 """The records that one call of the walk reads: less than 1 ms.

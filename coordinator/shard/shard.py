@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from coordinator.classic.commit import commit_offsets
-from coordinator.classic.description import describe, describe_absent
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.heartbeat import heartbeat
-from coordinator.classic.join import join
-from coordinator.classic.leave import leave
-from coordinator.classic.loading import loaded, restore, unloaded
-from coordinator.classic.sync import sync
-from coordinator.classic.timeouts import timer_fired
-from coordinator.classic.transactional_commit import commit_transactional_offsets
-from coordinator.group.config import GroupConfig
-from coordinator.group.events import (
+from moldau.coordinator.classic.commit import commit_offsets
+from moldau.coordinator.classic.description import describe, describe_absent
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.heartbeat import heartbeat
+from moldau.coordinator.classic.join import join
+from moldau.coordinator.classic.leave import leave
+from moldau.coordinator.classic.loading import loaded, restore, unloaded
+from moldau.coordinator.classic.sync import sync
+from moldau.coordinator.classic.timeouts import timer_fired
+from moldau.coordinator.classic.transactional_commit import commit_transactional_offsets
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.events import (
     CommitOffsets,
     CommitTransactionalOffsets,
     DeleteGroups,
@@ -34,8 +34,8 @@ from coordinator.group.events import (
     TimerFired,
     TopicsDeleted,
 )
-from coordinator.group.group import Group
-from coordinator.group.records import (
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import (
     Change,
     GroupChange,
     LoadedChange,
@@ -44,21 +44,21 @@ from coordinator.group.records import (
     TransactionEnded,
     record_of,
 )
-from coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
-from coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
-from coordinator.offsets.offset_expiry import expire
-from coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
-from coordinator.offsets.offset_store import OffsetStore
-from coordinator.offsets.transactional_commit import end_transaction
-from coordinator.runtime.events import Loaded, Unloaded
-from coordinator.runtime.shard import Shard
-from coordinator.runtime.timers import Timers
-from coordinator.shard.kinds import OnEvent, OnRequest, on_event, on_request
-from coordinator.shard.listing import is_listed, list_entry
-from protocol.messages.describe_groups import DescribedGroup
-from protocol.messages.list_groups import ListedGroup
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from protocol.record_builder import Record
+from moldau.coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
+from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
+from moldau.coordinator.offsets.offset_expiry import expire
+from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
+from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.offsets.transactional_commit import end_transaction
+from moldau.coordinator.runtime.events import Loaded, Unloaded
+from moldau.coordinator.runtime.shard import Shard
+from moldau.coordinator.runtime.timers import Timers
+from moldau.coordinator.shard.kinds import OnEvent, OnRequest, on_event, on_request
+from moldau.coordinator.shard.listing import is_listed, list_entry
+from moldau.protocol.messages.describe_groups import DescribedGroup
+from moldau.protocol.messages.list_groups import ListedGroup
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from moldau.protocol.record_builder import Record
 
 REQUESTS: Final[Mapping[tuple[type[GroupRequest], type[Group]], OnRequest]] = {
     (Heartbeat, ClassicGroup): on_request(Heartbeat, ClassicGroup, heartbeat),

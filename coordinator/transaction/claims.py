@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_ID
-from coordinator.transaction.table import CURRENT, FOREIGN, NEWER, OLDER, PREVIOUS, REPLACED, UNNAMED, Claim
-from coordinator.transaction.transaction import LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_ID
+from moldau.coordinator.transaction.table import CURRENT, FOREIGN, NEWER, OLDER, PREVIOUS, REPLACED, UNNAMED, Claim
+from moldau.coordinator.transaction.transaction import LAST_EPOCH, Transaction
 
 
 def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:

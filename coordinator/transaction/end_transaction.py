@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.transaction.claims import claim_of
-from coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_ID, EndTransaction, ProducerIdAnswer
-from coordinator.transaction.init_producer_id import NO_IDS
-from coordinator.transaction.step import TransactionStep
-from coordinator.transaction.table import COMMIT, TABLE, TELL, Intent
-from coordinator.transaction.transaction import Transaction, prepared
-from protocol.errors import ErrorCode
+from moldau.coordinator.transaction.claims import claim_of
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_ID, EndTransaction, ProducerIdAnswer
+from moldau.coordinator.transaction.init_producer_id import NO_IDS
+from moldau.coordinator.transaction.step import TransactionStep
+from moldau.coordinator.transaction.table import COMMIT, TABLE, TELL, Intent
+from moldau.coordinator.transaction.transaction import Transaction, prepared
+from moldau.protocol.errors import ErrorCode
 
 
 def end_transaction(step: TransactionStep, event: EndTransaction) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
 
 TopicPartition: TypeAlias = tuple[str, int]
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]

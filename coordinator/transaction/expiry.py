@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from coordinator.transaction.init_producer_id import aborted_by_coordinator
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.step import TransactionStep
-from coordinator.transaction.table import PENDING
-from coordinator.transaction.transaction_state import DEAD, FORMER_STATES
+from moldau.coordinator.transaction.init_producer_id import aborted_by_coordinator
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.step import TransactionStep
+from moldau.coordinator.transaction.table import PENDING
+from moldau.coordinator.transaction.transaction_state import DEAD, FORMER_STATES
 
 ABORTS_MAX: Final = 1_000
 """The most transactions that one batch aborts; the others follow in later batches."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.transaction.claims import init_claim_of
-from coordinator.transaction.events import (
+from moldau.coordinator.transaction.claims import init_claim_of
+from moldau.coordinator.transaction.events import (
     EPOCH_BUMP_VERSION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     InitProducerId,
     ProducerIdAnswer,
 )
-from coordinator.transaction.step import TransactionStep
-from coordinator.transaction.table import CREATE, FENCE, GO_ON, REPEAT, TABLE, Intent, Move
-from coordinator.transaction.transaction import (
+from moldau.coordinator.transaction.step import TransactionStep
+from moldau.coordinator.transaction.table import CREATE, FENCE, GO_ON, REPEAT, TABLE, Intent, Move
+from moldau.coordinator.transaction.transaction import (
     EPOCH_MAX,
     Transaction,
     bumped,
@@ -24,8 +24,8 @@ from coordinator.transaction.transaction import (
     prepared,
     rotated,
 )
-from protocol.errors import ErrorCode
-from protocol.records.record_frames import is_storable
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.records.record_frames import is_storable
 
 NO_IDS: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """The error while the broker has no block of producer ids. The client tries again later."""

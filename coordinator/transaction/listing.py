@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from coordinator.transaction.events import TopicPartition
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import NAMES
-from protocol.messages.list_transactions import TransactionState as ListedTransaction
+from moldau.coordinator.transaction.events import TopicPartition
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import NAMES
+from moldau.protocol.messages.list_transactions import TransactionState as ListedTransaction
 
 STATE_NAMES: Final = frozenset(NAMES.values())
 

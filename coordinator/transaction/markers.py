@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from coordinator.transaction.events import MarkersWritten
-from coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
-from coordinator.transaction.table import PENDING
-from coordinator.transaction.transaction import completed
-from protocol.errors import ErrorCode
+from moldau.coordinator.transaction.events import MarkersWritten
+from moldau.coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
+from moldau.coordinator.transaction.table import PENDING
+from moldau.coordinator.transaction.transaction import completed
+from moldau.protocol.errors import ErrorCode
 
 COMPLETION_RETRY_MS: Final = 100
 """The time (ms) after which a completion that the log refused is stored again."""

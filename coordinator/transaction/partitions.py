@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from coordinator.runtime.outcomes import ReplyWhenCommitted
-from coordinator.runtime.write_errors import write_error
-from coordinator.transaction.claims import claim_of
-from coordinator.transaction.events import AddPartitions, PartitionErrors, TopicPartition, VerifyPartitions
-from coordinator.transaction.step import TransactionStep
-from coordinator.transaction.table import TABLE, Intent
-from coordinator.transaction.transaction import Transaction, with_partitions
-from coordinator.transaction.transaction_state import ONGOING
-from protocol.errors import ErrorCode
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.transaction.claims import claim_of
+from moldau.coordinator.transaction.events import AddPartitions, PartitionErrors, TopicPartition, VerifyPartitions
+from moldau.coordinator.transaction.step import TransactionStep
+from moldau.coordinator.transaction.table import TABLE, Intent
+from moldau.coordinator.transaction.transaction import Transaction, with_partitions
+from moldau.coordinator.transaction.transaction_state import ONGOING
+from moldau.protocol.errors import ErrorCode
 
 
 def add_partitions(step: TransactionStep, event: AddPartitions) -> None:

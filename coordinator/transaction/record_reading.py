@@ -6,10 +6,10 @@ whole state. Each piece of the log is read without its values first; of each id 
 
 from __future__ import annotations
 
-from coordinator.runtime.log_reading import RecordReader
-from coordinator.transaction.records import TransactionChange, change_of
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record
+from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.coordinator.transaction.records import TransactionChange, change_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record
 
 
 class TransactionRecordReader(RecordReader[TransactionChange]):

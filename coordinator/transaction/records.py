@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from coordinator.transaction.events import TopicPartition
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
-from protocol.compiler import decode, encode
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record
-from protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
-from protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from moldau.coordinator.transaction.events import TopicPartition
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, type_prefix, value_version
+from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
 
 TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1

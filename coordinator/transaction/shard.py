@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
-from coordinator.runtime.shard import Shard
-from coordinator.runtime.timers import Timers
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.end_transaction import end_transaction
-from coordinator.transaction.events import (
+from moldau.coordinator.runtime.shard import Shard
+from moldau.coordinator.runtime.timers import Timers
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.end_transaction import end_transaction
+from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -18,18 +18,18 @@ from coordinator.transaction.events import (
     TransactionEvent,
     VerifyPartitions,
 )
-from coordinator.transaction.expiry import abort_timed_out, expire
-from coordinator.transaction.init_producer_id import init_producer_id
-from coordinator.transaction.listing import TransactionDescription, description_of, listed
-from coordinator.transaction.markers import complete, markers_written, send_markers
-from coordinator.transaction.partitions import add_partitions, verify_partitions
-from coordinator.transaction.records import TransactionChange, record_of
-from coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
-from coordinator.transaction.transaction_state import NAMES
-from coordinator.transaction.transactions import Transactions
-from protocol.errors import ErrorCode
-from protocol.messages.list_transactions import TransactionState as ListedTransaction
-from protocol.record_builder import Record
+from moldau.coordinator.transaction.expiry import abort_timed_out, expire
+from moldau.coordinator.transaction.init_producer_id import init_producer_id
+from moldau.coordinator.transaction.listing import TransactionDescription, description_of, listed
+from moldau.coordinator.transaction.markers import complete, markers_written, send_markers
+from moldau.coordinator.transaction.partitions import add_partitions, verify_partitions
+from moldau.coordinator.transaction.records import TransactionChange, record_of
+from moldau.coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
+from moldau.coordinator.transaction.transaction_state import NAMES
+from moldau.coordinator.transaction.transactions import Transactions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_transactions import TransactionState as ListedTransaction
+from moldau.protocol.record_builder import Record
 
 ABORTS_KEY: Final = TransactionTimerKey(TransactionTimer.ABORTS)
 EXPIRY_KEY: Final = TransactionTimerKey(TransactionTimer.EXPIRY)

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from coordinator.runtime.effects import Waiter
-from coordinator.runtime.outcomes import ReplyWhenCommitted
-from coordinator.runtime.step import Step
-from coordinator.runtime.timers import Timers
-from coordinator.runtime.write_errors import write_error
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.events import ProducerIdAnswer
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transactions import Transactions
-from protocol.errors import ErrorCode
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.coordinator.runtime.step import Step
+from moldau.coordinator.runtime.timers import Timers
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import ProducerIdAnswer
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transactions import Transactions
+from moldau.protocol.errors import ErrorCode
 
 
 class TransactionTimer(Enum):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     DEAD,
@@ -20,7 +20,7 @@ from coordinator.transaction.transaction_state import (
     PREPARE_COMMIT,
     TransactionState,
 )
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 
 class Intent(Enum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETED,
     EMPTY,
     ONGOING,

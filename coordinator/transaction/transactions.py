@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator.runtime.pairs import PendingChanges
-from coordinator.transaction.events import SendMarkers, TopicPartition
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.table import PENDING, Standing
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import DEAD, FORMER_STATES, ONGOING, PREPARE_COMMIT
+from moldau.coordinator.runtime.pairs import PendingChanges
+from moldau.coordinator.transaction.events import SendMarkers, TopicPartition
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.table import PENDING, Standing
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import DEAD, FORMER_STATES, ONGOING, PREPARE_COMMIT
 
 
 @dataclass(slots=True)

@@ -10,56 +10,60 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar, cast
 
-from kraft.controller.config_control import (
+from moldau.kraft.controller.config_control import (
     alter_configs,
     incremental_alter_configs,
     refuse_alterations,
     refuse_incremental_alterations,
 )
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.feature_control import update_features
-from kraft.controller.nodes.broker_lifecycle import heartbeat
-from kraft.controller.nodes.broker_registration import register_broker
-from kraft.controller.nodes.controller_registration import register_controller
-from kraft.controller.nodes.unregistration import unregister_broker
-from kraft.controller.partitions.directory_assignment import assign_replicas
-from kraft.controller.partitions.elections import elect_leaders
-from kraft.controller.partitions.in_sync_control import alter_partition
-from kraft.controller.partitions.reassignment import alter_reassignments, list_reassignments, refuse_reassignments
-from kraft.controller.producer_id_control import allocate_producer_ids
-from kraft.controller.security.acl_control import create_acls, delete_acls, refuse_creations, refuse_filters
-from kraft.controller.security.quota_control import alter_client_quotas, refuse_quotas
-from kraft.controller.security.scram_control import alter_scram_credentials, refuse_scram_alterations
-from kraft.controller.security.token_control import create_token, expire_token, renew_token
-from kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
-from kraft.controller.topics.topic_creation import create_topics, refuse_topics
-from kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.broker_registration import BrokerRegistrationRequest
-from protocol.messages.controller_registration import ControllerRegistrationRequest
-from protocol.messages.create_acls import CreateAclsRequest
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_acls import DeleteAclsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.messages.update_features import UpdateFeaturesRequest
-from protocol.schema import default_struct, response_class_of
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.feature_control import update_features
+from moldau.kraft.controller.nodes.broker_lifecycle import heartbeat
+from moldau.kraft.controller.nodes.broker_registration import register_broker
+from moldau.kraft.controller.nodes.controller_registration import register_controller
+from moldau.kraft.controller.nodes.unregistration import unregister_broker
+from moldau.kraft.controller.partitions.directory_assignment import assign_replicas
+from moldau.kraft.controller.partitions.elections import elect_leaders
+from moldau.kraft.controller.partitions.in_sync_control import alter_partition
+from moldau.kraft.controller.partitions.reassignment import (
+    alter_reassignments,
+    list_reassignments,
+    refuse_reassignments,
+)
+from moldau.kraft.controller.producer_id_control import allocate_producer_ids
+from moldau.kraft.controller.security.acl_control import create_acls, delete_acls, refuse_creations, refuse_filters
+from moldau.kraft.controller.security.quota_control import alter_client_quotas, refuse_quotas
+from moldau.kraft.controller.security.scram_control import alter_scram_credentials, refuse_scram_alterations
+from moldau.kraft.controller.security.token_control import create_token, expire_token, renew_token
+from moldau.kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
+from moldau.kraft.controller.topics.topic_creation import create_topics, refuse_topics
+from moldau.kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from moldau.protocol.messages.alter_configs import AlterConfigsRequest
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest
+from moldau.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from moldau.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from moldau.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest
+from moldau.protocol.messages.controller_registration import ControllerRegistrationRequest
+from moldau.protocol.messages.create_acls import CreateAclsRequest
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
+from moldau.protocol.messages.delete_acls import DeleteAclsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from moldau.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from moldau.protocol.messages.update_features import UpdateFeaturesRequest
+from moldau.protocol.schema import default_struct, response_class_of
 
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.image.cluster import Broker, ClusterImage
-from kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.cluster import Broker, ClusterImage
+from moldau.kraft.image.metadata_image import MetadataImage
 
 
 class Session(NamedTuple):

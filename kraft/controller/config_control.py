@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.settings import ConfigRules
-from kraft.controller.view import MIN_IN_SYNC, View
-from kraft.image.configs import ConfigResource, ResourceType
-from kraft.image.metadata_image import MetadataImage
-from kraft.topic_names import refusal_of_name
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs as replacing
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.settings import ConfigRules
+from moldau.kraft.controller.view import MIN_IN_SYNC, View
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import alter_configs as replacing
+from moldau.protocol.messages import incremental_alter_configs as incremental
+from moldau.protocol.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 
 Resource = TypeVar("Resource", incremental.AlterConfigsResource, replacing.AlterConfigsResource)
 NewValues = dict[str, str | None]

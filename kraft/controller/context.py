@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.controller.broker_sessions import BrokerSessions
-from kraft.controller.failure_detector import FailureDetector
-from kraft.controller.settings import ControllerSettings
-from kraft.controller.view import View
-from kraft.image.metadata_image import MetadataImage
-from security.principal import ANONYMOUS, Principal
-from security.quotas.mutations import UNBOUNDED, Mutations
+from moldau.kraft.controller.broker_sessions import BrokerSessions
+from moldau.kraft.controller.failure_detector import FailureDetector
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.security.principal import ANONYMOUS, Principal
+from moldau.security.quotas.mutations import UNBOUNDED, Mutations
 
 
 class DecisionContext(NamedTuple):

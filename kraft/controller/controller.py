@@ -12,23 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kraft.controller.apis import CONTROLLER_APIS, ControllerApis
-from kraft.controller.broker_sessions import BrokerSessions
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.failure_detector import FailureDetector
-from kraft.controller.feature_control import records_of_eligible_replicas
-from kraft.controller.nodes.broker_lifecycle import fence
-from kraft.controller.partition_index import PartitionIndex
-from kraft.controller.partitions.elections import balancing
-from kraft.controller.partitions.leadership import changes_of_leaderless
-from kraft.controller.security.token_control import expired_tokens
-from kraft.controller.settings import ControllerSettings
-from kraft.controller.view import View
-from kraft.features import ELIGIBLE_LEADER_REPLICAS
-from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
-from kraft.image.replay import Replay
-from protocol.records.metadata import (
+from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApis
+from moldau.kraft.controller.broker_sessions import BrokerSessions
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.failure_detector import FailureDetector
+from moldau.kraft.controller.feature_control import records_of_eligible_replicas
+from moldau.kraft.controller.nodes.broker_lifecycle import fence
+from moldau.kraft.controller.partition_index import PartitionIndex
+from moldau.kraft.controller.partitions.elections import balancing
+from moldau.kraft.controller.partitions.leadership import changes_of_leaderless
+from moldau.kraft.controller.security.token_control import expired_tokens
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.controller.view import View
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.protocol.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -39,9 +39,9 @@ from protocol.records.metadata import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from security.quotas.limits import Sharers
-from security.quotas.mutations import MutationQuotas
-from security.requester import NODE, Requester
+from moldau.security.quotas.limits import Sharers
+from moldau.security.quotas.mutations import MutationQuotas
+from moldau.security.requester import NODE, Requester
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 
 class Decision(NamedTuple):

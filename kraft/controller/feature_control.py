@@ -10,25 +10,25 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.view import MIN_IN_SYNC, View
-from kraft.features import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.view import MIN_IN_SYNC, View
+from moldau.kraft.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
     SupportedRange,
 )
-from kraft.image.configs import ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.update_features import (
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from protocol.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from moldau.protocol.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 DISABLED: Final = SupportedRange(0, 0)
 METADATA_CHANGED: Final = frozenset({30})

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kraft.image.difference import compare_topics
-from kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDelta, TopicsImage
+from moldau.kraft.image.difference import compare_topics
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDelta, TopicsImage
 
 Key = tuple[bytes, int]
 """A topic's id and the number of a partition."""

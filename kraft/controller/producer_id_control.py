@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.records.metadata import ProducerIdsRecord
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from moldau.protocol.records.metadata import ProducerIdsRecord
 
 BLOCK_SIZE = 1000
 PRODUCER_ID_MAX = (1 << 63) - 1

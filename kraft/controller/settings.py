@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kraft.controller.decision import ApiError
-from kraft.image.configs import ConfigResource
-from security.quotas.sampled_rate import Windows
+from moldau.kraft.controller.decision import ApiError
+from moldau.kraft.image.configs import ConfigResource
+from moldau.security.quotas.sampled_rate import Windows
 
 if TYPE_CHECKING:
-    from protocol.messages.create_topics import CreatableTopicConfigs
+    from moldau.protocol.messages.create_topics import CreatableTopicConfigs
 
 
 class ConfigRules(Protocol):

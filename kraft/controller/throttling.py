@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.controller.decision import ApiError
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsRequest
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.kraft.controller.decision import ApiError
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 
 STRICT_SINCE: Final[dict[type[object], int]] = {
     CreateTopicsRequest: 6,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kraft.controller.partition_index import Key, PartitionIndex
-from kraft.controller.settings import ControllerSettings
-from kraft.features import ELIGIBLE_LEADER_REPLICAS
-from kraft.image.cluster import UNASSIGNED_DIRECTORY
-from kraft.image.configs import ResourceType
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import PartitionRegistration, Topic
+from moldau.kraft.controller.partition_index import Key, PartitionIndex
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.image.cluster import UNASSIGNED_DIRECTORY
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import PartitionRegistration, Topic
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"

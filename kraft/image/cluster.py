@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kraft.features import SupportedRange
-from protocol.records.metadata import (
+from moldau.kraft.features import SupportedRange
+from moldau.protocol.records.metadata import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,

@@ -7,8 +7,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kraft.image.persistent_map import PersistentMap, place_of_text
-from protocol.records.metadata import ConfigRecord
+from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.records.metadata import ConfigRecord
 
 
 class ResourceType(IntEnum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from kraft.image.configs import ConfigsDelta, ConfigsImage
-from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from kraft.image.persistent_map import PersistentMap
-from kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage
-from kraft.image.topics import TopicsDelta, TopicsImage
+from moldau.kraft.image.configs import ConfigsDelta, ConfigsImage
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
+from moldau.kraft.image.persistent_map import PersistentMap
+from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage
+from moldau.kraft.image.topics import TopicsDelta, TopicsImage
 
 K = TypeVar("K")
 V = TypeVar("V")

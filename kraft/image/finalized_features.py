@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kraft.features import LATEST_METADATA_VERSION, METADATA_VERSION
-from protocol.records.metadata import FeatureLevelRecord
+from moldau.kraft.features import LATEST_METADATA_VERSION, METADATA_VERSION
+from moldau.protocol.records.metadata import FeatureLevelRecord
 
 
 class FeaturesImage(NamedTuple):

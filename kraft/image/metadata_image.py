@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kraft.image.cluster import FENCE, UNFENCE, ClusterDelta, ClusterImage
-from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
-from kraft.image.finalized_features import FeaturesDelta, FeaturesImage
-from kraft.image.security.acls import AclsDelta, AclsImage
-from kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage
-from kraft.image.security.delegation_tokens import TokensDelta, TokensImage
-from kraft.image.security.scram_credentials import ScramDelta, ScramImage
-from kraft.image.topics import TopicsDelta, TopicsImage
-from protocol.records import metadata as records
+from moldau.kraft.image.cluster import FENCE, UNFENCE, ClusterDelta, ClusterImage
+from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
+from moldau.kraft.image.finalized_features import FeaturesDelta, FeaturesImage
+from moldau.kraft.image.security.acls import AclsDelta, AclsImage
+from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage
+from moldau.kraft.image.security.delegation_tokens import TokensDelta, TokensImage
+from moldau.kraft.image.security.scram_credentials import ScramDelta, ScramImage
+from moldau.kraft.image.topics import TopicsDelta, TopicsImage
+from moldau.protocol.records import metadata as records
 
 
 class Provenance(NamedTuple):

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
-from protocol.primitives import MalformedMessage
-from protocol.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 
 class Replay:

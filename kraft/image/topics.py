@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kraft.image.cluster import MIGRATING_DIRECTORY, ClusterImage
-from kraft.image.persistent_map import PersistentMap, place_of_text, place_of_uuid
-from kraft.topic_names import may_collide, metric_name
-from protocol.records.metadata import (
+from moldau.kraft.image.cluster import MIGRATING_DIRECTORY, ClusterImage
+from moldau.kraft.image.persistent_map import PersistentMap, place_of_text, place_of_uuid
+from moldau.kraft.topic_names import may_collide, metric_name
+from moldau.protocol.records.metadata import (
     ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,

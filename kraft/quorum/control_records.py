@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.quorum.voter_set import VoterSet
-from protocol.compiler import decode, encode
-from protocol.control_records import ControlRecordType, control_key, control_record_type
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record
-from protocol.records.control import (
+from moldau.kraft.quorum.voter_set import VoterSet
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.control_records import ControlRecordType, control_key, control_record_type
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records.control import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderChangeVoter,

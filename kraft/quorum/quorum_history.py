@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.voter_set import VoterSet
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterSet
 
 BEFORE_THE_LOG: Final = -1
 """The offset of the description in the bootstrap checkpoint, which no other node has read."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES, SupportedRange
-from protocol.records.control import KRaftVersionFeature, VotersRecord, VotersRecordEndpoint, VotersRecordVoter
-from protocol.schema import ZERO_UUID
+from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES, SupportedRange
+from moldau.protocol.records.control import KRaftVersionFeature, VotersRecord, VotersRecordEndpoint, VotersRecordVoter
+from moldau.protocol.schema import ZERO_UUID
 
 Address = tuple[str, int]
 

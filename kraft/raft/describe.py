@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kraft.quorum.voter_set import ReplicaKey, VoterNode
-from kraft.raft.fetch_service import FetchService
-from kraft.raft.member import METADATA_TOPIC, QuorumMember
-from kraft.raft.replica_states import ReplicaProgress, ReplicaStates
-from protocol.errors import ErrorCode
-from protocol.messages.describe_quorum import (
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
+from moldau.kraft.raft.fetch_service import FetchService
+from moldau.kraft.raft.member import METADATA_TOPIC, QuorumMember
+from moldau.kraft.raft.replica_states import ReplicaProgress, ReplicaStates
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from protocol.schema import ZERO_UUID
-from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.protocol.schema import ZERO_UUID
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 
 QUORUM_STATE: Final = "quorum-state"
 NO_NODE: Final = -1

@@ -19,21 +19,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.raft.election_state import ElectionState
-from kraft.snapshot.names import SnapshotId
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from protocol.messages.vote import VoteRequest, VoteResponse
-from protocol.primitives import BytesLike
-from protocol.record_builder import Record
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from moldau.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from moldau.protocol.messages.vote import VoteRequest, VoteResponse
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_builder import Record
 
 PeerRequest: TypeAlias = (
     VoteRequest

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.quorum.voter_set import ReplicaKey
-from kraft.raft.events import RequestReceived, Respond, RespondWithRecords, RespondWithSnapshot
-from kraft.raft.log_view import LogView, OffsetAndEpoch
-from kraft.raft.member import QuorumMember
-from kraft.raft.responses import fetch_response, fetch_snapshot_response
-from kraft.snapshot.names import SnapshotId
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
+from moldau.kraft.quorum.voter_set import ReplicaKey
+from moldau.kraft.raft.events import RequestReceived, Respond, RespondWithRecords, RespondWithSnapshot
+from moldau.kraft.raft.log_view import LogView, OffsetAndEpoch
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.responses import fetch_response, fetch_snapshot_response
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
 
 VERSION_WITH_HIGH_WATERMARK = 18
 """The first version of Fetch in which a request names the high watermark that the replica knows.

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kraft.quorum.voter_set import ReplicaKey
-from kraft.raft.describe import describe_nothing
-from kraft.raft.events import RequestReceived, Respond
-from kraft.raft.leader_discovery import transition_to
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
-from kraft.raft.replica_states import replica_id_of
-from kraft.raft.responses import begin_response, end_response, error_response, top_level_error, vote_response
-from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.transitions import EnterEpoch, GrantVote, Transition
-from protocol.errors import ErrorCode
-from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest
-from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, PartitionData
-from protocol.messages.fetch import FetchPartition, FetchRequest
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
-from protocol.messages.vote import VoteRequest
-from protocol.schema import ZERO_UUID
+from moldau.kraft.quorum.voter_set import ReplicaKey
+from moldau.kraft.raft.describe import describe_nothing
+from moldau.kraft.raft.events import RequestReceived, Respond
+from moldau.kraft.raft.leader_discovery import transition_to
+from moldau.kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
+from moldau.kraft.raft.replica_states import replica_id_of
+from moldau.kraft.raft.responses import begin_response, end_response, error_response, top_level_error, vote_response
+from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
+from moldau.kraft.raft.transitions import EnterEpoch, GrantVote, Transition
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
+from moldau.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, PartitionData
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from moldau.protocol.messages.vote import VoteRequest
+from moldau.protocol.schema import ZERO_UUID
 
 
 class Machine(Protocol):

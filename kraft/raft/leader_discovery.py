@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from kraft.quorum.voter_set import Address
-from kraft.raft.election_state import NO_NODE
-from kraft.raft.events import IncomingResponse
-from kraft.raft.member import QuorumMember
-from kraft.raft.transitions import BecomeFollower, EnterEpoch, Transition
-from protocol.errors import ErrorCode
-from protocol.messages import begin_quorum_epoch as begin
-from protocol.messages import end_quorum_epoch as end
-from protocol.messages import fetch, fetch_snapshot, vote
+from moldau.kraft.quorum.voter_set import Address
+from moldau.kraft.raft.election_state import NO_NODE
+from moldau.kraft.raft.events import IncomingResponse
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.transitions import BecomeFollower, EnterEpoch, Transition
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import begin_quorum_epoch as begin
+from moldau.protocol.messages import end_quorum_epoch as end
+from moldau.protocol.messages import fetch, fetch_snapshot, vote
 
 ReportedPartition: TypeAlias = (
     vote.ResponsePartitionData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from kraft.snapshot.names import SnapshotId
+from moldau.kraft.snapshot.names import SnapshotId
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -6,15 +6,15 @@ import random
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.quorum.voter_set import Address, ReplicaKey, VoterNode, VoterSet
-from kraft.raft.election_state import NO_NODE, ElectionState
-from kraft.raft.events import Commit, Destination, Effect
-from kraft.raft.log_view import LogView
-from kraft.raft.outbox import Outbox
-from kraft.raft.peers import Peers
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from protocol.schema import ZERO_UUID
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.quorum.voter_set import Address, ReplicaKey, VoterNode, VoterSet
+from moldau.kraft.raft.election_state import NO_NODE, ElectionState
+from moldau.kraft.raft.events import Commit, Destination, Effect
+from moldau.kraft.raft.log_view import LogView
+from moldau.kraft.raft.outbox import Outbox
+from moldau.kraft.raft.peers import Peers
+from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.protocol.schema import ZERO_UUID
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")

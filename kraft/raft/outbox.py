@@ -13,8 +13,16 @@ from __future__ import annotations
 
 from collections import deque
 
-from kraft.raft.election_state import ElectionState
-from kraft.raft.events import Effect, Respond, RespondWithRecords, RespondWithSnapshot, SaveElection, Send, Stopped
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.raft.events import (
+    Effect,
+    Respond,
+    RespondWithRecords,
+    RespondWithSnapshot,
+    SaveElection,
+    Send,
+    Stopped,
+)
 
 SENT_TO_PEERS = (Send, Respond, RespondWithRecords, RespondWithSnapshot, Stopped)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from kraft.quorum.voter_set import Address, ReplicaKey, VoterNode
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, QuorumMember
-from kraft.snapshot.names import SnapshotId
-from protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
-from protocol.messages import begin_quorum_epoch as begin
-from protocol.messages import end_quorum_epoch as end
+from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from moldau.kraft.quorum.voter_set import Address, ReplicaKey, VoterNode
+from moldau.kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, DurableEnd, QuorumMember
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.messages import add_raft_voter, fetch, fetch_snapshot, remove_raft_voter, update_raft_voter, vote
+from moldau.protocol.messages import begin_quorum_epoch as begin
+from moldau.protocol.messages import end_quorum_epoch as end
 
 
 def vote_request(member: QuorumMember, voter: VoterNode, *, is_pre_vote: bool) -> vote.VoteRequest:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kraft.raft.events import Destination, OutgoingRequest, ResponseReceived, Send
-from kraft.raft.outbox import Outbox
+from moldau.kraft.raft.events import Destination, OutgoingRequest, ResponseReceived, Send
+from moldau.kraft.raft.outbox import Outbox
 
 
 class Peers:

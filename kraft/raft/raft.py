@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.quorum.voter_set import Address
-from kraft.raft.election_state import NO_NODE, ElectionState
-from kraft.raft.events import (
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.quorum.voter_set import Address
+from moldau.kraft.raft.election_state import NO_NODE, ElectionState
+from moldau.kraft.raft.events import (
     DeadlineReached,
     Effect,
     ElectionSaved,
@@ -38,18 +38,18 @@ from kraft.raft.events import (
     Stop,
     Stopped,
 )
-from kraft.raft.incoming_requests import receive
-from kraft.raft.log_view import LogView
-from kraft.raft.member import QuorumMember
-from kraft.raft.roles.candidate import CandidateRole
-from kraft.raft.roles.follower import FollowerRole
-from kraft.raft.roles.leader import LeaderRole
-from kraft.raft.roles.prospective import ProspectiveRole
-from kraft.raft.roles.resigned import ResignedRole
-from kraft.raft.roles.role import RaftRole
-from kraft.raft.roles.unattached import UnattachedRole
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.transitions import (
+from moldau.kraft.raft.incoming_requests import receive
+from moldau.kraft.raft.log_view import LogView
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.roles.candidate import CandidateRole
+from moldau.kraft.raft.roles.follower import FollowerRole
+from moldau.kraft.raft.roles.leader import LeaderRole
+from moldau.kraft.raft.roles.prospective import ProspectiveRole
+from moldau.kraft.raft.roles.resigned import ResignedRole
+from moldau.kraft.raft.roles.role import RaftRole
+from moldau.kraft.raft.roles.unattached import UnattachedRole
+from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.kraft.raft.transitions import (
     BecomeCandidate,
     BecomeFollower,
     BecomeLeader,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kraft.quorum.voter_set import ReplicaKey, VoterNode
-from kraft.raft.member import QuorumMember
-from protocol.messages.fetch import FetchRequest
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
+from moldau.kraft.raft.member import QuorumMember
+from moldau.protocol.messages.fetch import FetchRequest
 
 OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 """The time (ms) without a fetch after which the leader forgets an observer."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from kraft.raft.events import QuorumRequest, QuorumResponse, RequestReceived
-from kraft.raft.log_view import OffsetAndEpoch
-from kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
-from kraft.snapshot.names import SnapshotId
-from protocol.errors import ErrorCode
-from protocol.messages import add_raft_voter, describe_quorum, fetch, fetch_snapshot, remove_raft_voter, vote
-from protocol.messages import begin_quorum_epoch as begin
-from protocol.messages import end_quorum_epoch as end
-from protocol.messages import update_raft_voter as update
+from moldau.kraft.raft.events import QuorumRequest, QuorumResponse, RequestReceived
+from moldau.kraft.raft.log_view import OffsetAndEpoch
+from moldau.kraft.raft.member import METADATA_TOPIC, METADATA_TOPIC_ID, QuorumMember
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import add_raft_voter, describe_quorum, fetch, fetch_snapshot, remove_raft_voter, vote
+from moldau.protocol.messages import begin_quorum_epoch as begin
+from moldau.protocol.messages import end_quorum_epoch as end
+from moldau.protocol.messages import update_raft_voter as update
 
 Endpoint: TypeAlias = tuple[int, str, int]
 

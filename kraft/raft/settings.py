@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kraft.quorum.voter_set import Address
-from protocol.schema import ZERO_UUID
+from moldau.kraft.quorum.voter_set import Address
+from moldau.protocol.schema import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)

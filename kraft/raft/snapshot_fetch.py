@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from kraft.raft.events import SnapshotFetched, SnapshotPart
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import fetch_snapshot_request
-from kraft.snapshot.names import SnapshotId
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest, ResponsePartitionSnapshot
-from protocol.primitives import BytesLike
+from moldau.kraft.raft.events import SnapshotFetched, SnapshotPart
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import fetch_snapshot_request
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, ResponsePartitionSnapshot
+from moldau.protocol.primitives import BytesLike
 
 
 class SnapshotFetch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from kraft.quorum.voter_set import Address, ReplicaKey
+from moldau.kraft.quorum.voter_set import Address, ReplicaKey
 
 
 class EnterEpoch(NamedTuple):

@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kraft.features import record_version
-from kraft.quorum.control_records import (
+from moldau.kraft.features import record_version
+from moldau.kraft.quorum.control_records import (
     QuorumDescription,
     described_by,
     quorum_records,
     snapshot_footer,
     snapshot_header,
 )
-from kraft.record_frame import decode_record, encode_record
-from protocol.batch_iterator import iterate_batches
-from protocol.control_records import ControlRecordType, control_record_type
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import crc_is_valid
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
+from moldau.kraft.record_frame import decode_record, encode_record
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import crc_is_valid
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
 
 BATCH_RECORDS_MAX: Final = 1024
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.image.metadata_image import Provenance
-from kraft.image.replay import Replay
-from kraft.quorum.control_records import QuorumDescription
-from kraft.snapshot.batches import SnapshotReading
-from kraft.snapshot.names import SnapshotId
-from protocol.primitives import BytesLike
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.snapshot.batches import SnapshotReading
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.primitives import BytesLike
 
 
 class LoadedSnapshot(NamedTuple):

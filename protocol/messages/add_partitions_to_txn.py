@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, Int64, empty, message, since, struct, until
+from moldau.protocol.schema import Int16, Int32, Int64, empty, message, since, struct, until
 
 
 @struct

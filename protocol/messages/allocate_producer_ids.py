@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, Int64, message
+from moldau.protocol.schema import Int16, Int32, Int64, message
 
 
 @message(key=67, versions="0", flexible="0+")

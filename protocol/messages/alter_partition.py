@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid, empty, message, since, struct, until
+from moldau.protocol.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid, empty, message, since, struct, until
 
 
 @struct

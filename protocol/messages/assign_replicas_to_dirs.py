@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import ZERO_UUID, Int16, Int32, Int64, Uuid, empty, message, struct
+from moldau.protocol.schema import ZERO_UUID, Int16, Int32, Int64, Uuid, empty, message, struct
 
 
 @struct

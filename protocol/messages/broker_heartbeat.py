@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, Int64, Uuid, empty, message, nullable, since, tag
+from moldau.protocol.schema import Int16, Int32, Int64, Uuid, empty, message, nullable, since, tag
 
 
 @message(key=63, versions="0-2", flexible="0+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, Int64, empty, message, struct
+from moldau.protocol.schema import Int16, Int32, Int64, empty, message, struct
 
 
 @struct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import ZERO_UUID, Int16, Int32, Uuid, empty, message, nullable, since, struct, until
+from moldau.protocol.schema import ZERO_UUID, Int16, Int32, Uuid, empty, message, nullable, since, struct, until
 
 
 @struct

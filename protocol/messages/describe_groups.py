@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Bytes, Int16, Int32, empty, message, nullable, since, struct
+from moldau.protocol.schema import Bytes, Int16, Int32, empty, message, nullable, since, struct
 
 
 @message(key=15, versions="0-6", flexible="5+")

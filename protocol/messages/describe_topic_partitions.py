@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, Uuid, empty, message, nullable, struct
+from moldau.protocol.schema import Int16, Int32, Uuid, empty, message, nullable, struct
 
 
 @struct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Bytes, Int16, message, nullable
+from moldau.protocol.schema import Bytes, Int16, message, nullable
 
 
 @message(key=58, versions="0", flexible="0+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, Int16, Int32, Int64, message
+from moldau.protocol.schema import Bytes, Int16, Int32, Int64, message
 
 
 @message(key=40, versions="1-2", flexible="2+")

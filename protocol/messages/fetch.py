@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import (
+from moldau.protocol.schema import (
     ZERO_UUID,
     FetchedRecords,
     Int8,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int8, Int16, Int32, empty, message, nullable, since, struct, until
+from moldau.protocol.schema import Int8, Int16, Int32, empty, message, nullable, since, struct, until
 
 
 @message(key=10, versions="0-6", flexible="3+")

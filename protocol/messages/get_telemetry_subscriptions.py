@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int8, Int16, Int32, Uuid, empty, message
+from moldau.protocol.schema import Int8, Int16, Int32, Uuid, empty, message
 
 
 @message(key=71, versions="0", flexible="0+")

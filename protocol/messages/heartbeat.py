@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, message, nullable, since
+from moldau.protocol.schema import Int16, Int32, message, nullable, since
 
 
 @message(key=12, versions="0-4", flexible="4+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, empty, message, since, struct
+from moldau.protocol.schema import Int16, Int32, empty, message, since, struct
 
 
 @message(key=16, versions="0-5", flexible="3+")

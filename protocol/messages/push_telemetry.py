@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, Int8, Int16, Int32, Uuid, message
+from moldau.protocol.schema import Bytes, Int8, Int16, Int32, Uuid, message
 
 
 @message(key=72, versions="0", flexible="0+")

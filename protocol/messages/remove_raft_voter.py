@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, Uuid, message, nullable
+from moldau.protocol.schema import Int16, Int32, Uuid, message, nullable
 
 
 @message(key=81, versions="0", flexible="0+")

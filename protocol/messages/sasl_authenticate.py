@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Bytes, Int16, Int64, message, nullable, since
+from moldau.protocol.schema import Bytes, Int16, Int64, message, nullable, since
 
 
 @message(key=36, versions="0-2", flexible="2+")

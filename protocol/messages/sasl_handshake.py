@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int16, empty, message
+from moldau.protocol.schema import Int16, empty, message
 
 
 @message(key=17, versions="0-1", flexible="none")

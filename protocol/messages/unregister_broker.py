@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int16, Int32, message, nullable
+from moldau.protocol.schema import Int16, Int32, message, nullable
 
 
 @message(key=64, versions="0", flexible="0+")

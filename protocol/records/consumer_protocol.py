@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Bytes, Int32, empty, message, nullable, since, struct
+from moldau.protocol.schema import Bytes, Int32, empty, message, nullable, since, struct
 
 
 @struct

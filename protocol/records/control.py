@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid, empty, message, since, struct
+from moldau.protocol.schema import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid, empty, message, since, struct
 
 
 @struct

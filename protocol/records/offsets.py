@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import ZERO_UUID, Bytes, Int32, Int64, Uuid, empty, message, nullable, since, struct, tag, until
+from moldau.protocol.schema import (
+    ZERO_UUID,
+    Bytes,
+    Int32,
+    Int64,
+    Uuid,
+    empty,
+    message,
+    nullable,
+    since,
+    struct,
+    tag,
+    until,
+)
 
 
 @message(key=1, versions="0", flexible="none")

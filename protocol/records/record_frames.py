@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.primitives import MalformedMessage
-from protocol.schema import spec_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import spec_of
 
 PREFIX_SIZE: Final = 2
 """The size (bytes) of the type of a key, and of the version of a value."""

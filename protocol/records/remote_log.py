@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Bytes, Int8, Int32, Int64, Uuid, empty, message, nullable, struct, tag
+from moldau.protocol.schema import Bytes, Int8, Int32, Int64, Uuid, empty, message, nullable, struct, tag
 
 
 @struct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from protocol.schema import Int8, Int16, Int32, Int64, empty, message, nullable, since, struct, tag
+from moldau.protocol.schema import Int8, Int16, Int32, Int64, empty, message, nullable, since, struct, tag
 
 
 @message(key=0, versions="0", flexible="none")

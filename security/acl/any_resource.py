@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.access import AclOperation
-from security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
+from moldau.protocol.access import AclOperation
+from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
 
 PROBE: Final = "hardcode"
 """The name of a resource that Apache Kafka checks first: a super user, or an ACL on this name, decides at once.

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.any_resource import PROBE, allows_some
-from security.acl.bindings import AclBinding
-from security.acl.client_address import java_address
-from security.acl.index import AclIndex, Unnamed
-from security.principal import Principal, parse_principal
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.any_resource import PROBE, allows_some
+from moldau.security.acl.bindings import AclBinding
+from moldau.security.acl.client_address import java_address
+from moldau.security.acl.index import AclIndex, Unnamed
+from moldau.security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 32_768
 """The most decisions that the node remembers, and clients of which it remembers some; at the limit it forgets all of

@@ -15,8 +15,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
 
 WILDCARD: Final = "*"
 """As the name of a literal pattern: every resource of the kind. As a host: every address."""

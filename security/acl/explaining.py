@@ -7,12 +7,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.authorizer import Authorizer
-from security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
-from security.acl.implications import bits_of, decision_of
-from security.principal import WILDCARD as EVERY_PRINCIPAL
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.authorizer import Authorizer
+from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
+from moldau.security.acl.implications import bits_of, decision_of
+from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 
 class Explanation(NamedTuple):

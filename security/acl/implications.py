@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.access import AclOperation
-from security.acl.bindings import PermissionType
+from moldau.protocol.access import AclOperation
+from moldau.security.acl.bindings import PermissionType
 
 DENIED_FROM: Final = 32
 """The position of the first bit of denied operations; the codes of all operations are below it."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from security.acl.bindings import WILDCARD, AclBinding, PatternType
-from security.acl.implications import decision_of
-from security.acl.permissions import Permissions
-from security.principal import WILDCARD as EVERY_PRINCIPAL
+from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType
+from moldau.security.acl.implications import decision_of
+from moldau.security.acl.permissions import Permissions
+from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 
 class Unnamed(Enum):

@@ -1,4 +1,4 @@
-"""The permissions of one principal and one host by resource name, as bits (`security.acl.implications`).
+"""The permissions of one principal and one host by resource name, as bits (`moldau.security.acl.implications`).
 
 A literal name is looked up in a dictionary. Prefixes are kept sorted. Let P be the last prefix that does not sort after
 a name: every prefix of the name is then also a prefix of P. Each prefix therefore refers to the longest other prefix
@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from security.acl.bindings import WILDCARD, AclBinding, PatternType
-from security.acl.implications import bits_of
+from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType
+from moldau.security.acl.implications import bits_of
 
 EVERY_NAME: Final = ""
 """The empty prefix, which stands for the literal name `*`."""

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
+from moldau.security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
 
 REMEMBERED_MAX: Final = 10_000
 """The most results that are remembered; clients choose their ids, so there may be many."""

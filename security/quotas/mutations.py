@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from security.quotas.entity import CONTROLLER_MUTATION_RATE
-from security.quotas.limits import QuotaLimits, Sharers
-from security.quotas.sampled_rate import Windows
-from security.quotas.token_bucket import TokenBucket
-from security.requester import Requester
+from moldau.security.quotas.entity import CONTROLLER_MUTATION_RATE
+from moldau.security.quotas.limits import QuotaLimits, Sharers
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.token_bucket import TokenBucket
+from moldau.security.requester import Requester
 
 BUCKETS_MAX: Final = 10_000
 """Buckets that are kept; at the limit the one is dropped that was asked for the longest ago."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from security.quotas.limits import Limit, QuotaLimits, Sharers
-from security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
-from security.quotas.throttle_times import ThrottleTimes
+from moldau.security.quotas.limits import Limit, QuotaLimits, Sharers
+from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
+from moldau.security.quotas.throttle_times import ThrottleTimes
 
 RATES_MAX: Final = 10_000
 """The most rates that are kept. At the limit the rate that was recorded least recently is dropped."""

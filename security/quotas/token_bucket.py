@@ -7,7 +7,7 @@ negative, and the client waits until it is not.
 
 from __future__ import annotations
 
-from security.quotas.sampled_rate import Windows, round_half_up
+from moldau.security.quotas.sampled_rate import Windows, round_half_up
 
 
 class TokenBucket:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple, TypeAlias
 
-from security.principal import Principal
+from moldau.security.principal import Principal
 
 
 class Challenge(NamedTuple):

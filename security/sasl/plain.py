@@ -12,10 +12,10 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
 
-from security.principal import USER, Principal
-from security.sasl.client_mechanism import ClientMechanism, LoginFailed
-from security.sasl.jaas import LoginModule
-from security.sasl.mechanism import Authenticated, Failed, Mechanism, Step
+from moldau.security.principal import USER, Principal
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.jaas import LoginModule
+from moldau.security.sasl.mechanism import Authenticated, Failed, Mechanism, Step
 
 NAME: Final = "PLAIN"
 OPTION_PREFIX: Final = "user_"

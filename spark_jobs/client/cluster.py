@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.schema import ZERO_UUID
-from spark_jobs.client.connection import BrokerConnection, Disconnected, error_name
-from spark_jobs.client.settings import Address, ClientSettings
-from spark_jobs.refusals import Refused
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.schema import ZERO_UUID
+from moldau.spark_jobs.client.connection import BrokerConnection, Disconnected, error_name
+from moldau.spark_jobs.client.settings import Address, ClientSettings
+from moldau.spark_jobs.refusals import Refused
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 T = TypeVar("T")
 EARLIEST: Final = -2

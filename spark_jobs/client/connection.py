@@ -7,20 +7,20 @@ import socket
 import struct
 from typing import Final, TypeVar, cast
 
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from protocol.primitives import MalformedMessage
-from protocol.schema import header_flexible_from, response_class_of, spec_of
-from security.sasl.client_mechanism import ClientMechanism, LoginFailed
-from security.sasl.jaas import JaasError, parse_jaas
-from security.sasl.plain import PlainClient
-from security.sasl.scram.client import ScramClient, ScramLogin
-from security.sasl.scram.credential import SCRAM_MECHANISMS
-from spark_jobs.client.settings import Address, ClientSettings
-from spark_jobs.refusals import Refused
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.jaas import JaasError, parse_jaas
+from moldau.security.sasl.plain import PlainClient
+from moldau.security.sasl.scram.client import ScramClient, ScramLogin
+from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+from moldau.spark_jobs.client.settings import Address, ClientSettings
+from moldau.spark_jobs.refusals import Refused
 
 T = TypeVar("T")
 FRAME_SIZE_MAX: Final = 1 << 30

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.refusals import Refused
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CLIENT_ID: Final = "moldau-spark"

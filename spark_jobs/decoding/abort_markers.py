@@ -12,13 +12,13 @@ import posixpath
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from protocol.record_batch import BatchHeader
-from spark_jobs.origins.open_transactions import is_abort
-from spark_jobs.origins.port import SegmentFile, Slice
-from spark_jobs.refusals import SegmentReplaced
-from storage.files.local_files import LocalFiles
-from storage.segment.batch_scan import walk_headers
-from storage.segment.segment_listing import list_segments
+from moldau.protocol.record_batch import BatchHeader
+from moldau.spark_jobs.origins.open_transactions import is_abort
+from moldau.spark_jobs.origins.port import SegmentFile, Slice
+from moldau.spark_jobs.refusals import SegmentReplaced
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.segment_listing import list_segments
 
 
 class AbortMarkers:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE, parse_header
-from spark_jobs.origins.local_segments import damage_at_end
-from spark_jobs.origins.port import SegmentFile, Slice
-from spark_jobs.refusals import DataLost, SegmentReplaced
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.spark_jobs.origins.local_segments import damage_at_end
+from moldau.spark_jobs.origins.port import SegmentFile, Slice
+from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
 
 NO_OFFSET: Final = -1
 

@@ -1,9 +1,9 @@
 """Decompressing batch after batch of a slice: one call of the library for each batch, and buffers that are kept between
 the calls.
 
-`protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event loop.
+`moldau.protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event loop.
 A task has its interpreter for itself, so it uses a buffer for a whole batch, of the size that earlier batches needed.
-Data that does not fit, is corrupt, or has an unusual form is decompressed by `protocol.compression`, which has the
+Data that does not fit, is corrupt, or has an unusual form is decompressed by `moldau.protocol.compression`, which has the
 limits and the messages.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.compression import (
+from moldau.protocol.compression import (
     LZ4_FLAGS_MASK,
     LZ4_INDEPENDENT_BLOCKS,
     LZ4_MAGIC,
@@ -19,7 +19,7 @@ from protocol.compression import (
     Codec,
     decompress,
 )
-from protocol.record_reader import RECORDS_SIZE_MAX
+from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 
 if TYPE_CHECKING:
     from lz4.frame import LZ4FrameDecompressor  # type: ignore[import-untyped]

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from protocol.primitives import MalformedMessage
-from protocol.record_reader import decode_headers
-from spark_jobs.decoding.decoded_rows import COLUMN_TYPES, HEADER_TYPE
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_reader import decode_headers
+from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES, HEADER_TYPE
 
 
 def headers_column(has_headers: NDArray[np.bool_], places: Iterable[tuple[bytes, int]]) -> pa.Array:

@@ -11,14 +11,14 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import BatchHeader
-from protocol.record_walk import read_raw_varint, read_raw_varlong
-from spark_jobs.decoding.expansion import Expander
-from spark_jobs.decoding.segment_batches import Chunk, expanded
-from spark_jobs.origins.port import FoundBatch, Slice
-from storage.compaction import offset_map
-from storage.compaction.offset_map import ENTRY_SIZE, SALT_SIZE, OffsetMap
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_walk import read_raw_varint, read_raw_varlong
+from moldau.spark_jobs.decoding.expansion import Expander
+from moldau.spark_jobs.decoding.segment_batches import Chunk, expanded
+from moldau.spark_jobs.origins.port import FoundBatch, Slice
+from moldau.storage.compaction import offset_map
+from moldau.storage.compaction.offset_map import ENTRY_SIZE, SALT_SIZE, OffsetMap
 
 LOAD_FACTOR: Final = 0.9
 FIRST_MAP_SIZE_MIN: Final = 64 << 10

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from protocol.primitives import MalformedMessage
-from spark_jobs.decoding import segment_batches
-from spark_jobs.decoding.decoded_rows import COLUMN_TYPES, DecodedRows
-from spark_jobs.decoding.segment_batches import Chunk, chunks_of
-from spark_jobs.decoding.vectored_rows import decode_vectored
-from spark_jobs.origins.port import Slice
+from moldau.protocol.primitives import MalformedMessage
+from moldau.spark_jobs.decoding import segment_batches
+from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES, DecodedRows
+from moldau.spark_jobs.decoding.segment_batches import Chunk, chunks_of
+from moldau.spark_jobs.decoding.vectored_rows import decode_vectored
+from moldau.spark_jobs.origins.port import Slice
 
 Decode = Callable[[Chunk, int, int, Set[str]], DecodedRows]
 VECTORED_CHUNK_SIZE: Final = 16 << 20
@@ -39,8 +39,8 @@ class TimeRange(NamedTuple):
 def best_decoder() -> Decoder:
     """The compiled kernel where it can be imported, else numpy."""
     try:
-        from protocol import record_spans
-        from spark_jobs.decoding.span_rows import decode_spans
+        from moldau.protocol import record_spans
+        from moldau.spark_jobs.decoding.span_rows import decode_spans
     except ImportError:  # librt is missing, or older than the one for which the kernel was compiled.
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
     if str(record_spans.__file__).endswith(".py"):

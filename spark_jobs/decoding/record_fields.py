@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.primitives import MalformedMessage, read_varint
+from moldau.protocol.primitives import MalformedMessage, read_varint
 
 Integers: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.batch_iterator import iterate_batches
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
-from spark_jobs.decoding.abort_markers import AbortMarkers
-from spark_jobs.decoding.coverage import Coverage
-from spark_jobs.decoding.expansion import Expander
-from spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
-from spark_jobs.refusals import DataLost, SegmentReplaced
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.spark_jobs.decoding.abort_markers import AbortMarkers
+from moldau.spark_jobs.decoding.coverage import Coverage
+from moldau.spark_jobs.decoding.expansion import Expander
+from moldau.spark_jobs.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
+from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
 """The bytes that are read at once; a larger batch is read as a whole."""

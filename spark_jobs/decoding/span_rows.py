@@ -1,4 +1,4 @@
-"""Decoding a chunk by the kernel `protocol.record_spans`: Arrow copies long keys and values out of their views."""
+"""Decoding a chunk by the kernel `moldau.protocol.record_spans`: Arrow copies long keys and values out of their views."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from librt.vecs import vec
 from mypy_extensions import i64
 from numpy.typing import NDArray
 
-from protocol.record_batch import TIMESTAMP_TYPE_BIT
-from protocol.record_spans import HEADERS, KEYS, NULL, TIMESTAMPS, VALUES, RecordSpans, read_spans
-from spark_jobs.decoding.decoded_rows import DecodedRows
-from spark_jobs.decoding.header_columns import headers_column
-from spark_jobs.decoding.segment_batches import Chunk
+from moldau.protocol.record_batch import TIMESTAMP_TYPE_BIT
+from moldau.protocol.record_spans import HEADERS, KEYS, NULL, TIMESTAMPS, VALUES, RecordSpans, read_spans
+from moldau.spark_jobs.decoding.decoded_rows import DecodedRows
+from moldau.spark_jobs.decoding.header_columns import headers_column
+from moldau.spark_jobs.decoding.segment_batches import Chunk
 
 _COLUMNS = {"key": KEYS, "value": VALUES, "timestamp": TIMESTAMPS, "headers": HEADERS}
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import TimestampType
-from spark_jobs.decoding.decoded_rows import DecodedRows
-from spark_jobs.decoding.header_columns import headers_column
-from spark_jobs.decoding.record_fields import Integers, RecordFields, read_fields, record_positions
-from spark_jobs.decoding.segment_batches import Chunk
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import TimestampType
+from moldau.spark_jobs.decoding.decoded_rows import DecodedRows
+from moldau.spark_jobs.decoding.header_columns import headers_column
+from moldau.spark_jobs.decoding.record_fields import Integers, RecordFields, read_fields, record_positions
+from moldau.spark_jobs.decoding.segment_batches import Chunk
 
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """The range of milliseconds that fits into 64 bits as microseconds."""

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from protocol.primitives import MalformedMessage
-from spark_jobs.data_source import MoldauDataSource
-from spark_jobs.decoding.segment_batches import batches_of
-from spark_jobs.jobs.place_audit import place_problems
-from spark_jobs.jobs.progress import JobProgress, watched
-from spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
-from spark_jobs.options.option_values import names_in
-from spark_jobs.options.read_options import ReadOptions, parse_options
-from spark_jobs.origins.cluster_metadata import ClusterMetadata
-from spark_jobs.origins.port import PartitionOrigin, Slice
-from spark_jobs.planning.planner import origins_of
-from spark_jobs.refusals import DataLost, Refused
-from spark_jobs.views.rows import Row, row_batches
-from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
-from storage.files.local_files import LocalFiles
+from moldau.protocol.primitives import MalformedMessage
+from moldau.spark_jobs.data_source import MoldauDataSource
+from moldau.spark_jobs.decoding.segment_batches import batches_of
+from moldau.spark_jobs.jobs.place_audit import place_problems
+from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
+from moldau.spark_jobs.options.option_values import names_in
+from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
+from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
+from moldau.spark_jobs.origins.port import PartitionOrigin, Slice
+from moldau.spark_jobs.planning.planner import origins_of
+from moldau.spark_jobs.refusals import DataLost, Refused
+from moldau.spark_jobs.views.rows import Row, row_batches
+from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
+from moldau.storage.files.local_files import LocalFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun, check_isolation, check_topic_id
-from spark_jobs.options.offset_choices import EARLIEST
-from spark_jobs.refusals import Refused
-from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportRun, check_isolation, check_topic_id
+from moldau.spark_jobs.options.offset_choices import EARLIEST
+from moldau.spark_jobs.refusals import Refused
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

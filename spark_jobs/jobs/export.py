@@ -20,24 +20,24 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_jobs.data_source import MoldauDataSource
-from spark_jobs.jobs.delta_table import DeltaLedger
-from spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
-from spark_jobs.jobs.job_options import committed_by_default, isolation_of, offsets_as_json, pinned_options
-from spark_jobs.jobs.parquet_files import written_file
-from spark_jobs.jobs.progress import JobProgress, watched
-from spark_jobs.options.offset_choices import EARLIEST
-from spark_jobs.options.read_options import ReadOptions, parse_options
-from spark_jobs.refusals import Refused
-from spark_jobs.views.records import SegmentReader
-from spark_jobs.views.schemas import HEADERS, RECORDS
+from moldau.spark_jobs.data_source import MoldauDataSource
+from moldau.spark_jobs.jobs.delta_table import DeltaLedger
+from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
+from moldau.spark_jobs.jobs.job_options import committed_by_default, isolation_of, offsets_as_json, pinned_options
+from moldau.spark_jobs.jobs.parquet_files import written_file
+from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.options.offset_choices import EARLIEST
+from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.schemas import HEADERS, RECORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
-    from spark_jobs.origins.port import Task
-    from spark_jobs.planning.bounds import OffsetRange
+    from moldau.spark_jobs.origins.port import Task
+    from moldau.spark_jobs.planning.bounds import OffsetRange
 
 STAGING: Final = "exportto"
 """The option that tells the tasks where they write."""
@@ -93,9 +93,9 @@ def plan_export(job: ExportJob) -> ExportPlan:
     """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` where the ledger is of
     a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
     """
-    from spark_jobs.planning.partition_view import topic_ids_of
-    from spark_jobs.planning.planner import Planner
-    from storage.files.local_files import LocalFiles
+    from moldau.spark_jobs.planning.partition_view import topic_ids_of
+    from moldau.spark_jobs.planning.planner import Planner
+    from moldau.storage.files.local_files import LocalFiles
 
     ledger = ledger_of(job)
     if ledger.is_foreign:
@@ -133,7 +133,7 @@ def ledger_of(job: ExportJob) -> ExportLedger | DeltaLedger:
     """The ledger of the output. Raises `Refused` where deltalake is needed and not installed."""
     import pyarrow as pa
 
-    from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+    from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
 
     if job.format == "delta":
         return DeltaLedger(job.output, pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in job.columns]))

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_jobs.data_source import MoldauDataSource, columns_of
-from spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
-from spark_jobs.jobs.progress import JobProgress, watched
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.refusals import Refused
-from spark_jobs.views.latest_rows import last_rows
-from spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.data_source import MoldauDataSource, columns_of
+from moldau.spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
+from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.latest_rows import last_rows
+from moldau.spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_jobs.jobs.delta_table import DeltaOutput
-    from spark_jobs.origins.port import Task
-    from spark_jobs.planning.bounds import OffsetRange
+    from moldau.spark_jobs.jobs.delta_table import DeltaOutput
+    from moldau.spark_jobs.origins.port import Task
+    from moldau.spark_jobs.planning.bounds import OffsetRange
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 KEPT_SIZE_MAX: Final = 64 << 20
@@ -67,8 +67,8 @@ class LatestPlan:
 
 def plan_latest(job: LatestJob) -> LatestPlan:
     """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
-    from spark_jobs.planning.planner import Planner
-    from storage.files.local_files import LocalFiles
+    from moldau.spark_jobs.planning.planner import Planner
+    from moldau.storage.files.local_files import LocalFiles
 
     if job.format == "delta":
         delta_output(job)  # It refuses now, and not when the tasks have written.
@@ -102,9 +102,9 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
     from deltalake import CommitProperties
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from spark_jobs.jobs.delta_table import TOPIC_IDS
-    from spark_jobs.jobs.export_ledger import ExportedFile
-    from spark_jobs.planning.partition_view import topic_ids_of
+    from moldau.spark_jobs.jobs.delta_table import TOPIC_IDS
+    from moldau.spark_jobs.jobs.export_ledger import ExportedFile
+    from moldau.spark_jobs.planning.partition_view import topic_ids_of
 
     output = delta_output(plan.job)
     topics = ",".join(sorted({each.key[0] for each in plan.ranges}))
@@ -126,7 +126,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
 
 def delta_output(job: LatestJob) -> DeltaOutput:
     """The output as a Delta table. Raises `Refused` where deltalake is not installed, or other files are there."""
-    from spark_jobs.jobs.delta_table import DeltaOutput
+    from moldau.spark_jobs.jobs.delta_table import DeltaOutput
 
     output = DeltaOutput(job.output)
     if output.is_foreign:

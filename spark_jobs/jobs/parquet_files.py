@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from spark_jobs.jobs.export_ledger import ExportedFile
+from moldau.spark_jobs.jobs.export_ledger import ExportedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

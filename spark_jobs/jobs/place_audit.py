@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from spark_jobs.jobs.segment_audit import Problem
-from spark_jobs.origins.cluster_metadata import ClusterMetadata
-from spark_jobs.origins.local_partition import orphan_indexes
-from spark_jobs.origins.port import Origin, PartitionOrigin
-from spark_jobs.origins.replica_histories import ReplicaFiles, choose, replica_files
-from spark_jobs.planning.partition_view import PartitionView
-from spark_jobs.refusals import ClusterMismatch, HistoriesDiffer
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.local_files import LocalFiles
-from storage.segment.segment_listing import ListedSegment
+from moldau.spark_jobs.jobs.segment_audit import Problem
+from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
+from moldau.spark_jobs.origins.local_partition import orphan_indexes
+from moldau.spark_jobs.origins.port import Origin, PartitionOrigin
+from moldau.spark_jobs.origins.replica_histories import ReplicaFiles, choose, replica_files
+from moldau.spark_jobs.planning.partition_view import PartitionView
+from moldau.spark_jobs.refusals import ClusterMismatch, HistoriesDiffer
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.segment.segment_listing import ListedSegment
 
 WHOLE = 1 << 62
 

@@ -21,28 +21,28 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from spark_jobs.data_source import MoldauDataSource
-from spark_jobs.jobs.job_options import committed_by_default, pinned_options
-from spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, check_topics, is_settled
-from spark_jobs.options.read_options import ReadOptions, parse_options
-from spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
-from spark_jobs.refusals import DataLost, Refused, warn
-from spark_jobs.views.records import SegmentReader
-from spark_jobs.views.rows import Row, row_batches
-from spark_jobs.writing.commit import TransactionsLost, lost_of, said
-from spark_jobs.writing.row_records import OutgoingRecord
-from spark_jobs.writing.transaction import Ending, ProducerIdentity
-from spark_jobs.writing.writers import end
-from storage.checkpoints.partition_metadata import uuid_text
+from moldau.spark_jobs.data_source import MoldauDataSource
+from moldau.spark_jobs.jobs.job_options import committed_by_default, pinned_options
+from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, check_topics, is_settled
+from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
+from moldau.spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
+from moldau.spark_jobs.refusals import DataLost, Refused, warn
+from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.rows import Row, row_batches
+from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, said
+from moldau.spark_jobs.writing.row_records import OutgoingRecord
+from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.writers import end
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
-    from protocol.record_builder import Record
-    from spark_jobs.client.cluster import Cluster
-    from spark_jobs.origins.port import Slice, Task
-    from spark_jobs.writing.producer import TopicProducer
+    from moldau.protocol.record_builder import Record
+    from moldau.spark_jobs.client.cluster import Cluster
+    from moldau.spark_jobs.origins.port import Slice, Task
+    from moldau.spark_jobs.writing.producer import TopicProducer
 
 TARGET: Final = "replayto"
 """The option that tells the tasks where and how they write."""
@@ -78,8 +78,8 @@ class ReplayTarget:
     """The beginning of the transactional ids of the tasks; None: no transactions."""
 
     def cluster(self) -> Cluster:
-        from spark_jobs.client.cluster import Cluster
-        from spark_jobs.client.settings import client_settings_of
+        from moldau.spark_jobs.client.cluster import Cluster
+        from moldau.spark_jobs.client.settings import client_settings_of
 
         return Cluster(client_settings_of(tuple(self.brokers), self.client))
 
@@ -127,9 +127,9 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
     """Pin the offsets, or take up those of the state. Raises `Refused`, `TopicRecreated` where the state is of a topic
     that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
     """
-    from spark_jobs.planning.partition_view import topic_ids_of
-    from spark_jobs.planning.planner import Planner
-    from storage.files.local_files import LocalFiles
+    from moldau.spark_jobs.planning.partition_view import topic_ids_of
+    from moldau.spark_jobs.planning.planner import Planner
+    from moldau.storage.files.local_files import LocalFiles
 
     job = replace(job, options=committed_by_default(job.options))
     target = describe_target(job.target)
@@ -296,7 +296,7 @@ def forget(state: ReplayState, target: ReplayTarget) -> None:
 
 def abort_open(cluster: Cluster, plan: ReplayPlan) -> None:
     """Abort the transactions that the tasks of a failed round have left open, by a new producer of the same id."""
-    from spark_jobs.writing.transaction import new_producer
+    from moldau.spark_jobs.writing.transaction import new_producer
 
     for partition in plan.ranges:
         try:
@@ -366,9 +366,9 @@ class ReplayReader(SegmentReader):
         """Write the records of a task. All are acknowledged when this returns. Raises `Refused`, `DataLost`,
         `MalformedMessage` and OSError.
         """
-        from protocol.compression import Codec
-        from spark_jobs.writing.producer import TopicProducer
-        from spark_jobs.writing.transaction import end_transaction, new_producer
+        from moldau.protocol.compression import Codec
+        from moldau.spark_jobs.writing.producer import TopicProducer
+        from moldau.spark_jobs.writing.transaction import end_transaction, new_producer
 
         target, partition = self._target, task[0].partition
         cluster = target.cluster()
@@ -401,8 +401,8 @@ class ReplayReader(SegmentReader):
 
 def records_in(wanted: Slice) -> Iterator[Record]:
     """The records of a slice. Raises `MalformedMessage`, `DataLost` and OSError."""
-    from protocol.record_reader import decode_records
-    from spark_jobs.decoding.segment_batches import chunks_of
+    from moldau.protocol.record_reader import decode_records
+    from moldau.spark_jobs.decoding.segment_batches import chunks_of
 
     for chunk in chunks_of(wanted):
         for header, buffer, start, end_position in chunk.bodies:

@@ -25,10 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spark_jobs.refusals import Refused, TopicRecreated
-from spark_jobs.writing.commit import TransactionsLost, lost_of, said
-from spark_jobs.writing.transaction import Ending, ProducerIdentity
-from spark_jobs.writing.transaction_log import TransactionLog
+from moldau.spark_jobs.refusals import Refused, TopicRecreated
+from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, said
+from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.transaction_log import TransactionLog
 
 FORMAT_VERSION: Final = 1
 

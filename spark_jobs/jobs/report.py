@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from spark_jobs.data_source import MoldauDataSource
-from spark_jobs.jobs.key_counts import KeyCounts
-from spark_jobs.jobs.progress import JobProgress, watched
-from spark_jobs.jobs.report_figures import (
+from moldau.spark_jobs.data_source import MoldauDataSource
+from moldau.spark_jobs.jobs.key_counts import KeyCounts
+from moldau.spark_jobs.jobs.progress import JobProgress, watched
+from moldau.spark_jobs.jobs.report_figures import (
     BucketFigures,
     GroupLag,
     HotKey,
@@ -33,17 +33,17 @@ from spark_jobs.jobs.report_figures import (
     TopicFigures,
     buckets_between,
 )
-from spark_jobs.options.read_options import ReadOptions, parse_options
-from spark_jobs.refusals import Refused
-from spark_jobs.views.records import SegmentReader
-from spark_jobs.views.rows import Row, row_batches
+from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.rows import Row, row_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_jobs.origins.port import Task
-    from spark_jobs.planning.partition_view import PartitionView
+    from moldau.spark_jobs.origins.port import Task
+    from moldau.spark_jobs.planning.partition_view import PartitionView
 
 SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
 CHOICES: Final = ("starting", "ending", "snapshot")
@@ -93,8 +93,8 @@ class ReportPlan:
 
 def plan_report(job: ReportJob) -> ReportPlan:
     """List the partitions. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError`, OSError."""
-    from spark_jobs.planning.planner import Planner
-    from storage.files.local_files import LocalFiles
+    from moldau.spark_jobs.planning.planner import Planner
+    from moldau.storage.files.local_files import LocalFiles
 
     planner = Planner(LocalFiles(), parse_options(job.options | {"table": "batches"}))
     views = planner.views()
@@ -134,8 +134,8 @@ def offsets_options(options: dict[str, str]) -> dict[str, str]:
 
 def problem_of_groups(options: dict[str, str]) -> str | None:
     """Why the committed offsets cannot be read; None where they can."""
-    from spark_jobs.planning.planner import Planner
-    from storage.files.local_files import LocalFiles
+    from moldau.spark_jobs.planning.planner import Planner
+    from moldau.storage.files.local_files import LocalFiles
 
     try:
         Planner(LocalFiles(), parse_options(offsets_options(options))).views()

@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from spark_jobs.jobs.moments import shown_moment, shown_span
-from spark_jobs.jobs.report_figures import KeyFigures, PartitionFigures, Report, TimeBuckets, TopicFigures, shown_key
-from spark_jobs.jobs.report_text import exactness_of, largest_first, shown_rate, shown_size
-from spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart
+from moldau.spark_jobs.jobs.moments import shown_moment, shown_span
+from moldau.spark_jobs.jobs.report_figures import (
+    KeyFigures,
+    PartitionFigures,
+    Report,
+    TimeBuckets,
+    TopicFigures,
+    shown_key,
+)
+from moldau.spark_jobs.jobs.report_text import exactness_of, largest_first, shown_rate, shown_size
+from moldau.spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart
 
 BARS_MAX: Final = 40
 """The most bars of a chart; the table below it has all."""

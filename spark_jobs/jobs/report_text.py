@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_jobs.jobs.moments import shown_moment, shown_span
-from spark_jobs.jobs.report_figures import KeyFigures, Report, TimeBuckets, TopicFigures, shown_key
+from moldau.spark_jobs.jobs.moments import shown_moment, shown_span
+from moldau.spark_jobs.jobs.report_figures import KeyFigures, Report, TimeBuckets, TopicFigures, shown_key
 
 EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 LYING: Final = " ▏▎▍▌▋▊▉█"

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from spark_jobs.options.option_values import milliseconds, parsed_json
-from spark_jobs.refusals import Refused
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.spark_jobs.options.option_values import milliseconds, parsed_json
+from moldau.spark_jobs.refusals import Refused
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

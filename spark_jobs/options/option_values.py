@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.refusals import Refused
 
 
 def parsed_json(name: str, value: str) -> object:

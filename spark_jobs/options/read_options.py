@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from spark_jobs.options.client_settings import client_settings, is_client_setting
-from spark_jobs.options.offset_choices import (
+from moldau.spark_jobs.options.client_settings import client_settings, is_client_setting
+from moldau.spark_jobs.options.offset_choices import (
     ENDING,
     STARTING,
     STREAM_STARTING,
@@ -21,11 +21,11 @@ from spark_jobs.options.offset_choices import (
     choice_of,
     refuse_reversed,
 )
-from spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
-from spark_jobs.options.store_address import StoreAddress
-from spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
-from spark_jobs.refusals import Refused, warn
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
+from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
+from moldau.spark_jobs.refusals import Refused, warn
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
 """What a query does with the source; `either` where Spark asks for the columns and does not say."""

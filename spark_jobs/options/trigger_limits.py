@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_jobs.options.option_values import positive
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.options.option_values import positive
+from moldau.spark_jobs.refusals import Refused
 
 DELAY_MS_DEFAULT: Final = 15 * 60_000
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -16,12 +16,12 @@ from random import Random
 from threading import Thread
 from typing import Any, Final, TypeVar
 
-from protocol.primitives import BytesLike
-from spark_jobs.options.store_address import StoreAddress
-from storage.tiered.errors import ObjectNotFound
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.opening import open_storage
-from storage.tiered.port import ObjectEntry, RemoteStorage
+from moldau.protocol.primitives import BytesLike
+from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.storage.tiered.errors import ObjectNotFound
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.opening import open_storage
+from moldau.storage.tiered.port import ObjectEntry, RemoteStorage
 
 T = TypeVar("T")
 

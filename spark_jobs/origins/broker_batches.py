@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
@@ -22,13 +22,13 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.record_batch import BatchHeader
-from spark_jobs.client.cluster import PASSING, Cluster, Passing
-from spark_jobs.client.connection import error_name
-from spark_jobs.client.settings import ClientSettings
-from spark_jobs.origins.port import FoundBatch, Slice
-from spark_jobs.refusals import DataLost, Refused
-from storage.files.port import File
+from moldau.protocol.record_batch import BatchHeader
+from moldau.spark_jobs.client.cluster import PASSING, Cluster, Passing
+from moldau.spark_jobs.client.connection import error_name
+from moldau.spark_jobs.client.settings import ClientSettings
+from moldau.spark_jobs.origins.port import FoundBatch, Slice
+from moldau.spark_jobs.refusals import DataLost, Refused
+from moldau.storage.files.port import File
 
 FETCH_SIZE: Final = 8 << 20
 """Bytes of a reply; one batch may be larger."""

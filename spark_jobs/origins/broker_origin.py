@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from spark_jobs.client.cluster import EARLIEST, LATEST, Cluster, TopicDescription
-from spark_jobs.origins.broker_batches import BrokerBatches
-from spark_jobs.origins.port import Cut, PartitionOrigin, StoredSegment
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.spark_jobs.client.cluster import EARLIEST, LATEST, Cluster, TopicDescription
+from moldau.spark_jobs.origins.broker_batches import BrokerBatches
+from moldau.spark_jobs.origins.port import Cut, PartitionOrigin, StoredSegment
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from storage.tiered.layout import SegmentObject
+    from moldau.storage.tiered.layout import SegmentObject
 
 COST: Final = 100
 """Brokers work for their other clients: every offset that files or objects have is read there."""

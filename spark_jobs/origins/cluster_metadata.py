@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.batch_iterator import iterate_batches
-from protocol.framed_records import FramedRecords
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import BatchHeader
-from protocol.record_reader import records_of
-from protocol.records import metadata
-from protocol.records.metadata import (
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.framed_records import FramedRecords
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.records import metadata
+from moldau.protocol.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -29,12 +29,12 @@ from protocol.records.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from protocol.schema import spec_of
-from spark_jobs.refusals import warn
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.segment.batch_scan import walk_headers, walk_places
-from storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of
+from moldau.protocol.schema import spec_of
+from moldau.spark_jobs.refusals import warn
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.batch_scan import walk_headers, walk_places
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of
 
 DIRECTORY: Final = "__cluster_metadata-0"
 SNAPSHOT_SUFFIX: Final = ".checkpoint"

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from protocol.primitives import MalformedMessage
-from spark_jobs.origins.local_segments import LocalSegments, is_listed_file
-from spark_jobs.origins.open_transactions import is_abort, last_stable_offset, newest_snapshot
-from spark_jobs.origins.port import OFFSET_MAX, Cut, StoredSegment
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.log_paths import (
+from moldau.protocol.primitives import MalformedMessage
+from moldau.spark_jobs.origins.local_segments import LocalSegments, is_listed_file
+from moldau.spark_jobs.origins.open_transactions import is_abort, last_stable_offset, newest_snapshot
+from moldau.spark_jobs.origins.port import OFFSET_MAX, Cut, StoredSegment
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.files.log_paths import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -22,15 +22,22 @@ from storage.files.log_paths import (
     offset_name,
     offset_of_name,
 )
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.segment.batch_scan import BatchPlace, walk_headers, walk_places
-from storage.segment.listed_times import first_offset_at, largest_timestamp
-from storage.segment.segment_listing import ListedSegment, PositionRange, list_segments, locate, offset_index_of, split
-from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.batch_scan import BatchPlace, walk_headers, walk_places
+from moldau.storage.segment.listed_times import first_offset_at, largest_timestamp
+from moldau.storage.segment.segment_listing import (
+    ListedSegment,
+    PositionRange,
+    list_segments,
+    locate,
+    offset_index_of,
+    split,
+)
+from moldau.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
-    from storage.tiered.layout import SegmentObject
+    from moldau.storage.tiered.layout import SegmentObject
 
 SOURCE: Final = LocalSegments()
 INDEX_SUFFIXES: Final = SEGMENT_SUFFIXES[1:]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_jobs.origins.port import Slice, StoredSegment
-from spark_jobs.refusals import DataLost, SegmentReplaced
-from storage.files.local_files import LocalFiles
-from storage.files.log_paths import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.files.port import File, FileStamp
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
+from moldau.spark_jobs.origins.port import Slice, StoredSegment
+from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.files.log_paths import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from moldau.storage.files.port import File, FileStamp
+from moldau.storage.segment.offset_index import OffsetIndex
+from moldau.storage.segment.time_index import TimeIndex
 
 
 class LocalSegments(NamedTuple):

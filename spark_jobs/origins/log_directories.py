@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from spark_jobs.origins.cluster_metadata import ClusterMetadata
-from spark_jobs.origins.local_partition import LocalPartition
-from spark_jobs.origins.port import PartitionOrigin
-from spark_jobs.origins.replica_histories import choose, read_epochs, replica_files
-from spark_jobs.refusals import ClusterMismatch, Refused, warn
-from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
-from storage.checkpoints.offset_checkpoint import (
+from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
+from moldau.spark_jobs.origins.local_partition import LocalPartition
+from moldau.spark_jobs.origins.port import PartitionOrigin
+from moldau.spark_jobs.origins.replica_histories import choose, read_epochs, replica_files
+from moldau.spark_jobs.refusals import ClusterMismatch, Refused, warn
+from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
+from moldau.storage.checkpoints.offset_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -24,10 +24,10 @@ from storage.checkpoints.offset_checkpoint import (
     TopicPartition,
     read_offsets,
 )
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
-from storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
-from storage.files.port import FileSystem
-from storage.segment.segment_listing import ListedSegment, list_segments
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
+from moldau.storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments
 
 COST: Final = 1
 """The cost of a local file, to which other origins are compared."""

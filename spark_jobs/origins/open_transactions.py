@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.primitives import MalformedMessage
-from spark_jobs.origins.port import StoredSegment
-from storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
-from storage.files.port import FileSystem
-from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.batch_scan import walk_headers
-from storage.segment.segment_listing import ListedSegment, locate
+from moldau.protocol.primitives import MalformedMessage
+from moldau.spark_jobs.origins.port import StoredSegment
+from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.port import FileSystem
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.segment_listing import ListedSegment, locate
 
 
 def last_stable_offset(

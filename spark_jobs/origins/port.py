@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from protocol.record_batch import BatchHeader
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.port import FileStamp
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.protocol.record_batch import BatchHeader
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.files.port import FileStamp
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from storage.tiered.layout import SegmentObject
+    from moldau.storage.tiered.layout import SegmentObject
 
 OFFSET_MAX: Final = (1 << 63) - 1
 
@@ -65,7 +65,7 @@ class Cut(NamedTuple):
 
 
 class SegmentFile(Protocol):
-    """The file of a segment, as a task reads it: the methods of `storage.files.port.File` for reading."""
+    """The file of a segment, as a task reads it: the methods of `moldau.storage.files.port.File` for reading."""
 
     def size(self) -> int: ...
 

@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, parse_header
-from spark_jobs.refusals import HistoriesDiffer
-from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from storage.files.log_paths import LOG_SUFFIX, offset_name, offset_of_name
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.segment.batch_scan import walk_places
-from storage.segment.segment_listing import ListedSegment, locate, offset_index_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from moldau.spark_jobs.refusals import HistoriesDiffer
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.segment_listing import ListedSegment, locate, offset_index_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from spark_jobs.origins.blocking_storage import BlockingStorage
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.bucket_reading import check_manifest, current
-from storage.tiered.layout import ObjectKind, SegmentObject, parse_key, partition_prefix
-from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
-from storage.tiered.manifest_text import ManifestTexts
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.bucket_reading import check_manifest, current
+from moldau.storage.tiered.layout import ObjectKind, SegmentObject, parse_key, partition_prefix
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
+from moldau.storage.tiered.manifest_text import ManifestTexts
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 
 class TieredSegment(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.files.port import FileSystem
-from storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.files.port import FileSystem
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST
 
 
 def is_tiered_storage(fs: FileSystem, directory: str) -> bool:

@@ -6,12 +6,12 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
-from protocol.primitives import BytesLike
-from spark_jobs.options.store_address import StoreAddress
-from spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
-from spark_jobs.origins.port import SegmentFile, Slice
-from spark_jobs.refusals import DataLost, SegmentReplaced
-from storage.tiered.errors import ObjectNotFound
+from moldau.protocol.primitives import BytesLike
+from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
+from moldau.spark_jobs.origins.port import SegmentFile, Slice
+from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
+from moldau.storage.tiered.errors import ObjectNotFound
 
 PIECE_SIZE: Final = 4 << 20
 """Bytes of one request."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spark_jobs.options.store_address import StoreAddress
-from spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
-from spark_jobs.origins.port import PartitionOrigin
-from spark_jobs.origins.tiered_listing import list_tiered
-from spark_jobs.origins.tiered_partition import TieredPartition
-from spark_jobs.origins.tiered_segments import TieredSegments
-from spark_jobs.refusals import Refused
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.errors import InvalidStorageUrl, ObjectNotFound, StorageMissing
-from storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_key, partition_prefix
-from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
+from moldau.spark_jobs.origins.port import PartitionOrigin
+from moldau.spark_jobs.origins.tiered_listing import list_tiered
+from moldau.spark_jobs.origins.tiered_partition import TieredPartition
+from moldau.spark_jobs.origins.tiered_segments import TieredSegments
+from moldau.spark_jobs.refusals import Refused
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.errors import InvalidStorageUrl, ObjectNotFound, StorageMissing
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_key, partition_prefix
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 COST: Final = 10
 """Of reading an object, where a local file is 1."""

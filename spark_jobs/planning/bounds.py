@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from spark_jobs.options.offset_choices import EARLIEST, LATEST, OffsetChoice, Timestamps
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.planning.partition_view import PartitionView
-from spark_jobs.planning.snapshot import Snapshot, check_unchanged, partition_in
-from spark_jobs.refusals import DataLost, Refused, SnapshotChanged, warn
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.spark_jobs.options.offset_choices import EARLIEST, LATEST, OffsetChoice, Timestamps
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.planning.partition_view import PartitionView
+from moldau.spark_jobs.planning.snapshot import Snapshot, check_unchanged, partition_in
+from moldau.spark_jobs.refusals import DataLost, Refused, SnapshotChanged, warn
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 
 class OffsetRange(NamedTuple):

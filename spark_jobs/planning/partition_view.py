@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from spark_jobs.origins.port import PartitionOrigin, StoredSegment
-from spark_jobs.refusals import ClusterMismatch
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.checkpoints.partition_metadata import uuid_text
+from moldau.spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from moldau.spark_jobs.refusals import ClusterMismatch
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 _start_offset = attrgetter("start_offset")
 

@@ -18,25 +18,25 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from spark_jobs.options.read_options import ReadOptions, TopicSelection
-from spark_jobs.options.store_address import StoreAddress
-from spark_jobs.origins.cluster_metadata import ClusterMetadata
-from spark_jobs.origins.local_segments import damage_at_end
-from spark_jobs.origins.log_directories import LogDirectories
-from spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
-from spark_jobs.origins.tiered_roots import is_tiered_storage
-from spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
-from spark_jobs.planning.partition_view import PartitionView, Piece
-from spark_jobs.planning.pushed_filters import PushedFilters
-from spark_jobs.planning.selection import matching, selected
-from spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
-from spark_jobs.refusals import ClusterMismatch, DataLost, Refused, warn
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.port import FileSystem
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.spark_jobs.options.read_options import ReadOptions, TopicSelection
+from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
+from moldau.spark_jobs.origins.local_segments import damage_at_end
+from moldau.spark_jobs.origins.log_directories import LogDirectories
+from moldau.spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
+from moldau.spark_jobs.origins.tiered_roots import is_tiered_storage
+from moldau.spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
+from moldau.spark_jobs.planning.partition_view import PartitionView, Piece
+from moldau.spark_jobs.planning.pushed_filters import PushedFilters
+from moldau.spark_jobs.planning.selection import matching, selected
+from moldau.spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
+from moldau.spark_jobs.refusals import ClusterMismatch, DataLost, Refused, warn
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from spark_jobs.client.cluster import Cluster
+    from moldau.spark_jobs.client.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -99,8 +99,8 @@ class Planner:
         self._metadata = ClusterMetadata(fs, () if options.subscription.is_everything else names)
         self._cluster: Cluster | None = None
         if options.brokers:
-            from spark_jobs.client.cluster import Cluster
-            from spark_jobs.client.settings import client_settings_of
+            from moldau.spark_jobs.client.cluster import Cluster
+            from moldau.spark_jobs.client.settings import client_settings_of
 
             self._cluster = Cluster(client_settings_of(options.brokers, dict(options.client)))
         self.origins = self._make_origins()
@@ -138,7 +138,7 @@ class Planner:
     def _make_origins(self) -> list[Origin]:
         origins = [*origins_of(self._fs, self._options, self._metadata), *self._further]
         if self._cluster is not None:
-            from spark_jobs.origins.broker_origin import BrokerOrigin
+            from moldau.spark_jobs.origins.broker_origin import BrokerOrigin
 
             origins.append(
                 BrokerOrigin(
@@ -255,7 +255,7 @@ def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata |
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
     found: list[Origin] = [LogDirectories(fs, directories, metadata)] if directories else []
     if tiered or options.stores:
-        from spark_jobs.origins.tiered_store import TieredStore
+        from moldau.spark_jobs.origins.tiered_store import TieredStore
 
         found += [TieredStore(each) for each in (*tiered, *options.stores)]
     return found

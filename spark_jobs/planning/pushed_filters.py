@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from spark_jobs.origins.port import PartitionOrigin, StoredSegment
-from spark_jobs.planning.bounds import OffsetRange
+from moldau.spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from moldau.spark_jobs.planning.bounds import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

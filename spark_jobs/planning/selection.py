@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from spark_jobs.options.read_options import TopicSelection
-from spark_jobs.refusals import Refused, warn
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.spark_jobs.options.read_options import TopicSelection
+from moldau.spark_jobs.refusals import Refused, warn
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 INTERNAL_TOPICS: Final = frozenset(
     {

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from spark_jobs.planning.partition_view import PartitionView
-from spark_jobs.refusals import DataLost, Refused, SnapshotChanged
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.files.port import FileSystem
+from moldau.spark_jobs.planning.partition_view import PartitionView
+from moldau.spark_jobs.refusals import DataLost, Refused, SnapshotChanged
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.files.port import FileSystem
 
 FORMAT_VERSION: Final = 1
 DIGEST_DIGITS: Final = 16

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from spark_jobs.options.offset_choices import LATEST, Timestamps
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.origins.port import Task
-from spark_jobs.planning.bounds import OffsetRange, check_names_all, lost, start_of
-from spark_jobs.planning.partition_view import PartitionView, topic_ids_of
-from spark_jobs.planning.planner import Planner
-from spark_jobs.refusals import TopicRecreated
-from storage.checkpoints.offset_checkpoint import TopicPartition
-from storage.files.port import FileSystem
+from moldau.spark_jobs.options.offset_choices import LATEST, Timestamps
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.origins.port import Task
+from moldau.spark_jobs.planning.bounds import OffsetRange, check_names_all, lost, start_of
+from moldau.spark_jobs.planning.partition_view import PartitionView, topic_ids_of
+from moldau.spark_jobs.planning.planner import Planner
+from moldau.spark_jobs.refusals import TopicRecreated
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.files.port import FileSystem
 
 WAIT_S: Final = 15.0
 """How long a query waits until the files show the offsets of its checkpoint: brokers write their high watermarks down

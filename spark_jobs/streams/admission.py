@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from spark_jobs.options.trigger_limits import TriggerLimits
-from spark_jobs.streams.stream_offsets import StreamOffsets
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.spark_jobs.options.trigger_limits import TriggerLimits
+from moldau.spark_jobs.streams.stream_offsets import StreamOffsets
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 
 def admitted(

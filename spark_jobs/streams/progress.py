@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from spark_jobs.streams.stream_offsets import StreamOffsets, from_json
+from moldau.spark_jobs.streams.stream_offsets import StreamOffsets, from_json
 
 
 def offsets_behind_latest(source: Mapping[str, object]) -> dict[str, float]:

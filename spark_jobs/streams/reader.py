@@ -23,15 +23,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.streams.admission import Patience, admitted
-from spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json, topic_ids_in
-from spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.streams.admission import Patience, admitted
+from moldau.spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json, topic_ids_in
+from moldau.spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from spark_jobs.planning.stream_plan import StreamPlanner
+    from moldau.spark_jobs.planning.stream_plan import StreamPlanner
 
 FILES_PAUSE_S: Final = 0.1
 BROKER_PAUSE_S: Final = 0.005
@@ -105,8 +105,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(rest_s)
 
     def _planner(self) -> StreamPlanner:
-        from spark_jobs.planning.stream_plan import StreamPlanner
-        from storage.files.local_files import LocalFiles
+        from moldau.spark_jobs.planning.stream_plan import StreamPlanner
+        from moldau.storage.files.local_files import LocalFiles
 
         if self._planned is None:
             self._planned = StreamPlanner(LocalFiles(), self._options)

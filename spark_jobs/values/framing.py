@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.refusals import Refused
 
 MAGIC: Final = 0
 HEAD: Final = Struct(">bi")

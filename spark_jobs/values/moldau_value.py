@@ -1,6 +1,6 @@
 """`moldau_value`: a column of framed values as a struct, or as JSON.
 
-from spark_jobs.values.moldau_value import moldau_value
+from moldau.spark_jobs.values.moldau_value import moldau_value
 
 rows.select(moldau_value("value", registry="http://registry:8081", returns="id bigint, name string"))
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from spark_jobs.refusals import Refused
-from spark_jobs.values.framing import ValueNotDecoded
-from spark_jobs.values.registry import SchemaSource
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.values.framing import ValueNotDecoded
+from moldau.spark_jobs.values.registry import SchemaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -86,7 +86,7 @@ class ColumnDecoding:
     def _decoded(self, values: Any, row: int, places: Sequence[Any]) -> object:
         import pyarrow as pa
 
-        from spark_jobs.values.decoders import FramedValues, as_text
+        from moldau.spark_jobs.values.decoders import FramedValues, as_text
 
         value = values[row].as_py()
         if value is None:

@@ -18,7 +18,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
-from spark_jobs.values.framing import ValueNotDecoded
+from moldau.spark_jobs.values.framing import ValueNotDecoded
 
 TIMEOUT_S: Final = 30
 REFERENCES_MAX: Final = 100

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from protocol.compression import Codec
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import (
+from moldau.protocol.compression import Codec
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -22,18 +22,18 @@ from protocol.record_batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from spark_jobs.decoding.coverage import Coverage
-from spark_jobs.refusals import DataLost, SegmentReplaced
-from spark_jobs.views.python_worker import task_of
-from spark_jobs.views.records import SegmentReader
-from spark_jobs.views.schemas import BATCHES
+from moldau.spark_jobs.decoding.coverage import Coverage
+from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
+from moldau.spark_jobs.views.python_worker import task_of
+from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.schemas import BATCHES
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa  # type: ignore[import-untyped]
     from numpy.typing import NDArray
 
-    from spark_jobs.origins.port import Slice
+    from moldau.spark_jobs.origins.port import Slice
 
 TASK_SIZE: Final = 2 << 30
 """Bytes of segments for one task, of which it reads the headers."""
@@ -58,7 +58,7 @@ HEADER_FIELDS: Final = [
     ("base_sequence", ">i4"),
     ("records_count", ">i4"),
 ]
-"""The header of a batch as numpy reads many of them at once; the layout is in `protocol.record_batch`."""
+"""The header of a batch as numpy reads many of them at once; the layout is in `moldau.protocol.record_batch`."""
 
 
 class BatchesReader(SegmentReader):

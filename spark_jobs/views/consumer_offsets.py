@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.compiler import decode
-from protocol.records.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.records.record_frames import PREFIX_SIZE, read_prefix, value_version
-from spark_jobs.views.rows import Row, time_of
+from moldau.protocol.compiler import decode
+from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, value_version
+from moldau.spark_jobs.views.rows import Row, time_of
 
 OFFSET_KEYS: Final = (0, 1)
 """The types of keys of committed offsets; 0 is that of Kafka's first releases."""

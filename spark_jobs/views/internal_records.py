@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.views.latest_rows import last_rows
-from spark_jobs.views.python_worker import task_of
-from spark_jobs.views.records import SegmentReader
-from spark_jobs.views.rows import Row, row_batches
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.views.latest_rows import last_rows
+from moldau.spark_jobs.views.python_worker import task_of
+from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.rows import Row, row_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

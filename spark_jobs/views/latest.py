@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_jobs.refusals import DataLost
-from spark_jobs.views.latest_rows import first_met, last_rows
-from spark_jobs.views.python_worker import task_of
-from spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.refusals import DataLost
+from moldau.spark_jobs.views.latest_rows import first_met, last_rows
+from moldau.spark_jobs.views.python_worker import task_of
+from moldau.spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from spark_jobs.origins.port import FoundBatch, Slice, Task
+    from moldau.spark_jobs.origins.port import FoundBatch, Slice, Task
 
 SLICE_SIZE: Final = 16 << 20
 """Bytes of stored batches that a task holds at once."""
@@ -36,15 +36,15 @@ class LatestViewReader(SegmentReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `SegmentReader.read`. The rows of a partition come in chunks, the newest chunk first."""
-        from spark_jobs.decoding.newest_records import is_map_compiled
+        from moldau.spark_jobs.decoding.newest_records import is_map_compiled
 
         task = task_of(partition)
         return self._from_chosen_records(task) if is_map_compiled() else self._from_all_records(task)
 
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """The rows where the map of keys is compiled: it chooses records before they are decoded."""
-        from spark_jobs.decoding.newest_records import MetKeys, newest_chunks
-        from spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
+        from moldau.spark_jobs.decoding.newest_records import MetKeys, newest_chunks
+        from moldau.spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
 
         decode, chunk_size = best_decoder()
         records_count = sum(each.end_offset - each.start_offset for each in task)
@@ -55,8 +55,8 @@ class LatestViewReader(SegmentReader):
 
     def _from_all_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """The same rows, chosen among decoded records."""
-        from spark_jobs.decoding.newest_records import newest_chunks
-        from spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
+        from moldau.spark_jobs.decoding.newest_records import newest_chunks
+        from moldau.spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
 
         decode, chunk_size = best_decoder()
         needed = list(dict.fromkeys([*self._columns, "key", "value"]))
@@ -71,7 +71,7 @@ class LatestViewReader(SegmentReader):
 
     def _stored(self, wanted: Slice) -> list[FoundBatch]:
         """The batches of a slice as they are stored, with records in them."""
-        from spark_jobs.decoding.segment_batches import batches_with_records
+        from moldau.spark_jobs.decoding.segment_batches import batches_with_records
 
         stored: list[FoundBatch] = []
         try:
@@ -84,7 +84,7 @@ class LatestViewReader(SegmentReader):
 
 def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
     """The slice, or where a source is read by offsets, parts of it with about so many bytes."""
-    from spark_jobs.origins.port import BatchSource
+    from moldau.spark_jobs.origins.port import BatchSource
 
     if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):
         yield wanted

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.views.rows import Row, RowsReader, time_of
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.views.rows import Row, RowsReader, time_of
 
 if TYPE_CHECKING:
-    from spark_jobs.planning.partition_view import PartitionView
+    from moldau.spark_jobs.planning.partition_view import PartitionView
 
 
 class PlacesReader(RowsReader):
@@ -22,8 +22,8 @@ class PlacesReader(RowsReader):
         self._options = options
 
     def rows(self) -> Iterator[Row]:
-        from spark_jobs.planning.planner import Planner
-        from storage.files.local_files import LocalFiles
+        from moldau.spark_jobs.planning.planner import Planner
+        from moldau.storage.files.local_files import LocalFiles
 
         views = Planner(LocalFiles(), self._options).views()
         make = self._topic_rows if self._options.table == "topics" else self._segment_rows
@@ -31,7 +31,7 @@ class PlacesReader(RowsReader):
             yield from make(view)
 
     def _topic_rows(self, view: PartitionView) -> Iterator[Row]:
-        from storage.checkpoints.partition_metadata import uuid_text
+        from moldau.storage.checkpoints.partition_metadata import uuid_text
 
         newest = view.newest
         is_stable_wanted = "lastStableOffset" in self._columns and view.is_checkpointed

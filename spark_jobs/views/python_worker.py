@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
-    from spark_jobs.origins.port import Task
+    from moldau.spark_jobs.origins.port import Task
 
 
 def task_of(partition: InputPartition) -> Task:
@@ -26,5 +26,5 @@ def spare_imports() -> None:
 
     Spark's worker collects garbage after every task; with numpy and pyarrow imported that takes some 20 ms.
     """
-    import_module("spark_jobs.decoding.record_columns")
+    import_module("moldau.spark_jobs.decoding.record_columns")
     gc.freeze()

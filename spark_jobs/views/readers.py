@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader
 
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.refusals import Refused
-from spark_jobs.views.schemas import schema_of
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.schemas import schema_of
 
 if TYPE_CHECKING:
-    from spark_jobs.views.rows import Row
+    from moldau.spark_jobs.views.rows import Row
 
 INTERNAL: Final = ("offsets", "groups", "transactions")
 """The tables that read internal topics."""
@@ -27,21 +27,21 @@ def view_reader(options: ReadOptions, columns: Sequence[str]) -> DataSourceReade
     if options.pushes_down:
         raise Refused(f"pushdown: table={table} takes over no predicates")
     if table == "batches":
-        from spark_jobs.views.batches import BatchesReader
+        from moldau.spark_jobs.views.batches import BatchesReader
 
         return BatchesReader(options, columns)
     if table == "latest":
-        from spark_jobs.views.latest import LatestViewReader
+        from moldau.spark_jobs.views.latest import LatestViewReader
 
         return LatestViewReader(options, columns)
     schema = schema_of(options)
     if table in INTERNAL:
-        from spark_jobs.views.internal_records import InternalReader
+        from moldau.spark_jobs.views.internal_records import InternalReader
 
         return InternalReader(options, columns, schema, rows_of(table))
     if options.snapshot is not None:
         raise Refused(f"snapshot: table={table} shows what is there now")
-    from spark_jobs.views.places import PlacesReader
+    from moldau.spark_jobs.views.places import PlacesReader
 
     return PlacesReader(options, schema, columns)
 
@@ -49,9 +49,9 @@ def view_reader(options: ReadOptions, columns: Sequence[str]) -> DataSourceReade
 def rows_of(table: str) -> Callable[[bytes, bytes], Row | None]:
     """The function that makes a row of a record of an internal topic."""
     if table == "transactions":
-        from spark_jobs.views.transactional_ids import transaction_row
+        from moldau.spark_jobs.views.transactional_ids import transaction_row
 
         return transaction_row
-    from spark_jobs.views.consumer_offsets import group_row, offset_row
+    from moldau.spark_jobs.views.consumer_offsets import group_row, offset_row
 
     return offset_row if table == "offsets" else group_row

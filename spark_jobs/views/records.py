@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_jobs.options.read_options import ReadOptions
-from spark_jobs.refusals import DataLost, warn
-from spark_jobs.views.python_worker import task_of
+from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.refusals import DataLost, warn
+from moldau.spark_jobs.views.python_worker import task_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql.datasource import Filter
 
-    from spark_jobs.decoding.record_columns import TimeRange
-    from spark_jobs.origins.port import Slice, Task
-    from spark_jobs.planning.planner import Plan
-    from spark_jobs.planning.pushed_filters import PushedFilters
+    from moldau.spark_jobs.decoding.record_columns import TimeRange
+    from moldau.spark_jobs.origins.port import Slice, Task
+    from moldau.spark_jobs.planning.planner import Plan
+    from moldau.spark_jobs.planning.pushed_filters import PushedFilters
 
 
 class SegmentReader(DataSourceReader):
@@ -35,8 +35,8 @@ class SegmentReader(DataSourceReader):
 
     def plan(self, task_size: int | None = None) -> Plan:
         """The plan of the read. Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
-        from spark_jobs.planning.planner import Planner
-        from storage.files.local_files import LocalFiles
+        from moldau.spark_jobs.planning.planner import Planner
+        from moldau.storage.files.local_files import LocalFiles
 
         planner = Planner(LocalFiles(), self._options, filters=self._pushed, task_size=task_size)
         return planner.plan()
@@ -53,7 +53,7 @@ class SegmentReader(DataSourceReader):
 
     def batches_of(self, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The records of a slice. Missing records raise an error; with failOnDataLoss=false they are a warning."""
-        from spark_jobs.decoding.record_columns import record_batches
+        from moldau.spark_jobs.decoding.record_columns import record_batches
 
         try:
             yield from record_batches(wanted, columns, self._times())
@@ -68,8 +68,8 @@ class SegmentReader(DataSourceReader):
 
     def _times(self) -> TimeRange | None:
         """The range of timestamps that was pushed down."""
-        from spark_jobs.decoding.record_columns import TimeRange
-        from spark_jobs.planning.pushed_filters import EVERYTHING
+        from moldau.spark_jobs.decoding.record_columns import TimeRange
+        from moldau.spark_jobs.planning.pushed_filters import EVERYTHING
 
         if self._pushed is None or self._pushed.times_us == EVERYTHING:
             return None
@@ -84,7 +84,7 @@ class FilteringReader(SegmentReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        from spark_jobs.planning.pushed_filters import FilterReader
+        from moldau.spark_jobs.planning.pushed_filters import FilterReader
 
         taken = FilterReader()
         left = list(taken.take(filters))

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_jobs.options.read_options import ReadOptions
+from moldau.spark_jobs.options.read_options import ReadOptions
 
 _TYPES: Final[dict[str, DataType]] = {
     "binary": BinaryType(),

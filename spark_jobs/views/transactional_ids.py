@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.compiler import decode
-from protocol.records.record_frames import PREFIX_SIZE, read_prefix, value_version
-from protocol.records.transactions import TransactionLogKey, TransactionLogValue
-from spark_jobs.views.rows import Row, time_of
+from moldau.protocol.compiler import decode
+from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, value_version
+from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue
+from moldau.spark_jobs.views.rows import Row, time_of
 
 TRANSACTION_KEY: Final = 0
 STATES: Final = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from spark_jobs.refusals import Refused, warn
-from spark_jobs.writing.transaction import Ending, ProducerIdentity
-from spark_jobs.writing.transaction_log import TransactionLog
+from moldau.spark_jobs.refusals import Refused, warn
+from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.transaction_log import TransactionLog
 
 End: TypeAlias = Callable[[ProducerIdentity, bool], Ending]
 """Ends a transaction; True commits."""

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.record_batch import sequence_after
-from protocol.record_builder import Record, build_batch
-from spark_jobs.client.cluster import Cluster, Passing, check_error
-from spark_jobs.client.connection import BrokerConnection
-from spark_jobs.refusals import Refused
-from spark_jobs.writing.partitioner import partition_of
-from spark_jobs.writing.row_records import OutgoingRecord
-from spark_jobs.writing.transaction import ProducerIdentity, add_partitions
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from moldau.protocol.record_batch import sequence_after
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.spark_jobs.client.cluster import Cluster, Passing, check_error
+from moldau.spark_jobs.client.connection import BrokerConnection
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.writing.partitioner import partition_of
+from moldau.spark_jobs.writing.row_records import OutgoingRecord
+from moldau.spark_jobs.writing.transaction import ProducerIdentity, add_partitions
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 RECORD_OVERHEAD: Final = 24
 BUFFERED_MAX: Final = 8 << 20

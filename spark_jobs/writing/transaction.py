@@ -14,20 +14,20 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_jobs.client.cluster import Cluster, check_error
-from spark_jobs.client.connection import BrokerConnection, error_name
-from spark_jobs.client.settings import Address
-from spark_jobs.refusals import Refused
-from storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.spark_jobs.client.cluster import Cluster, check_error
+from moldau.spark_jobs.client.connection import BrokerConnection, error_name
+from moldau.spark_jobs.client.settings import Address
+from moldau.spark_jobs.refusals import Refused
+from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 
 OF_TRANSACTIONS: Final = 1
 """The type of a coordinator's key."""

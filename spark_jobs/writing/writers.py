@@ -10,13 +10,13 @@ from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark_jobs.options.write_options import WriteOptions
+from moldau.spark_jobs.options.write_options import WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from spark_jobs.client.cluster import Cluster
-    from spark_jobs.writing.transaction import Ending, ProducerIdentity
+    from moldau.spark_jobs.client.cluster import Cluster
+    from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """The local property in which Spark tells tasks their streaming query."""
@@ -41,10 +41,10 @@ class TopicWriter:
 
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> WrittenTask:
         """Write the rows of a task. All records are acknowledged when this returns. Raises `Refused`."""
-        from protocol.compression import Codec
-        from spark_jobs.writing.producer import TopicProducer
-        from spark_jobs.writing.row_records import records_of
-        from spark_jobs.writing.transaction import end_transaction, new_producer
+        from moldau.protocol.compression import Codec
+        from moldau.spark_jobs.writing.producer import TopicProducer
+        from moldau.spark_jobs.writing.row_records import records_of
+        from moldau.spark_jobs.writing.transaction import end_transaction, new_producer
 
         options, query = self._options, query_id()
         cluster = self.cluster()
@@ -74,8 +74,8 @@ class TopicWriter:
         """Commit the transactions of the tasks of a batch. Raises `TransactionsLost`, `Refused` and OSError."""
         if not self._options.is_exactly_once:
             return
-        from spark_jobs.writing.commit import commit_batch
-        from spark_jobs.writing.transaction_log import TransactionLog
+        from moldau.spark_jobs.writing.commit import commit_batch
+        from moldau.spark_jobs.writing.transaction_log import TransactionLog
 
         written = written_of(messages)
         query = next((each.query for each in written), NO_QUERY)
@@ -91,7 +91,7 @@ class TopicWriter:
 
     def abort_tasks(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the transactions of the attempts that have ended; the others end by their timeout."""
-        from spark_jobs.writing.commit import abort_all
+        from moldau.spark_jobs.writing.commit import abort_all
 
         cluster = self.cluster()
         try:
@@ -100,8 +100,8 @@ class TopicWriter:
             cluster.close()
 
     def cluster(self) -> Cluster:
-        from spark_jobs.client.cluster import Cluster
-        from spark_jobs.client.settings import client_settings_of
+        from moldau.spark_jobs.client.cluster import Cluster
+        from moldau.spark_jobs.client.settings import client_settings_of
 
         return Cluster(client_settings_of(self._options.brokers, dict(self._options.client)))
 
@@ -143,7 +143,7 @@ def query_id() -> str:
 
 
 def end(cluster: Cluster, producer: ProducerIdentity, is_commit: bool) -> Ending:
-    from spark_jobs.writing.transaction import end_transaction
+    from moldau.spark_jobs.writing.transaction import end_transaction
 
     return end_transaction(cluster, producer, is_commit=is_commit)
 

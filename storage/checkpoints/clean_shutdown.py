@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.files.port import FileSystem, write_atomically
+from moldau.storage.files.port import FileSystem, write_atomically
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 VERSION = 0

@@ -11,9 +11,9 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
-from storage.files.log_paths import LEADER_EPOCH_CHECKPOINT
-from storage.files.port import FileSystem, write_atomically
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
+from moldau.storage.files.log_paths import LEADER_EPOCH_CHECKPOINT
+from moldau.storage.files.port import FileSystem, write_atomically
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage.checkpoints.java_properties import MalformedProperties, read_properties
-from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
-from storage.files.port import FileSystem, write_atomically
+from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.storage.files.port import FileSystem, write_atomically
 
 META_PROPERTIES = "meta.properties"
 VERSION = 1

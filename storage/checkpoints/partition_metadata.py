@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-from storage.files.log_paths import PARTITION_METADATA
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
+from moldau.storage.files.log_paths import PARTITION_METADATA
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
 
 VERSION = 0
 ZERO_ID = bytes(16)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from storage.files.port import FileSystem
+from moldau.storage.files.port import FileSystem
 
 SERVING_EPOCH = ".moldau-life"
 VERSION = 0

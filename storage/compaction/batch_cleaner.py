@@ -34,9 +34,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.compression import compress
-from protocol.primitives import BytesLike
-from protocol.record_batch import (
+from moldau.protocol.compression import compress
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
@@ -44,14 +44,14 @@ from protocol.record_batch import (
     BatchHeader,
     TimestampType,
 )
-from protocol.record_builder import assemble
-from storage.compaction.cleaned_segment import CleanedBatch
-from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.events import CleaningStatistics
-from storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
-from storage.compaction.request import CleaningRequest
-from storage.compaction.source_segment import runs_of_batch
-from storage.compaction.timestamp_shift import shifted
+from moldau.protocol.record_builder import assemble
+from moldau.storage.compaction.cleaned_segment import CleanedBatch
+from moldau.storage.compaction.cleaned_transactions import CleanedTransactions
+from moldau.storage.compaction.events import CleaningStatistics
+from moldau.storage.compaction.offset_map import LATEST, NOT_NOTED, SUPERSEDED, OffsetMap
+from moldau.storage.compaction.request import CleaningRequest
+from moldau.storage.compaction.source_segment import runs_of_batch
+from moldau.storage.compaction.timestamp_shift import shifted
 
 SMALLEST: Final = -(1 << 63)
 """A timestamp delta that no other delta is smaller than."""

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from storage.log.log_state import LogState
-from storage.log_config import INT64_MAX
-from storage.segment.segment import Segment
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.segment.segment import Segment
 
 _base_offset = attrgetter("base_offset")
 Name = TypeVar("Name")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.primitives import BytesLike
-from storage.files.log_paths import (
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.log_paths import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -15,10 +15,10 @@ from storage.files.log_paths import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from storage.files.port import FileSystem
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex
-from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.offset_index import OffsetIndex
+from moldau.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
+from moldau.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 
 class CleanedBatch(NamedTuple):

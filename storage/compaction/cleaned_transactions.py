@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from protocol.control_records import ControlRecordType, control_record_type
-from protocol.primitives import BytesLike
-from protocol.record_batch import BatchHeader
-from protocol.record_reader import records_of
-from storage.log_config import INT64_MAX
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_reader import records_of
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

@@ -15,19 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.primitives import MalformedMessage
-from storage.compaction.batch_cleaner import BatchCleaner
-from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
-from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
-from storage.compaction.grouping import group_segments
-from storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
-from storage.compaction.request import CleaningRequest
-from storage.compaction.source_segment import SourceSegment, checked_batches, runs_of_batch
-from storage.files.port import FileSystem
-from storage.log.segment_swap import SegmentCleaned, SegmentSize
-from storage.log.unfinished_cleaning import remove_cleaned
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.compaction.batch_cleaner import BatchCleaner
+from moldau.storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
+from moldau.storage.compaction.cleaned_transactions import CleanedTransactions
+from moldau.storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
+from moldau.storage.compaction.grouping import group_segments
+from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
+from moldau.storage.compaction.request import CleaningRequest
+from moldau.storage.compaction.source_segment import SourceSegment, checked_batches, runs_of_batch
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
+from moldau.storage.log.unfinished_cleaning import remove_cleaned
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 SPARE_SLOTS: Final = 3
 """Slots above the number of keys in a map that can hold every key: one that stays free, and one for rounding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from storage.log.segment_swap import SegmentCleaned
+from moldau.storage.log.segment_swap import SegmentCleaned
 
 
 class Moved(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.compaction.source_segment import SourceSegment
-from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.segment.segment import RELATIVE_OFFSET_MAX
+from moldau.storage.compaction.source_segment import SourceSegment
+from moldau.storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX
 
 
 def group_segments(

@@ -22,8 +22,8 @@ from contextlib import suppress
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_walk import read_raw_varint, read_raw_varlong
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_walk import read_raw_varint, read_raw_varlong
 
 ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32

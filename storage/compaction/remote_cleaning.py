@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from protocol.record_batch import BatchHeader
-from storage.compaction.batch_cleaner import BatchCleaner
-from storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
-from storage.compaction.cleaned_transactions import CleanedTransactions
-from storage.compaction.cleaning import index_piece
-from storage.compaction.events import CleaningStatistics, Moved
-from storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
-from storage.compaction.request import CleaningRequest
-from storage.compaction.source_segment import batches_between, checked_batches, file_pieces
-from storage.files.port import FileSystem
-from storage.segment.time_index import NO_TIMESTAMP
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.protocol.record_batch import BatchHeader
+from moldau.storage.compaction.batch_cleaner import BatchCleaner
+from moldau.storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
+from moldau.storage.compaction.cleaned_transactions import CleanedTransactions
+from moldau.storage.compaction.cleaning import index_piece
+from moldau.storage.compaction.events import CleaningStatistics, Moved
+from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
+from moldau.storage.compaction.request import CleaningRequest
+from moldau.storage.compaction.source_segment import batches_between, checked_batches, file_pieces
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.time_index import NO_TIMESTAMP
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 
 class SourceRange(NamedTuple):

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.compression import Codec
-from protocol.record_stream import RECORD_SIZE_UNLIMITED
-from storage.compaction.cleanable import CleanablePart
-from storage.compaction.events import LogChanged
-from storage.log.aborted_transactions import aborted_transactions
-from storage.log.log_state import LogState
-from storage.log.segment_swap import SegmentSize
-from storage.log_config import INT64_MAX, LogConfig
-from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from storage.producers.producer_state import NO_OFFSET, ProducerStates
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
+from moldau.storage.compaction.cleanable import CleanablePart
+from moldau.storage.compaction.events import LogChanged
+from moldau.storage.log.aborted_transactions import aborted_transactions
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.segment_swap import SegmentSize
+from moldau.storage.log_config import INT64_MAX, LogConfig
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.producers.producer_state import NO_OFFSET, ProducerStates
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 
 class LastRecord(NamedTuple):

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from struct import Struct
 
-from protocol.compression import expand
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
-from protocol.record_stream import record_runs
-from storage.compaction.events import LogChanged
-from storage.compaction.request import CleaningRequest
-from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
-from storage.files.port import File, FileSystem
-from storage.log.segment_swap import SegmentSize
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
+from moldau.protocol.compression import expand
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_stream import record_runs
+from moldau.storage.compaction.events import LogChanged
+from moldau.storage.compaction.request import CleaningRequest
+from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
+from moldau.storage.files.port import File, FileSystem
+from moldau.storage.log.segment_swap import SegmentSize
+from moldau.storage.segment.offset_index import OffsetIndex
+from moldau.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
 
 LENGTH = Struct(">8xi")
 """The field with the length of a batch, in its header."""

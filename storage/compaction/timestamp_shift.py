@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.primitives import varint
-from protocol.record_walk import read_raw_varint, read_raw_varlong
+from moldau.protocol.primitives import varint
+from moldau.protocol.record_walk import read_raw_varint, read_raw_varlong
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

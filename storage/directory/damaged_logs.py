@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from storage.directory.directory_checkpoints import DirectoryCheckpoints
-from storage.files.log_paths import DELETE_SUFFIX, STRAY_SUFFIX, partition_directory_name, suffixed_directory_name
-from storage.files.port import FileSystem, make_durable_directory
-from storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
-from storage.log.log import Log
-from storage.log.recovery import CorruptLog, Report
-from storage.log_config import LogConfig
+from moldau.storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from moldau.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from moldau.storage.files.log_paths import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    partition_directory_name,
+    suffixed_directory_name,
+)
+from moldau.storage.files.port import FileSystem, make_durable_directory
+from moldau.storage.log.damaged_log import Damage, find_damage, set_all_aside, set_aside_from
+from moldau.storage.log.log import Log
+from moldau.storage.log.recovery import CorruptLog, Report
+from moldau.storage.log_config import LogConfig
 
 
 class CheckpointedOffsets(NamedTuple):

@@ -8,7 +8,7 @@ file that mentioned the former log has been written again.
 
 from __future__ import annotations
 
-from storage.checkpoints.offset_checkpoint import (
+from moldau.storage.checkpoints.offset_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -18,10 +18,10 @@ from storage.checkpoints.offset_checkpoint import (
     encode_offsets,
     read_offsets,
 )
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from storage.files.log_paths import LOG_SUFFIX, partition_directory_name
-from storage.files.port import FileSystem, write_atomically
-from storage.log.recovery import Report
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
+from moldau.storage.files.port import FileSystem, write_atomically
+from moldau.storage.log.recovery import Report
 
 RECREATED = ".moldau-new"
 """The marker file in the directory of a log that replaced another log of the same name."""

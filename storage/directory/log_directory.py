@@ -17,25 +17,25 @@ import errno
 from collections.abc import Callable, Mapping
 from functools import partial as bind
 
-from storage.checkpoints.clean_shutdown import write_clean_shutdown
-from storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
-from storage.checkpoints.serving_epoch import ServingEpoch, remove_serving_epoch, write_serving_epoch
-from storage.directory.damaged_logs import CheckpointedOffsets, DamagedLogs
-from storage.directory.directory_checkpoints import CheckpointWork, DirectoryCheckpoints
-from storage.directory.previous_run import PreviousRun
-from storage.files.disk_errors import PASSING
-from storage.files.log_paths import (
+from moldau.storage.checkpoints.clean_shutdown import write_clean_shutdown
+from moldau.storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
+from moldau.storage.checkpoints.serving_epoch import ServingEpoch, remove_serving_epoch, write_serving_epoch
+from moldau.storage.directory.damaged_logs import CheckpointedOffsets, DamagedLogs
+from moldau.storage.directory.directory_checkpoints import CheckpointWork, DirectoryCheckpoints
+from moldau.storage.directory.previous_run import PreviousRun
+from moldau.storage.files.disk_errors import PASSING
+from moldau.storage.files.log_paths import (
     DELETE_SUFFIX,
     PartitionDirectory,
     parse_partition_directory,
     partition_directory_name,
     suffixed_directory_name,
 )
-from storage.files.port import FileLock, FileSystem, make_durable_directory
-from storage.log.log import Log
-from storage.log.recovery import Checked, Report
-from storage.log_config import LogConfig
-from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
+from moldau.storage.files.port import FileLock, FileSystem, make_durable_directory
+from moldau.storage.log.log import Log
+from moldau.storage.log.recovery import Checked, Report
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"

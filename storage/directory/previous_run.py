@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown
-from storage.checkpoints.serving_epoch import read_serving_epoch
-from storage.files.port import FileSystem
+from moldau.storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown
+from moldau.storage.checkpoints.serving_epoch import read_serving_epoch
+from moldau.storage.files.port import FileSystem
 
 
 class PreviousRun:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 
 if TYPE_CHECKING:
-    from storage.files.open_file import OpenFile
-    from storage.files.port import File
+    from moldau.storage.files.open_file import OpenFile
+    from moldau.storage.files.port import File
 
 
 class FileSlice:

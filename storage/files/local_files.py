@@ -8,10 +8,10 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from protocol.primitives import BytesLike
-from storage.files.log_paths import holds_credentials
-from storage.files.open_files import OpenFiles
-from storage.files.port import FileStamp
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.log_paths import holds_credentials
+from moldau.storage.files.open_files import OpenFiles
+from moldau.storage.files.port import FileStamp
 
 FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
 """The modes of new files and directories, less the umask: records of clients are for the node and its group."""

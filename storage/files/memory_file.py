@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.primitives import BytesLike
-from storage.files.file_slice import FileSlice
-from storage.files.open_file import OpenFile
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.open_file import OpenFile
 
 
 class MemoryFile:

@@ -7,8 +7,8 @@ closes the descriptor, so that the three need not coordinate.
 
 from __future__ import annotations
 
-from storage.files.file_slice import CachedReads
-from storage.files.port import File, Readable
+from moldau.storage.files.file_slice import CachedReads
+from moldau.storage.files.port import File, Readable
 
 
 class OpenFile:

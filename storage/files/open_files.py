@@ -15,9 +15,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from storage.files.disk_errors import NO_DESCRIPTOR
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
+from moldau.storage.files.disk_errors import NO_DESCRIPTOR
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
 
 KEPT_PER_THOUSAND = 875
 """The number of files of each 1000 that stay open when the limit is passed. An eighth is closed at once, so that the

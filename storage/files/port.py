@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 
 if TYPE_CHECKING:
-    from storage.files.open_files import OpenFiles
+    from moldau.storage.files.open_files import OpenFiles
 
 
 class Readable(Protocol):

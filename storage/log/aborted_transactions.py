@@ -6,10 +6,10 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import Final
 
-from storage.log.log_state import LogState
-from storage.log.reading import LogRead
-from storage.segment.segment import Segment
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.reading import LogRead
+from moldau.storage.segment.segment import Segment
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 FEW: Final = 16
 """The number of aborted transactions up to which those that begin past the end of the read are not filtered out."""

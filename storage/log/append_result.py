@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from protocol.errors import ErrorCode
-from protocol.record_validation import RecordError
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_validation import RecordError
 
 
 class AppendOrigin(Enum):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.primitives import MalformedMessage
-from storage.files.file_slice import FileSlice
-from storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
-from storage.files.port import FileSystem
-from storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
-from storage.segment.batch_scan import walk_places
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
+from moldau.storage.segment.batch_scan import walk_places
 
 
 class Damage(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.files.disk_errors import NO_DESCRIPTOR, NO_SPACE
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem, sync_or_evict, write_atomically
-from storage.segment.segment import Segment
+from moldau.storage.files.disk_errors import NO_DESCRIPTOR, NO_SPACE
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem, sync_or_evict, write_atomically
+from moldau.storage.segment.segment import Segment
 
 
 class FlushWork:

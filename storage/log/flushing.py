@@ -17,8 +17,8 @@ import errno
 from bisect import bisect_right
 from operator import attrgetter
 
-from storage.log.flush_work import FlushWork
-from storage.log.log_state import NO_FLUSH, LogState
+from moldau.storage.log.flush_work import FlushWork
+from moldau.storage.log.log_state import NO_FLUSH, LogState
 
 _base_offset = attrgetter("base_offset")
 

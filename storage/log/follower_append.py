@@ -7,15 +7,15 @@ them.
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import CONTROL_BIT, LOG_OVERHEAD, BatchHeader, crc_is_valid, whole_batch
-from storage.log.append_result import AppendResult
-from storage.log.leader_append import NO_TIME, NONE, refuse, refuse_disk, take_note
-from storage.log.log_state import LogState
-from storage.producers.producer_state import TransactionMarker
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, LOG_OVERHEAD, BatchHeader, crc_is_valid, whole_batch
+from moldau.storage.log.append_result import AppendResult
+from moldau.storage.log.leader_append import NO_TIME, NONE, refuse, refuse_disk, take_note
+from moldau.storage.log.log_state import LogState
+from moldau.storage.producers.producer_state import TransactionMarker
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
 
 
 class CheckedBatch:

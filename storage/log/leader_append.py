@@ -11,10 +11,10 @@ is flat and passes values instead of objects because every produce request goes 
 
 from __future__ import annotations
 
-from protocol.batch_iterator import BatchIterator
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import (
+from moldau.protocol.batch_iterator import BatchIterator
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import (
     CONTROL_BIT,
     LOG_OVERHEAD,
     NO_PRODUCER_ID,
@@ -25,12 +25,12 @@ from protocol.record_batch import (
     TimestampType,
     crc_is_valid,
 )
-from protocol.record_validation import RejectedBatch, ValidBatch, validate_header, validate_records
-from storage.log.append_result import AppendOrigin, AppendResult
-from storage.log.log_state import LogState
-from storage.producers.producer_state import NO_OFFSET, ProducerBatch, TransactionMarker
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.producers.verification import VerificationGuard
+from moldau.protocol.record_validation import RejectedBatch, ValidBatch, validate_header, validate_records
+from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.log_state import LogState
+from moldau.storage.producers.producer_state import NO_OFFSET, ProducerBatch, TransactionMarker
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.producers.verification import VerificationGuard
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT

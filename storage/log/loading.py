@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.primitives import MalformedMessage
-from storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from storage.files.log_paths import (
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.files.log_paths import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,
@@ -26,15 +26,15 @@ from storage.files.log_paths import (
     offset_name,
     offset_of_name,
 )
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.log.producer_replay import load_producers
-from storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
-from storage.log.unfinished_cleaning import remove_leftovers
-from storage.log_config import INT64_MAX, LogConfig
-from storage.producers.producer_snapshot import ProducerSnapshots
-from storage.producers.producer_state import ProducerStates
-from storage.segment.segment import Segment
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.producer_replay import load_producers
+from moldau.storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
+from moldau.storage.log.unfinished_cleaning import remove_leftovers
+from moldau.storage.log_config import INT64_MAX, LogConfig
+from moldau.storage.producers.producer_snapshot import ProducerSnapshots
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.segment.segment import Segment
 
 
 class LogRequest(NamedTuple):

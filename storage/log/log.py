@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike
-from protocol.record_validation import PRODUCE_VERSION_OF_ZSTD, RejectedBatch, ValidBatch
-from storage.checkpoints.leader_epochs import EpochEnd
-from storage.checkpoints.partition_metadata import write_topic_id
-from storage.files.port import FileSystem
-from storage.log import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_validation import PRODUCE_VERSION_OF_ZSTD, RejectedBatch, ValidBatch
+from moldau.storage.checkpoints.leader_epochs import EpochEnd
+from moldau.storage.checkpoints.partition_metadata import write_topic_id
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log import (
     aborted_transactions,
     flushing,
     follower_append,
@@ -20,19 +20,19 @@ from storage.log import (
     timestamp_lookup,
     truncation,
 )
-from storage.log.append_result import AppendOrigin, AppendResult
-from storage.log.flush_work import FlushWork
-from storage.log.loading import LogRequest, load_log
-from storage.log.log_state import LogState
-from storage.log.reading import LogRead
-from storage.log.recovery import Checked, Report
-from storage.log.remote_start import RemoteStart
-from storage.log.segment_swap import SegmentCleaned
-from storage.log.timestamp_lookup import TimestampedOffset
-from storage.log_config import LogConfig
-from storage.producers.producer_state import PRODUCER_EXPIRATION_MS
-from storage.producers.verification import NOT_REQUIRED, VerificationGuard
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.flush_work import FlushWork
+from moldau.storage.log.loading import LogRequest, load_log
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log.recovery import Checked, Report
+from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.log.segment_swap import SegmentCleaned
+from moldau.storage.log.timestamp_lookup import TimestampedOffset
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_state import PRODUCER_EXPIRATION_MS
+from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 
 class Log(LogState):

@@ -7,11 +7,11 @@ and leaves the log start offset of the partition.
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from storage.files.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX
-from storage.log.log_state import LogState
-from storage.log.retention import deletable_count
-from storage.segment.segment import Segment
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.files.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.retention import deletable_count
+from moldau.storage.segment.segment import Segment
 
 
 def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorCode:

@@ -22,15 +22,15 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
 
-from protocol.primitives import MalformedMessage
-from storage.files.disk_errors import PASSING
-from storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
-from storage.files.port import FileSystem
-from storage.log.boundaries import Boundaries
-from storage.log.flush_work import FlushWork
-from storage.log.loading import LoadedLog
-from storage.log_config import LogConfig
-from storage.segment.segment import Segment
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.files.disk_errors import PASSING
+from moldau.storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.boundaries import Boundaries
+from moldau.storage.log.flush_work import FlushWork
+from moldau.storage.log.loading import LoadedLog
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.segment import Segment
 
 NO_FLUSH = -1
 

@@ -6,15 +6,15 @@ one segment of batch headers is read.
 
 from __future__ import annotations
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import CONTROL_BIT, BatchHeader
-from storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
-from storage.producers.producer_snapshot import ProducerSnapshots
-from storage.producers.producer_state import ProducerStates
-from storage.producers.producer_tail import IDLE_MS_MAX, remember_repeats
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.batch_run import InTransaction
-from storage.segment.segment import Segment
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, BatchHeader
+from moldau.storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
+from moldau.storage.producers.producer_snapshot import ProducerSnapshots
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.producers.producer_tail import IDLE_MS_MAX, remember_repeats
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.segment.batch_run import InTransaction
+from moldau.storage.segment.segment import Segment
 
 
 def load_producers(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter
 
-from protocol.errors import ErrorCode
-from protocol.primitives import MalformedMessage
-from storage.files.file_slice import FileSlice
-from storage.log.log_state import LogState
-from storage.segment.batch_scan import walk_places
-from storage.segment.segment import Segment
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.log.log_state import LogState
+from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.segment import Segment
 
 _base_offset = attrgetter("base_offset")
 

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
-from storage.checkpoints.leader_epochs import LeaderEpochs
-from storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
-from storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
-from storage.producers.producer_state import BATCHES_KEPT, ProducerStates
-from storage.segment.batch_run import BatchRun
-from storage.segment.segment import Segment
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
+from moldau.storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
+from moldau.storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
+from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerStates
+from moldau.storage.segment.batch_run import BatchRun
+from moldau.storage.segment.segment import Segment
 
 CHECKED_EVERY_SIZE = 16 << 20
 INT32_MAX = (1 << 31) - 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.log.log_state import LogState
-from storage.log.truncation import remove_files, settle
-from storage.segment.segment import Segment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.truncation import remove_files, settle
+from moldau.storage.segment.segment import Segment
 
 
 class RemoteStart(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from storage.log_config import LogConfig
-from storage.segment.segment import Segment
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.segment import Segment
 
 IsDue = Callable[[Segment, int], bool]
 """Whether a segment may be deleted; called with the segment and the offset where the next one begins."""

@@ -26,10 +26,10 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import NamedTuple
 
-from storage.files.log_paths import CLEANED_SUFFIX, DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_name
-from storage.files.port import FileSystem
-from storage.log.log_state import LogState
-from storage.segment.segment import Segment
+from moldau.storage.files.log_paths import CLEANED_SUFFIX, DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_name
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.log_state import LogState
+from moldau.storage.segment.segment import Segment
 
 _base_offset = attrgetter("base_offset")
 

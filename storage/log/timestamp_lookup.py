@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.record_batch import BatchHeader
-from protocol.record_reader import records_of
-from storage.log.log_state import LogState
-from storage.segment.segment import Segment
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_reader import records_of
+from moldau.storage.log.log_state import LogState
+from moldau.storage.segment.segment import Segment
 
 
 class TimestampedOffset(NamedTuple):

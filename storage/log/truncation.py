@@ -8,9 +8,9 @@ of the valid bytes before it.
 
 from __future__ import annotations
 
-from storage.log.log_state import LogState
-from storage.log.producer_replay import load_producers
-from storage.segment.segment import Segment
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.producer_replay import load_producers
+from moldau.storage.segment.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:

@@ -11,7 +11,7 @@ an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well
 
 from __future__ import annotations
 
-from storage.files.log_paths import (
+from moldau.storage.files.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -21,9 +21,9 @@ from storage.files.log_paths import (
     TEMPORARY_SUFFIX,
     offset_of_name,
 )
-from storage.files.open_file import OpenFile
-from storage.files.port import FileSystem
-from storage.segment.batch_scan import walk_places
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.batch_scan import walk_places
 
 OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 

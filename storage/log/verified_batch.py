@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
-from storage.files.port import File
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.storage.files.port import File
 
 CHUNK_SIZE = 1 << 20
 

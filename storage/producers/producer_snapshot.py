@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from struct import Struct
 
-from protocol.checksum import crc32c
-from protocol.primitives import BytesLike
-from protocol.record_batch import NO_SEQUENCE, SEQUENCE_MAX
-from storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
-from storage.files.port import FileSystem, write_atomically
-from storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import NO_SEQUENCE, SEQUENCE_MAX
+from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.port import FileSystem, write_atomically
+from moldau.storage.producers.producer_state import NO_OFFSET, ProducerBatch, ProducerEntry, ProducerStates
 
 HEADER = Struct(">hIi")  # Fields: version, CRC of the bytes after the CRC, count.
 ENTRY = Struct(">qhiqiqiq")

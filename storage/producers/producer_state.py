@@ -52,8 +52,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.record_batch import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import (
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -61,8 +61,8 @@ from protocol.record_batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from storage.producers.verification import NOT_REQUIRED, VerificationGuard, Verifications
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard, Verifications
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5
 NO_OFFSET = -1

@@ -12,11 +12,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import CONTROL_BIT, SEQUENCE_MAX, BatchHeader
-from storage.producers.producer_state import BATCHES_KEPT, ProducerBatch, ProducerEntry, ProducerStates
-from storage.segment.batch_scan import walk_headers
-from storage.segment.segment import Segment
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, SEQUENCE_MAX, BatchHeader
+from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerBatch, ProducerEntry, ProducerStates
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.segment import Segment
 
 HEADERS_MAX = 256
 """The most batches that are read: clients repeat only their latest batches, and a start must not read whole logs."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from protocol.control_records import ControlRecordType, control_record_type, coordinator_epoch_of
-from protocol.primitives import BytesLike
-from protocol.record_batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
-from protocol.record_reader import records_of
-from storage.producers.producer_state import TransactionMarker
+from moldau.protocol.control_records import ControlRecordType, control_record_type, coordinator_epoch_of
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
+from moldau.protocol.record_reader import records_of
+from moldau.storage.producers.producer_state import TransactionMarker
 
 USUAL: Final = Struct(">i5shhchic")
 """The end of a marker as coordinators write it: the count of records, then the one record, in fields of fixed sizes.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.record_batch import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from moldau.protocol.record_batch import CONTROL_BIT, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 
 NO_TERM: Final = -1
 

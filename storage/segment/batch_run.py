@@ -13,8 +13,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.checksum import crc32c
-from protocol.record_batch import (
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,
     HEADER_SIZE,

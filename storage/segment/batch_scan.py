@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from protocol.batch_iterator import iterate_batches
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import (
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import (
     HEADER_SIZE,
     LENGTH_MIN,
     LOG_OVERHEAD,
@@ -16,7 +16,7 @@ from protocol.record_batch import (
     crc_is_valid,
     parse_header,
 )
-from storage.files.port import Readable
+from moldau.storage.files.port import Readable
 
 CHUNK_SIZE = 8192
 """Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""

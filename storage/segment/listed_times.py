@@ -1,18 +1,18 @@
 """Looks up records by timestamp in the segments of a log that another process writes. It changes no file.
 
-As in `storage.log.timestamp_lookup`: the time index narrows the search to one index interval, and one or two batches
+As in `moldau.storage.log.timestamp_lookup`: the time index narrows the search to one index interval, and one or two batches
 are decompressed.
 """
 
 from __future__ import annotations
 
-from protocol.record_reader import records_of
-from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.files.port import FileSystem
-from storage.segment.batch_scan import walk_headers
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment_listing import ListedSegment
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex
+from moldau.protocol.record_reader import records_of
+from moldau.storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.offset_index import OffsetIndex
+from moldau.storage.segment.segment_listing import ListedSegment
+from moldau.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 
 
 def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:

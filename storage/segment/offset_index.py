@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from storage.files.port import FileSystem
-from storage.segment.sparse_index import SparseIndex
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.sparse_index import SparseIndex
 
 ENTRY = Struct(">ii")  # Offset relative to the base offset of the segment; position in the .log file.
 _OFFSET, _POSITION = 0, 1

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.primitives import BytesLike
-from storage.files.log_paths import LOG_SUFFIX, offset_name
-from storage.files.open_files import open_kept
-from storage.files.port import File, FileSystem
-from storage.log_config import LogConfig
-from storage.segment.batch_run import BatchRun
-from storage.segment.batch_scan import BatchPlace, find_batch, walk_headers, walk_places
-from storage.segment.offset_index import ENTRY as OFFSET_ENTRY
-from storage.segment.segment_files import SegmentFiles
-from storage.segment.time_index import ENTRY as TIME_ENTRY
-from storage.segment.time_index import NO_TIMESTAMP
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
+from moldau.storage.files.open_files import open_kept
+from moldau.storage.files.port import File, FileSystem
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.batch_run import BatchRun
+from moldau.storage.segment.batch_scan import BatchPlace, find_batch, walk_headers, walk_places
+from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
+from moldau.storage.segment.segment_files import SegmentFiles
+from moldau.storage.segment.time_index import ENTRY as TIME_ENTRY
+from moldau.storage.segment.time_index import NO_TIMESTAMP
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 """The largest offset relative to the base offset: index entries have 31 bits for it."""

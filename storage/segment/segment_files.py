@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.record_batch import BatchHeader
-from storage.files.file_slice import FileSlice
-from storage.files.log_paths import (
+from moldau.protocol.record_batch import BatchHeader
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.log_paths import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -14,13 +14,13 @@ from storage.files.log_paths import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from storage.files.open_file import OpenFile
-from storage.files.open_files import open_kept
-from storage.files.port import File, FileSystem
-from storage.segment.batch_scan import walk_headers
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
-from storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import open_kept
+from moldau.storage.files.port import File, FileSystem
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.offset_index import OffsetIndex
+from moldau.storage.segment.time_index import TimeIndex
+from moldau.storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 WRITE_BACK_SIZE = 32 << 20
 """Bytes of appends after which the owner has an executor thread start writing the .log file to the disk. Otherwise the

@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, offset_name, offset_of_name
-from storage.files.open_file import OpenFile
-from storage.files.port import FileStamp, FileSystem
-from storage.segment.batch_scan import BatchPlace, find_batch
-from storage.segment.offset_index import OffsetIndex
+from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import FileStamp, FileSystem
+from moldau.storage.segment.batch_scan import BatchPlace, find_batch
+from moldau.storage.segment.offset_index import OffsetIndex
 
 LISTINGS_MAX = 1000
 """The most listings in a row.

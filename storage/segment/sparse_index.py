@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from operator import itemgetter
 from struct import Struct
 
-from protocol.primitives import BytesLike
-from storage.files.disk_errors import PASSING
-from storage.files.open_file import OpenFile
-from storage.files.open_files import open_kept
-from storage.files.port import File, FileSystem
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.disk_errors import PASSING
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import open_kept
+from moldau.storage.files.port import File, FileSystem
 
 # DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls. Here they grow as they are
 # written: an idle partition takes no space, and a file is never truncated under a mapping.

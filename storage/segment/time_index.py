@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from storage.files.port import FileSystem
-from storage.segment.sparse_index import SparseIndex
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.sparse_index import SparseIndex
 
 ENTRY = Struct(">qi")  # Timestamp in ms; offset relative to the base offset of the segment.
 _TIMESTAMP, _OFFSET = 0, 1

@@ -12,9 +12,9 @@ from bisect import bisect_left
 from struct import Struct
 from typing import NamedTuple
 
-from storage.files.open_file import OpenFile
-from storage.files.open_files import open_kept
-from storage.files.port import FileSystem
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import open_kept
+from moldau.storage.files.port import FileSystem
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.checksum import crc32c
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
-from storage.log.verified_batch import DamagedBatch
-from storage.log_config import INT64_MAX
-from storage.segment.batch_run import BatchRun
-from storage.segment.offset_index import ENTRY as OFFSET_ENTRY
-from storage.segment.time_index import ENTRY as TIME_ENTRY
-from storage.segment.time_index import NO_TIMESTAMP
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
+from moldau.storage.log.verified_batch import DamagedBatch
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.segment.batch_run import BatchRun
+from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
+from moldau.storage.segment.time_index import ENTRY as TIME_ENTRY
+from moldau.storage.segment.time_index import NO_TIMESTAMP
 
 PIECE_SIZE: Final = 1 << 18
 """A good size (bytes) of a piece: the compiled loop keeps other threads waiting for as long as one piece takes."""

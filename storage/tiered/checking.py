@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.tiered.errors import (
+from moldau.storage.tiered.errors import (
     AccessRefused,
     CorruptObject,
     ObjectExists,
     ObjectNotFound,
     WrongCluster,
 )
-from storage.tiered.layout import CLUSTER_MANIFEST, PROBES
-from storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest, encode_cluster_manifest
-from storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, PROBES
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest, encode_cluster_manifest
+from moldau.storage.tiered.port import RemoteStorage, get_all
 
 PROBE: Final = b"moldau writes, reads, lists and removes this object when it starts\n"
 

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from storage.log.log_state import LogState
-from storage.log.segment_swap import SegmentSize
-from storage.log_config import INT64_MAX
-from storage.tiered.metadata.cleaning_groups import cleaning_groups
-from storage.tiered.metadata.leader_history import is_in_history
-from storage.tiered.metadata.lineage import read_lineage
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.segment_swap import SegmentSize
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.tiered.metadata.cleaning_groups import cleaning_groups
+from moldau.storage.tiered.metadata.leader_history import is_in_history
+from moldau.storage.tiered.metadata.lineage import read_lineage
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 class PlannedPart(NamedTuple):

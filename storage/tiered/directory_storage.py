@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 import aiofiles
 from aiofiles import os as aio_os
 
-from protocol.primitives import BytesLike
-from storage.files.local_files import DIRECTORY_MODE, FILE_MODE
-from storage.tiered.errors import (
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.local_files import DIRECTORY_MODE, FILE_MODE
+from moldau.storage.tiered.errors import (
     AccessRefused,
     ObjectExists,
     ObjectNotFound,
@@ -31,7 +31,7 @@ from storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
 )
-from storage.tiered.port import Content, ObjectEntry
+from moldau.storage.tiered.port import Content, ObjectEntry
 
 UPLOADS: Final = ".uploads"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)

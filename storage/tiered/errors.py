@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 
 class RemoteStorageError(Exception):

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.checksum import crc32c
-from storage.checkpoints.leader_epochs import EpochStart, decode_epochs
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from storage.log.remote_start import RemoteStart
-from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from storage.tiered.errors import CorruptObject
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.manifest import SegmentManifest
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.port import RemoteStorage, get_all
-from storage.tiered.segment_copy import get_manifest
+from moldau.protocol.checksum import crc32c
+from moldau.storage.checkpoints.leader_epochs import EpochStart, decode_epochs
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.manifest import SegmentManifest
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.segment_copy import get_manifest
 
 STATE_SIZE_MAX: Final = 1 << 30
 

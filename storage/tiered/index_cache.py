@@ -21,24 +21,24 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from protocol.checksum import crc32c
-from protocol.primitives import BytesLike
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.files.port import FileSystem
-from storage.log.verified_batch import DamagedBatch
-from storage.log_config import LogConfig
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
-from storage.segment.transaction_index import TransactionIndex
-from storage.tiered.batch_check import BatchCheck
-from storage.tiered.errors import CorruptObject, ObjectNotFound
-from storage.tiered.index_order import offset_index_problem, time_index_problem
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.port import RemoteStorage, get_all
-from storage.tiered.segment_copy import get_manifest
-from storage.tiered.transactions_of_batches import walk_of
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.verified_batch import DamagedBatch
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.offset_index import OffsetIndex
+from moldau.storage.segment.time_index import TimeIndex
+from moldau.storage.segment.transaction_index import TransactionIndex
+from moldau.storage.tiered.batch_check import BatchCheck
+from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
+from moldau.storage.tiered.index_order import offset_index_problem, time_index_problem
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.segment_copy import get_manifest
+from moldau.storage.tiered.transactions_of_batches import walk_of
 
 CACHE_DIRECTORY: Final = "remote-log-index-cache"
 INDEX_KINDS: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TRANSACTION_INDEX)

@@ -6,8 +6,8 @@ from array import array
 from operator import le, lt
 from sys import byteorder
 
-from storage.segment.offset_index import ENTRY as OFFSET_ENTRY
-from storage.segment.time_index import ENTRY as TIME_ENTRY
+from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
+from moldau.storage.segment.time_index import ENTRY as TIME_ENTRY
 
 
 def offset_index_problem(data: bytes, last_offset_delta: int, size: int) -> str | None:

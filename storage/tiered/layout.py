@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
-from storage.files.log_paths import offset_name, offset_of_name
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.storage.files.log_paths import offset_name, offset_of_name
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 CLUSTER_MANIFEST: Final = "moldau-cluster.json"
 TOPICS: Final = "topics/"

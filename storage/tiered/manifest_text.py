@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.checkpoints.partition_metadata import parse_uuid, uuid_text
-from storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind
-from storage.tiered.manifest import FORMAT_VERSION
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind
+from moldau.storage.tiered.manifest import FORMAT_VERSION
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 _SUFFIX: Final = ObjectKind.MANIFEST.value
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,17})"

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import obstore
 from obstore import exceptions, store
 
-from protocol.primitives import BytesLike
-from storage.tiered.errors import (
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.errors import (
     AccessRefused,
     InvalidStorageUrl,
     ObjectExists,
@@ -31,8 +31,8 @@ from storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
 )
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.port import ChunkedContent, Content, ObjectEntry
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.port import ChunkedContent, Content, ObjectEntry
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from storage.tiered.errors import InvalidStorageUrl
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.port import RemoteStorage
-from storage.tiered.retrying import RetryingStorage, RetryPolicy, Sleep
+from moldau.storage.tiered.errors import InvalidStorageUrl
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.retrying import RetryingStorage, RetryPolicy, Sleep
 
 FILE_SCHEME: Final = "file://"
 MISSING_EXTRA: Final = "{} needs the package {}: install moldau[tiered]"
@@ -34,7 +34,7 @@ def open_storage(
 
 def _directory(path: str, random: Random) -> RemoteStorage:
     try:
-        from storage.tiered.directory_storage import DirectoryStorage
+        from moldau.storage.tiered.directory_storage import DirectoryStorage
     except ImportError as error:
         raise InvalidStorageUrl(MISSING_EXTRA.format(path, error.name)) from error
     return DirectoryStorage(path, random)
@@ -42,7 +42,7 @@ def _directory(path: str, random: Random) -> RemoteStorage:
 
 def _object_store(url: str, options: ObjectStoreOptions | None) -> RemoteStorage:
     try:
-        from storage.tiered.object_storage import ObjectStorage
+        from moldau.storage.tiered.object_storage import ObjectStorage
     except ImportError as error:
         raise InvalidStorageUrl(MISSING_EXTRA.format(url, error.name)) from error
     return ObjectStorage(url, options)

@@ -19,12 +19,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.primitives import BytesLike
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.bucket_reading import current_manifests, manifest_keys
-from storage.tiered.errors import CorruptObject, ObjectNotFound, StorageUnavailable, WrongCluster
-from storage.tiered.layout import PINS, ObjectKind, object_key
-from storage.tiered.manifest import (
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.bucket_reading import current_manifests, manifest_keys
+from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, StorageUnavailable, WrongCluster
+from moldau.storage.tiered.layout import PINS, ObjectKind, object_key
+from moldau.storage.tiered.manifest import (
     FORMAT_VERSION,
     JsonFields,
     SegmentManifest,
@@ -33,8 +33,8 @@ from storage.tiered.manifest import (
     uuid_of,
     uuids_of,
 )
-from storage.tiered.metadata.remote_segment import RemotePartition
-from storage.tiered.port import RemoteStorage, get_all, list_all
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.port import RemoteStorage, get_all, list_all
 
 PIN_SUFFIX: Final = ".json"
 PIN_SIZE_MAX: Final = 4 << 20

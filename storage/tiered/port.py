@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 
 
 class ObjectEntry(NamedTuple):

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
-from protocol.compression import RecordSizeExceeded
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
-from protocol.record_reader import records_of
-from storage.log.timestamp_lookup import TimestampedOffset
-from storage.segment.transaction_index import AbortedTransaction
-from storage.tiered.errors import CorruptObject
-from storage.tiered.index_cache import RemoteIndexes
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.protocol.compression import RecordSizeExceeded
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_reader import records_of
+from moldau.storage.log.timestamp_lookup import TimestampedOffset
+from moldau.storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.index_cache import RemoteIndexes
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 
 CHUNK_SIZE: Final = 1 << 20
 """The size (bytes) of one request, unless a single batch is larger."""

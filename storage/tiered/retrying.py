@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from protocol.primitives import BytesLike
-from storage.tiered.errors import ObjectExists, StorageUnavailable
-from storage.tiered.port import Content, ObjectEntry, RemoteStorage
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.errors import ObjectExists, StorageUnavailable
+from moldau.storage.tiered.port import Content, ObjectEntry, RemoteStorage
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
-from protocol.checksum import crc32c
-from protocol.primitives import BytesLike
-from storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, SegmentObject, object_key, parse_key
-from storage.tiered.manifest import MANIFEST_SIZE_MAX, ObjectSummary, SegmentManifest, decode_manifest
-from storage.tiered.metadata.lineage import Lineage
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.port import Content, ObjectEntry, RemoteStorage, get_all, list_all
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, SegmentObject, object_key, parse_key
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, ObjectSummary, SegmentManifest, decode_manifest
+from moldau.storage.tiered.metadata.lineage import Lineage
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import Content, ObjectEntry, RemoteStorage, get_all, list_all
 
 CHUNK_SIZE: Final = 1 << 20
 NO_LINEAGE: Final = Lineage(0, 0)

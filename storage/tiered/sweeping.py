@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.errors import CorruptObject, ObjectNotFound
-from storage.tiered.layout import PINS, PROBES, TOPICS, ObjectKind, SegmentObject, parse_key
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.pins import read_pin
-from storage.tiered.port import ObjectEntry, RemoteStorage, list_all
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
+from moldau.storage.tiered.layout import PINS, PROBES, TOPICS, ObjectKind, SegmentObject, parse_key
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.pins import read_pin
+from moldau.storage.tiered.port import ObjectEntry, RemoteStorage, list_all
 
 DELETE_COUNT: Final = 500
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.checksum import crc32c
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import CONTROL_BIT, HEADER_SIZE, crc_is_valid, parse_header
-from storage.log.verified_batch import DamagedBatch
-from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from storage.producers.producer_state import ProducerStates
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.transaction_index import ENTRY, VERSION
-from storage.tiered.errors import CorruptObject
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.port import RemoteStorage, get_all
-from storage.tiered.segment_copy import get_manifest
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, crc_is_valid, parse_header
+from moldau.storage.log.verified_batch import DamagedBatch
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.segment.transaction_index import ENTRY, VERSION
+from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.segment_copy import get_manifest
 
 SNAPSHOT_SIZE_MAX = 1 << 30
 

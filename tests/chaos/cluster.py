@@ -12,18 +12,18 @@ from typing import Final, TypeVar
 
 from bench.client import Client, Unanswered
 from bench.frames import request_frame
-from kraft.features import METADATA_VERSION
-from protocol.compiler import decode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.describe_quorum import (
+from moldau.kraft.features import METADATA_VERSION
+from moldau.protocol.compiler import decode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     PartitionData,
     TopicData,
 )
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.chaos.processes import ROOT, Broken, Node
 from tests.chaos.proxies import Network
 
@@ -78,10 +78,10 @@ class Member(Node):
         )
         self.properties.write_text("\n".join(lines) + "\n")
         self.relays = ((ports[3], ports[1]), (ports[4], ports[2]))
-        self._command = [sys.executable, "-m", "broker.cli", "serve", str(self.properties)]
+        self._command = [sys.executable, "-m", "moldau.broker.cli", "serve", str(self.properties)]
 
     def format(self, release: str | None = None) -> None:
-        command = [sys.executable, "-m", "broker.cli", "format", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        command = [sys.executable, "-m", "moldau.broker.cli", "format", "-t", CLUSTER_ID, "-c", str(self.properties)]
         command += ["--release-version", release] if release is not None else []
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -10,7 +10,7 @@ from statistics import median
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from kraft.features import LATEST_METADATA_VERSION
+from moldau.kraft.features import LATEST_METADATA_VERSION
 from tests.chaos.campaign import RESUMED_COUNT, TOPIC, Say
 from tests.chaos.cluster import TRANSACTION_KEY, Cluster, Member
 from tests.chaos.cluster_faults import ClusterRound, Deed, Role

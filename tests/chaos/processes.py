@@ -72,7 +72,7 @@ class Node:
         self.bootstrap = f"127.0.0.1:{port}"
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
         overrides = [word for each in (listeners, *extra) for word in ("--override", each)]
-        command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(self.data), *overrides]
+        command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(self.data), *overrides]
         self._command = [*prefix, *command]
         self._variables = {"PYTHONPATH": str(ROOT), **(variables or {})}
         self._process: subprocess.Popen[bytes] | None = None

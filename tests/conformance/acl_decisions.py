@@ -16,8 +16,8 @@ from itertools import islice
 from random import Random, SystemRandom
 from typing import NamedTuple
 
-from security.acl.authorizer import Authorizer, AuthorizerSettings
-from security.acl.bindings import AclBinding
+from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding
 from tests.conformance.toolchain import Toolchain
 from tests.security.acl_decisions import Silent
 from tests.support.acl_draws import SUPER_USERS, Question, draw_bindings, draw_question
@@ -28,7 +28,7 @@ QUESTIONS_EACH = 100
 
 def is_alike(question: Question) -> bool:
     """Whether both authorizers are to answer alike. Apache Kafka's lets a resource whose longer name begins with `*`
-    escape the ACLs on all resources; see `security.acl.bindings`."""
+    escape the ACLs on all resources; see `moldau.security.acl.bindings`."""
     return question.name in (None, "*") or not str(question.name).startswith("*")
 
 

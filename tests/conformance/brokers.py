@@ -276,4 +276,4 @@ class Running:
 
 
 CLUSTER_ID = "bW9sZGF1LWNvbmZvcm1hbg"
-MOLDAU = (sys.executable, "-m", "broker.cli")
+MOLDAU = (sys.executable, "-m", "moldau.broker.cli")

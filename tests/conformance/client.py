@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.conformance.outcome import Failed, Refused, Unavailable
 from tests.conformance.record import Json, Record, from_wire, to_wire
 

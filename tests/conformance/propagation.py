@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.client import Client
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 VERSION = 9
 

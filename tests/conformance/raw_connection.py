@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import struct
 
-from protocol.compiler import decode, encode
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from protocol.schema import response_class_of, spec_of
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.list_groups import ListGroupsRequest
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.protocol.schema import response_class_of, spec_of
 from tests.conformance.outcome import Failed
 
 

@@ -77,7 +77,7 @@ def start(directory: Path, settings: list[str], log: IO[bytes], port: int | None
         f"queued.max.request.bytes={round(REQUEST_POOL_MB * 1e6)}",
         *settings,
     ]
-    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(directory / "data")]
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(directory / "data")]
     for each in overrides:
         command += ["--override", each]
     process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

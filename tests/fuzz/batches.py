@@ -6,11 +6,11 @@ import functools
 import random
 import struct
 
-from protocol.checksum import crc32c
-from protocol.compression import Codec, compress
-from protocol.primitives import varint
-from protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, LOG_OVERHEAD
-from protocol.record_builder import Record, append_record, assemble, build_batch
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compression import Codec, compress
+from moldau.protocol.primitives import varint
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, LOG_OVERHEAD
+from moldau.protocol.record_builder import Record, append_record, assemble, build_batch
 from tests.fuzz.mutation import mutate
 
 EXTREMES = {

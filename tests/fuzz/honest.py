@@ -9,12 +9,12 @@ import struct
 import sys
 import time
 
-from protocol.compiler import decode, encode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.record_builder import Record, build_batch
-from protocol.schema import spec_of
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.schema import spec_of
 
 TOPIC = "honest"
 PAUSE_S = 0.002

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.requests.table import APIS
-from protocol.compiler import encode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import uvarint
+from moldau.broker.requests.table import APIS
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.primitives import uvarint
 from tests.fuzz import batches
 from tests.fuzz.mutation import mutate
 from tests.fuzz.requests import RequestMaker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from protocol.primitives import uvarint
+from moldau.protocol.primitives import uvarint
 
 BYTES = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 CLAIMS = (

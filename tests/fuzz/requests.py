@@ -7,10 +7,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import cast
 
-from broker.requests.api import Api
-from broker.requests.table import APIS
-from protocol.compiler import encode
-from protocol.schema import Field, Wire, fields_of, spec_of
+from moldau.broker.requests.api import Api
+from moldau.broker.requests.table import APIS
+from moldau.protocol.compiler import encode
+from moldau.protocol.schema import Field, Wire, fields_of, spec_of
 from tests.fuzz import batches
 
 NOW_MS = 1_700_000_000_000

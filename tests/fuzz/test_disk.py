@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.primitives import MalformedMessage
-from storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
-from storage.files.local_files import LocalFiles
-from storage.log.recovery import CorruptLog
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.recovery import CorruptLog
 from tests.fuzz.mutation import mutate
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 

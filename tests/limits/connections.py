@@ -6,7 +6,7 @@ import contextlib
 import socket
 import time
 
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

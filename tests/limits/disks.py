@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.frames import batch_of
-from protocol.errors import ErrorCode
-from protocol.record_batch import parse_header
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import parse_header
 from tests.limits.stage import Stage
 
 BAD = "bad"

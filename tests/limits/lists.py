@@ -13,12 +13,12 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.frames import request_frame
-from broker.requests.table import APIS
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from protocol.schema import Field, Wire, fields_in, fields_of
+from moldau.broker.requests.table import APIS
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.protocol.schema import Field, Wire, fields_in, fields_of
 from tests.limits.stage import Stage
 
 COUNT = 100_000

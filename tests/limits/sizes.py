@@ -6,17 +6,17 @@ import time
 
 from bench.frames import batch_of, fetch_frame, produce_frame
 from bench.processes import memory
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.offset_commit import (
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.record_builder import Record, build_batch
 from tests.limits.stage import HONEST, Stage
 
 PART_SIZE = 1_000_000

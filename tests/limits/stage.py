@@ -17,17 +17,17 @@ from bench.client import Client
 from bench.frames import FETCH_VERSION, batch_of, produce_frame, request_frame
 from bench.pinger import Pinger
 from bench.processes import memory
-from protocol.compiler import decode
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_topics import (
+from moldau.protocol.compiler import decode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.produce import ProduceResponse
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from moldau.protocol.messages.produce import ProduceResponse
 from tests.chaos.processes import Node
 
 HONEST = "honest"

@@ -45,7 +45,7 @@ TRANSACTION_MUTANTS: Final = (
         "markers leave before the prepared state is committed",
         "coordinator/transaction/end_transaction.py",
         "    step.store(event.transactional_id, after)\n",
-        "    from coordinator.transaction.transactions import markers_of\n\n"
+        "    from moldau.coordinator.transaction.transactions import markers_of\n\n"
         "    step.store(event.transactional_id, after)\n"
         "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch, 0))\n",
     ),

@@ -11,9 +11,9 @@ import argparse
 import sys
 from random import Random, SystemRandom
 
-from security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
-from security.acl.bindings import AclBinding
-from security.principal import Principal, parse_principal
+from moldau.security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding
+from moldau.security.principal import Principal, parse_principal
 from tests.support.acl_draws import SUPER_USERS, Question, draw_binding, draw_bindings, draw_question, reference
 
 QUESTIONS_EACH = 40

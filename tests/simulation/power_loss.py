@@ -22,12 +22,12 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, cast
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
 from tests.support.history import History, Reading, Send
 from tests.support.history_check import Anomaly, anomalies, told
 from tests.support.node import HOST, PORT, PROPERTIES, Client, Closed, Node, fetch_request, produce_request

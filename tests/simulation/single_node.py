@@ -12,28 +12,28 @@ import sys
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from broker.config.config import Config
-from broker.metadata.storage_format import format_directories
-from broker.node.node import Node
-from protocol.compiler import decode, encode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import (
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.node.node import Node
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.produce import (
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from moldau.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from protocol.schema import spec_of
-from storage.checkpoints.meta_properties import read_meta_properties
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.schema import spec_of
+from moldau.storage.checkpoints.meta_properties import read_meta_properties
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 

@@ -9,21 +9,21 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.access import AclOperation as Op
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.schema import ZERO_UUID
-from security.access import CLUSTER_NAME
-from security.access import ResourceKind as Kind
-from security.acl.bindings import PatternType, PermissionType
-from security.principal import ANONYMOUS, Principal
+from moldau.protocol.access import AclOperation as Op
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.describe_acls import DescribeAclsRequest
+from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import CLUSTER_NAME
+from moldau.security.access import ResourceKind as Kind
+from moldau.security.acl.bindings import PatternType, PermissionType
+from moldau.security.principal import ANONYMOUS, Principal
 from tests.support.node import (
     CONTROLLER_PORT,
     Client,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.access import AclOperation as Op
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from security.access import ResourceKind as Kind
-from security.acl.bindings import PatternType, PermissionType
+from moldau.protocol.access import AclOperation as Op
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.security.access import ResourceKind as Kind
+from moldau.security.acl.bindings import PatternType, PermissionType
 from tests.simulation.test_access import ALICE, AUTHORIZER, acl, permit, remove_all
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Client, batch

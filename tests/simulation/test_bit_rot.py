@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from storage.segment.batch_scan import damage_in
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.storage.segment.batch_scan import damage_in
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Client, batch, fetch_request, produce_request
 from tests.support.simulation.disk import SimulatedDisk

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from protocol.record_reader import records_of
+from moldau.protocol.record_reader import records_of
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, batch
 

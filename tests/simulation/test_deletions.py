@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 ROUNDS = 5

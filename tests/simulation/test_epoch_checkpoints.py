@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
+from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch, produce_request
 
 if TYPE_CHECKING:
-    from storage.log.log import Log
+    from moldau.storage.log.log import Log
 
 SOON_S = 0.5
 """Far less than the time until the next flush of a log, or the next checkpoint of its offsets."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.cluster import Cluster
 
 

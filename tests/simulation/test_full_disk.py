@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
 from tests.support.node import Client, Closed, Node, produce_request, serve_and
 from tests.support.simulation.world import EPOCH_MS
 

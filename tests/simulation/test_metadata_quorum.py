@@ -9,23 +9,23 @@ from typing import TypeVar
 
 import pytest
 
-from broker.config.config import Config
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.metadata.quorum import Quorum
-from broker.metadata.raft import controller_terms
-from broker.metadata.storage_format import format_directories
-from broker.network.peer_channel import PeerChannels
-from broker.purgatory.timer_wheel import Timeouts
-from kraft.features import SUPPORTED_FEATURES
-from kraft.image.metadata_image import MetadataDelta, MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from storage.checkpoints.meta_properties import read_meta_properties
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.metadata.raft import controller_terms
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.kraft.features import SUPPORTED_FEATURES
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from moldau.storage.checkpoints.meta_properties import read_meta_properties
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 

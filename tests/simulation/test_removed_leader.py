@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.support.cluster import CLUSTER_ID, Cluster, voter_of
 from tests.support.failed_handlers import failed_handlers
 

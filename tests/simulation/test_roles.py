@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.metadata import MetadataRequest
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
+from moldau.protocol.messages.metadata import MetadataRequest
 from tests.simulation.test_cluster import produce, read
 from tests.support.cluster import Cluster, ClusterNode, host_name
 from tests.support.node import CONTROLLER_PORT, Client

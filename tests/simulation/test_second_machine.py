@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from broker.coordinators import composition
-from broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
-from broker.coordinators.row import KeyType
-from broker.coordinators.shards import Shards
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from storage.log.log import Log
+from moldau.broker.coordinators import composition
+from moldau.broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
+from moldau.broker.coordinators.row import KeyType
+from moldau.broker.coordinators.shards import Shards
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.storage.log.log import Log
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.counters import Add, Count, CounterShard, counter_row
 from tests.support.group_offsets import LOST, ask

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.cluster import Cluster
 from tests.support.node import batch, produce_request
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.segment.transaction_index import ENTRY
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.segment.transaction_index import ENTRY
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 

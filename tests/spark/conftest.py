@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.session import local_session
+from moldau.spark_jobs.session import local_session
 from tests.spark.standalone import SETTINGS, standalone_cluster
 
 MASTER_VARIABLE = "MOLDAU_TEST_SPARK_MASTER"

@@ -16,7 +16,7 @@ from typing import Final
 
 import pyspark
 
-from spark_jobs.java_runtime import find_java, home_for_spark
+from moldau.spark_jobs.java_runtime import find_java, home_for_spark
 from tests.conformance.brokers import Ports
 
 ROOT: Final = Path(__file__).resolve().parents[2]

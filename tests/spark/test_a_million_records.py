@@ -17,13 +17,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
-from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
-from storage.directory.log_directory import LogDirectory
-from storage.files.local_files import LocalFiles
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log_config import LogConfig
 from tests.conformance.brokers import Moldau, Ports
 
 TOPIC = "mixed"

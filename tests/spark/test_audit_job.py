@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
-from spark_jobs.jobs.progress import JobProgress
+from moldau.spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
+from moldau.spark_jobs.jobs.progress import JobProgress
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tiered_copy import tiered_directory
 

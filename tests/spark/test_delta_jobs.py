@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_jobs.jobs.export import ExportJob, plan_export, run_export
-from spark_jobs.jobs.latest import LatestJob, plan_latest, run_latest
-from spark_jobs.jobs.progress import JobProgress
+from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
+from moldau.spark_jobs.jobs.latest import LatestJob, plan_latest, run_latest
+from moldau.spark_jobs.jobs.progress import JobProgress
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 deltalake = pytest.importorskip("deltalake", reason="the extra moldau[delta] is not installed")

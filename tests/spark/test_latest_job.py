@@ -11,9 +11,9 @@ import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
-from protocol.record_builder import Record
-from spark_jobs.jobs.latest import LatestJob, plan_latest, run_latest
-from spark_jobs.jobs.progress import JobProgress
+from moldau.protocol.record_builder import Record
+from moldau.spark_jobs.jobs.latest import LatestJob, plan_latest, run_latest
+from moldau.spark_jobs.jobs.progress import JobProgress
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 Last = dict[bytes, tuple[int, int, bytes | None]]
@@ -37,8 +37,8 @@ def written(output: Path) -> Last:
 
 def latest_by_hand(*, keeps_tombstones: bool) -> Last:
     """Per partition by offset, between the partitions by timestamp."""
-    from protocol.batch_iterator import iterate_batches
-    from protocol.record_reader import records_of
+    from moldau.protocol.batch_iterator import iterate_batches
+    from moldau.protocol.record_reader import records_of
 
     per_partition: list[dict[bytes, Record]] = []
     for batches in (mixed_batches(40, 10), mixed_batches(10, 10, first_offset=400)):
@@ -83,7 +83,7 @@ def test_the_command_runs_on_a_machine_without_java(directory: Path) -> None:
     variables = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     variables["PATH"] = f"{broken.parent}:{variables['PATH']}"
     output = directory / "out.parquet"
-    command = [sys.executable, "-m", "broker.cli", "spark", "latest", "--path", str(directory), "--topic", "t"]
+    command = [sys.executable, "-m", "moldau.broker.cli", "spark", "latest", "--path", str(directory), "--topic", "t"]
     arguments = ["--output", str(output), "--master", "local[2]"]
     done = subprocess.run([*command, *arguments], env=variables, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_a_damaged_segment_is_told_in_the_last_line_and_without_traces(directory
     """Neither those of Java, nor those of workers whose reader hung up."""
     log = max((directory / "t-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-5] + bytes(5))
-    command = [sys.executable, "-m", "broker.cli", "spark", "latest", "--path", str(directory), "--topic", "t"]
+    command = [sys.executable, "-m", "moldau.broker.cli", "spark", "latest", "--path", str(directory), "--topic", "t"]
     arguments = ["--output", str(directory / "out.parquet"), "--master", "local[2]"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and done.stdout == "", done.stderr

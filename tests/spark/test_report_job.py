@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from protocol.compiler import encode
-from protocol.record_builder import Record, build_batch
-from protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
-from protocol.records.record_frames import type_prefix
-from spark_jobs.jobs.progress import JobProgress
-from spark_jobs.jobs.report import (
+from moldau.protocol.compiler import encode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
+from moldau.protocol.records.record_frames import type_prefix
+from moldau.spark_jobs.jobs.progress import JobProgress
+from moldau.spark_jobs.jobs.report import (
     EXCHANGE_SIZE,
     EXCHANGE_TASKS,
     EXCHANGE_TASKS_MAX,
@@ -20,7 +20,7 @@ from spark_jobs.jobs.report import (
     plan_report,
     run_report,
 )
-from spark_jobs.jobs.report_figures import Report
+from moldau.spark_jobs.jobs.report_figures import Report
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 

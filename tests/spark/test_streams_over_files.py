@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.failed_query import reason_of
-from spark_jobs.streams.progress import offsets_behind_latest
-from storage.checkpoints.partition_metadata import uuid_text, write_topic_id
-from storage.files.local_files import LocalFiles
+from moldau.spark_jobs.failed_query import reason_of
+from moldau.spark_jobs.streams.progress import offsets_behind_latest
+from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 

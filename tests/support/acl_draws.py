@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 
 KINDS: Final = (
     ResourceKind.TOPIC,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.metadata import MetadataRequest
 from tests.support.node import Client, Closed
 
 METADATA: Final = MetadataRequest(topics=[])

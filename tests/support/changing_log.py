@@ -20,16 +20,16 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from moldau.spark_jobs.refusals import DataLost, Refused
+from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.segment_listing import list_segments
+from moldau.storage.tiered.directory_storage import DirectoryStorage
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.tiered.manifest import encode_cluster_manifest
 from pyspark_moldau import DefaultSource
-from spark_jobs.refusals import DataLost, Refused
-from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
-from storage.segment.segment_listing import list_segments
-from storage.tiered.directory_storage import DirectoryStorage
-from storage.tiered.layout import CLUSTER_MANIFEST
-from storage.tiered.manifest import encode_cluster_manifest
 from tests.support.segments import write_checkpoints
 from tests.support.tiered_copy import CLUSTER, copy_segment
 from tests.unit.storage.compaction.histories import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.shard.shard import GroupShard
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.shard.shard import GroupShard
 
 
 def classic_groups(shard: GroupShard) -> dict[str, ClassicGroup]:

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from broker.config.config import Config
-from broker.metadata.registration import RegistrationRefused
-from broker.metadata.storage_format import format_directories
-from broker.node.node import Node
-from kraft.quorum.voter_set import VoterNode, VoterSet
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.records.metadata import UserScramCredentialRecord
-from storage.checkpoints.meta_properties import read_meta_properties
-from storage.log.recovery import CorruptLog
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.registration import RegistrationRefused
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.node.node import Node
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.records.metadata import UserScramCredentialRecord
+from moldau.storage.checkpoints.meta_properties import read_meta_properties
+from moldau.storage.log.recovery import CorruptLog
 from tests.support.node import CONTROLLER_PORT, PORT, PROPERTIES, Client, Closed
 from tests.support.simulation.world import Host, SimulatedEnvironment, World
 

@@ -15,24 +15,24 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from kraft.image.metadata_image import MetadataImage
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.record_batch import crc_is_valid
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from storage.segment.batch_scan import damage_in
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from moldau.protocol.record_batch import crc_is_valid
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.segment.batch_scan import damage_in
 from tests.support.history import History, Key, Reading, Send
 from tests.support.node import Client, Closed, fetch_request, produce_request
 from tests.support.told_ends import ToldEnds

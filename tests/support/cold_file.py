@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.primitives import BytesLike
-from storage.files.memory_file import MemoryFile
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.memory_file import MemoryFile
 
 
 class ColdFile(MemoryFile):

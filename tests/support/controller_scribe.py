@@ -23,32 +23,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from kraft.controller.controller import Controller
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.settings import ControllerSettings
-from kraft.features import SUPPORTED_FEATURES
-from kraft.image.configs import ConfigResource, ResourceType
-from kraft.image.metadata_image import Provenance
-from kraft.image.replay import Replay
-from kraft.image.topics import PartitionRegistration
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs as replacing
-from protocol.messages import alter_partition as altering
-from protocol.messages import alter_partition_reassignments as moving
-from protocol.messages import assign_replicas_to_dirs as assigning
-from protocol.messages import broker_registration
-from protocol.messages import create_partitions as growing
-from protocol.messages import create_topics as creating
-from protocol.messages import delete_topics as deleting
-from protocol.messages import elect_leaders as electing
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.records.metadata import FeatureLevelRecord, RegisterControllerRecord
-from protocol.schema import fields_of
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.features import SUPPORTED_FEATURES
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.image.topics import PartitionRegistration
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import alter_configs as replacing
+from moldau.protocol.messages import alter_partition as altering
+from moldau.protocol.messages import alter_partition_reassignments as moving
+from moldau.protocol.messages import assign_replicas_to_dirs as assigning
+from moldau.protocol.messages import broker_registration
+from moldau.protocol.messages import create_partitions as growing
+from moldau.protocol.messages import create_topics as creating
+from moldau.protocol.messages import delete_topics as deleting
+from moldau.protocol.messages import elect_leaders as electing
+from moldau.protocol.messages import incremental_alter_configs as incremental
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.records.metadata import FeatureLevelRecord, RegisterControllerRecord
+from moldau.protocol.schema import fields_of
 from tests.support.transcripts import Command
 
 DIRECTORY_OF = 1000

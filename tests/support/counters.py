@@ -10,18 +10,18 @@ import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.config.internal_topics import InternalTopic
-from broker.coordinators.row import CoordinatorRow, KeyType
-from coordinator.runtime.effects import Waiter
-from coordinator.runtime.log_reading import RecordReader
-from coordinator.runtime.pairs import PendingChanges
-from coordinator.runtime.shard import Shard
-from coordinator.runtime.step import Step
-from coordinator.runtime.timers import Timers
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record
+from moldau.broker.config.internal_topics import InternalTopic
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.coordinator.runtime.pairs import PendingChanges
+from moldau.coordinator.runtime.shard import Shard
+from moldau.coordinator.runtime.step import Step
+from moldau.coordinator.runtime.timers import Timers
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record
 
 COUNTERS_TOPIC: Final = "__counters"
 IDLE_MS: Final = 60_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraft.controller.controller import Controller
-from kraft.controller.settings import SecuritySettings
-from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.image.replay import Replay
-from security.principal import ANONYMOUS, Principal
-from security.requester import Requester
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.settings import SecuritySettings
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.security.principal import ANONYMOUS, Principal
+from moldau.security.requester import Requester
 from tests.support.controller_scribe import SETTINGS
 
 KEY = b"secret key"

@@ -13,32 +13,32 @@ import sys
 import time
 from collections.abc import Callable, Generator
 
-from protocol.compiler import decode, encode
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.offset_commit import (
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.messages.offset_fetch import (
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.schema import spec_of
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.protocol.schema import spec_of
 
 Question = tuple[str, object, int]
 """Through which connection, which request, in which version; with None for a request: what that connection hears next.
@@ -471,8 +471,8 @@ class Wire:
 
 def prepare(wire: Wire) -> bytes:
     """Create the topic and the coordinator's internal topic. Returns the id of the topic."""
-    from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-    from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+    from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+    from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
     created = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)

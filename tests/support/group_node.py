@@ -8,19 +8,19 @@ import re
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
-from broker.coordinators.groups import Groups
-from broker.coordinators.registry import CoordinatorRegistry
-from broker.replicas.replicas import Replicas
-from broker.runtime.pending import Pending
-from coordinator.group.config import GroupConfig
-from kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
-from protocol.compiler import decode, encode
-from protocol.records.metadata import PartitionRecord, TopicRecord
-from replication.partition import Partition
-from security.access import Unrestricted
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.group.config import GroupConfig
+from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
+from moldau.replication.partition import Partition
+from moldau.security.access import Unrestricted
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.world import SimulatedEnvironment
 
 NODE_ID = 1
@@ -81,7 +81,7 @@ class GroupNode:
     def ask(self, request: object, version: int) -> Pending[object]:
         """Hand a request to its handler; the reply, which may be there already."""
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
-        handler = importlib.import_module(f"broker.requests.handlers.{name}").handle
+        handler = importlib.import_module(f"moldau.broker.requests.handlers.{name}").handle
         context = SimpleNamespace(
             version=version,
             client_id=CLIENT_ID,

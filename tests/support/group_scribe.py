@@ -16,43 +16,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.group import events
-from coordinator.group.config import GroupConfig
-from coordinator.group.records import Change, GroupChange, OffsetChange, TransactionEnded
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects, TransactionEnd, Waiter
-from coordinator.shard.shard import GroupShard
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.offset_commit import (
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.records import Change, GroupChange, OffsetChange, TransactionEnded
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Effects, TransactionEnd, Waiter
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_delete import (
+from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.messages.offset_fetch import (
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.messages.txn_offset_commit import (
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
 from tests.support.transcripts import Command
 from tests.support.written_changes import written_changes
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.replicas.in_sync_changes import InSyncChanges
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionResult,
     TopicResult,
 )
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(16)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from protocol.record_builder import Record
+from moldau.protocol.record_builder import Record
 from tests.support.history import History, Key, Told
 
 NAME_HEADER: Final = "name"

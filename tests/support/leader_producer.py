@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
 from tests.simulation.invariants.leader_acknowledged import LeaderAnswers
 from tests.support.cluster_clients import TRANSIENT, Bootstrap, within
 from tests.support.history import History, Key

@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster_clients import TRANSIENT, Bootstrap, within
 from tests.support.history import History, Key, Send
 from tests.support.node import Client, Closed

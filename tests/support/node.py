@@ -15,21 +15,21 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from broker.config.config import Config
-from broker.metadata.storage_format import format_directories
-from broker.node.node import Node as Broker
-from protocol.compiler import decode, encode
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.messages.produce import (
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.node.node import Node as Broker
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from moldau.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.record_builder import Record, build_batch
-from protocol.schema import spec_of
-from storage.checkpoints.meta_properties import read_meta_properties
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.schema import spec_of
+from moldau.storage.checkpoints.meta_properties import read_meta_properties
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 HOST = "broker-1"

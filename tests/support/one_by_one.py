@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coordinator.group.records import LoadedChange, OffsetChange, TransactionEnded, change_of
-from coordinator.runtime.log_reading import RecordReader
-from protocol.primitives import BytesLike
-from protocol.record_batch import BatchHeader
-from protocol.record_reader import records_of
+from moldau.coordinator.group.records import LoadedChange, OffsetChange, TransactionEnded, change_of
+from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_reader import records_of
 
 
 class OneByOne(RecordReader[LoadedChange]):

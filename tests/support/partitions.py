@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from broker.purgatory.purgatory import CommitWait, Purgatory
-from broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.purgatory.purgatory import CommitWait, Purgatory
+from moldau.broker.purgatory.timer_wheel import Timeouts
 
 
 class Timer:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.voter_set import VoterNode, VoterSet
-from kraft.raft.events import IncomingResponse, OutgoingRequest, QuorumRequest
-from kraft.snapshot.names import SnapshotId
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.raft.events import IncomingResponse, OutgoingRequest, QuorumRequest
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import (
     add_raft_voter,
     api_versions,
     begin_quorum_epoch,

@@ -32,11 +32,11 @@ import random
 from collections.abc import Iterator
 from typing import cast
 
-from kraft.quorum.control_records import QuorumDescription, described_by
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.quorum.voter_set import VoterSet
-from kraft.raft.election_state import ElectionState
-from kraft.raft.events import (
+from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.quorum.voter_set import VoterSet
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.raft.events import (
     Append,
     AppendFetched,
     Commit,
@@ -66,10 +66,10 @@ from kraft.raft.events import (
     Stopped,
     TruncateLog,
 )
-from kraft.raft.raft import Raft
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from protocol.record_builder import Record
-from protocol.schema import spec_of
+from moldau.kraft.raft.raft import Raft
+from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.protocol.record_builder import Record
+from moldau.protocol.schema import spec_of
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot
 from tests.support.raft_conversation import LISTENER, REQUESTS, RESPONSES, directory, parse_snapshot, voter
 from tests.support.raft_telling import control_told, request_told, response_told, snapshot_told

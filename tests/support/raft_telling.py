@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kraft.quorum.control_records import QuorumDescription, described_by
-from kraft.raft.events import OutgoingRequest, QuorumResponse
-from kraft.snapshot.names import SnapshotId
-from protocol.compiler import decode
-from protocol.control_records import ControlRecordType, control_record_type
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.raft.events import OutgoingRequest, QuorumResponse
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.compiler import decode
+from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import (
     add_raft_voter,
     begin_quorum_epoch,
     describe_quorum,
@@ -18,8 +18,8 @@ from protocol.messages import (
     remove_raft_voter,
     vote,
 )
-from protocol.record_builder import Record
-from protocol.records.control import LeaderChangeMessage
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records.control import LeaderChangeMessage
 
 
 def control_told(record: Record) -> str:

@@ -6,29 +6,29 @@ import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionResources
-from broker.network.listener_security import plain_security
-from broker.network.quotas.client_quotas import ClientQuotas
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.network.route import Binding, RequestContext, Route
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timer_wheel import Timeouts
-from broker.replicas.replicas import Replicas
-from broker.requests.handlers import fetch
-from broker.runtime.pending import Pending
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from replication.fetch_plan import FetchPlanner
-from replication.fetch_session import FetchSessions
-from replication.follower_effects import Effect, Flush, LookUp, StartAt, TruncateTo
-from replication.partition import Partition
-from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
-from replication.replication_quota import ReplicationQuota
-from replication.source import LocalLog
-from security.quotas.sampled_rate import Windows
-from storage.log.log import Log
-from storage.log_config import INT64_MAX, LogConfig
+from moldau.broker.network.connection import Connection
+from moldau.broker.network.connection_resources import ConnectionResources
+from moldau.broker.network.listener_security import plain_security
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.requests.handlers import fetch
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.replication.fetch_plan import FetchPlanner
+from moldau.replication.fetch_session import FetchSessions
+from moldau.replication.follower_effects import Effect, Flush, LookUp, StartAt, TruncateTo
+from moldau.replication.partition import Partition
+from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.replication.replication_quota import ReplicationQuota
+from moldau.replication.source import LocalLog
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from tests.support.request_clocks import request_clock
 from tests.support.simulation.disk import SimulatedDisk
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from broker.network.request_times import RequestClock
-from broker.network.slow_requests import SlowRequests
-from broker.runtime.loop_steps import LoopSteps
+from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.runtime.loop_steps import LoopSteps
 
 
 def request_clock(loop: Any = None, time_ns: Callable[[], int] = lambda: 1, slow_ms: int = -1) -> RequestClock:

@@ -12,8 +12,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Response
 
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.object_storage import ObjectStorage
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_storage import ObjectStorage
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from protocol.messages.alter_user_scram_credentials import (
+from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from security.sasl.scram.client import ScramClient, ScramLogin
-from security.sasl.scram.credential import ITERATIONS_MIN, ScramMechanism, salted_password
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.security.sasl.scram.client import ScramClient, ScramLogin
+from moldau.security.sasl.scram.credential import ITERATIONS_MIN, ScramMechanism, salted_password
 from tests.support.node import Client
 
 random = Random(7)

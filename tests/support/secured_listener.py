@@ -6,32 +6,32 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.config.sasl import SaslSettings
-from broker.network.authentication.counts import AuthenticationCounts
-from broker.network.authentication.exchange import MechanismMaker
-from broker.network.authentication.sasl import SaslGate
-from broker.network.closing_log import ClosingLog
-from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionListener, ConnectionResources
-from broker.network.listener_role import ListenerRole
-from broker.network.listener_security import ListenerSecurity
-from broker.network.peer_security import NodeTls
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.network.route import Binding, RequestContext, Route
-from broker.requests.api import route
-from broker.requests.table import APIS
-from broker.runtime.environment import LocalEnvironment
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from security.access import Unrestricted
-from security.principal import USER, Principal
-from security.tls.certificate_names import subject_name
+from moldau.broker.config.sasl import SaslSettings
+from moldau.broker.network.authentication.counts import AuthenticationCounts
+from moldau.broker.network.authentication.exchange import MechanismMaker
+from moldau.broker.network.authentication.sasl import SaslGate
+from moldau.broker.network.closing_log import ClosingLog
+from moldau.broker.network.connection import Connection
+from moldau.broker.network.connection_resources import ConnectionListener, ConnectionResources
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.listener_security import ListenerSecurity
+from moldau.broker.network.peer_security import NodeTls
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.requests.api import route
+from moldau.broker.requests.table import APIS
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.security.access import Unrestricted
+from moldau.security.principal import USER, Principal
+from moldau.security.tls.certificate_names import subject_name
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 
 if TYPE_CHECKING:
-    from broker.network.connection_resources import ConnectionListener
+    from moldau.broker.network.connection_resources import ConnectionListener
 
 HEARTBEAT, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 12, 17, 18, 36
 

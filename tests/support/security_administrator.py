@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.security.scram_credentials import ScramKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
-from protocol.messages.alter_user_scram_credentials import (
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.security.scram_credentials import ScramKey
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from security.quotas.entity import CLIENT_ID, PRODUCER_BYTE_RATE, QuotaEntity
-from security.sasl.scram.client import ScramLogin
-from security.sasl.scram.credential import ScramMechanism, salted_password
+from moldau.security.quotas.entity import CLIENT_ID, PRODUCER_BYTE_RATE, QuotaEntity
+from moldau.security.sasl.scram.client import ScramLogin
+from moldau.security.sasl.scram.credential import ScramMechanism, salted_password
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 

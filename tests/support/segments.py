@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from protocol.compression import Codec
-from protocol.record_batch import parse_header
-from protocol.record_builder import Record, build_batch
-from storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 EPOCH = 0
 SMALL_SEGMENTS = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000)

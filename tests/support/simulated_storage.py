@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from storage.tiered.errors import (
+from moldau.storage.tiered.errors import (
     AccessRefused,
     ObjectExists,
     ObjectNotFound,
@@ -18,7 +18,7 @@ from storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
 )
-from storage.tiered.port import Content, ObjectEntry, content_bytes
+from moldau.storage.tiered.port import Content, ObjectEntry, content_bytes
 
 
 @dataclass(slots=True)

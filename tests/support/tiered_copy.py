@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.checkpoints.text_checkpoint import format_checkpoint
-from storage.files.local_files import LocalFiles
-from storage.producers.producer_snapshot import encode_snapshot
-from storage.producers.producer_state import ProducerStates
-from storage.segment.listed_times import largest_timestamp
-from storage.segment.segment_listing import ListedSegment, list_segments
-from storage.tiered.directory_storage import DirectoryStorage
-from storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind
-from storage.tiered.manifest import encode_cluster_manifest
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.port import Content, RemoteStorage
-from storage.tiered.segment_copy import put_segment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.producers.producer_snapshot import encode_snapshot
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.segment.listed_times import largest_timestamp
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments
+from moldau.storage.tiered.directory_storage import DirectoryStorage
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind
+from moldau.storage.tiered.manifest import encode_cluster_manifest
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import Content, RemoteStorage
+from moldau.storage.tiered.segment_copy import put_segment
 from tests.support.segments import EPOCH
 
 CLUSTER = "cluster-of-the-test"

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
-from broker.tiering.tiering import Tiering
-from replication.partition import Partition
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from moldau.broker.tiering.tiering import Tiering
+from moldau.replication.partition import Partition
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from tests.support.node import Client, Node, Story, batch, serve_and
 
 URL: Final = "s3://bucket/prefix"

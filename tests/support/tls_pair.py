@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from broker.config.password import Password
-from broker.config.tls import ClientAuth, StoreSettings, TlsSettings
-from broker.network.tls.contexts import TlsContexts, make_contexts
-from broker.network.tls.handshakes import Handshakes
-from broker.network.tls.stream import TlsStream
+from moldau.broker.config.password import Password
+from moldau.broker.config.tls import ClientAuth, StoreSettings, TlsSettings
+from moldau.broker.network.tls.contexts import TlsContexts, make_contexts
+from moldau.broker.network.tls.handshakes import Handshakes
+from moldau.broker.network.tls.stream import TlsStream
 from tests.support.certificates import Authority, Issued
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
 from tests.support.cluster_admin import Made
 from tests.support.cluster_clients import Bootstrap, within
 from tests.support.node import Client, Closed, fetch_request, produce_request

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final, NamedTuple, Protocol
 
-from coordinator.transaction.events import ProducerIdAnswer, TopicPartition
-from coordinator.transaction.table import (
+from moldau.coordinator.transaction.events import ProducerIdAnswer, TopicPartition
+from moldau.coordinator.transaction.table import (
     CLAIMS,
     CURRENT,
     FOREIGN,
@@ -28,8 +28,8 @@ from coordinator.transaction.table import (
     Intent,
     Standing,
 )
-from coordinator.transaction.transaction import LAST_EPOCH
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction import LAST_EPOCH
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     COMPLETED,
@@ -39,22 +39,22 @@ from coordinator.transaction.transaction_state import (
     PREPARE_COMMIT,
     TransactionState,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.create_topics import (
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.support.group_conversation import Wire
 
 A: Final = ("a", 0)

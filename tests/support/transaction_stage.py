@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from coordinator.runtime.effects import Effects, Waiter
-from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
-from coordinator.runtime.log_reading import LogReader
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.events import (
+from moldau.coordinator.runtime.effects import Effects, Waiter
+from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import (
     EPOCH_BUMP_VERSION,
     AddPartitions,
     EndTransaction,
@@ -23,13 +23,13 @@ from coordinator.transaction.events import (
     TransactionEvent,
     VerifyPartitions,
 )
-from coordinator.transaction.listing import TransactionDescription
-from coordinator.transaction.record_reading import TransactionRecordReader
-from coordinator.transaction.records import TransactionChange, change_of, record_of
-from coordinator.transaction.shard import TransactionShard
-from coordinator.transaction.transaction import Transaction
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
+from moldau.coordinator.transaction.listing import TransactionDescription
+from moldau.coordinator.transaction.record_reading import TransactionRecordReader
+from moldau.coordinator.transaction.records import TransactionChange, change_of, record_of
+from moldau.coordinator.transaction.shard import TransactionShard
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
 
 WALL_MS = 1_700_000_000_000
 TID = "tid"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.segments import EPOCH
 
 TIME_MS = 1_700_000_000_000

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from broker.config.config import Config
-from broker.metadata.quorum import Quorum
-from broker.replicas.local_logs import LocalLogs
-from broker.runtime.environment import Environment
-from storage.checkpoints.serving_epoch import SERVING_EPOCH
-from storage.directory.damaged_logs import DamagedLogs, Repaired
-from storage.directory.directory_checkpoints import RECREATED
-from storage.directory.log_directory import LogDirectory
-from storage.files.log_paths import LOG_SUFFIX, partition_directory_name
-from storage.log.log import Log
-from storage.log.recovery import CorruptLog
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.runtime.environment import Environment
+from moldau.storage.checkpoints.serving_epoch import SERVING_EPOCH
+from moldau.storage.directory.damaged_logs import DamagedLogs, Repaired
+from moldau.storage.directory.directory_checkpoints import RECREATED
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
+from moldau.storage.log.log import Log
+from moldau.storage.log.recovery import CorruptLog
 from tests.support.simulation.disk import SimulatedDisk
 
 CountedOn = Callable[[SimulatedDisk, str, int], bool]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from security.principal import USER, Principal
-from security.sasl.client_mechanism import ClientMechanism, LoginFailed
-from security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
+from moldau.security.principal import USER, Principal
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
 
 SECRET: Final = "open sesame"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.group.records import Change, OffsetChange, TransactionEnded, change_of
-from coordinator.runtime.effects import Effects
-from protocol.record_builder import Record
+from moldau.coordinator.group.records import Change, OffsetChange, TransactionEnded, change_of
+from moldau.coordinator.runtime.effects import Effects
+from moldau.protocol.record_builder import Record
 
 
 def written_changes(effects: Effects) -> list[Change]:

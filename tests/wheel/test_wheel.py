@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, Producer
 from building.hot_path import ROOT
 from building.mypyc_build import CannotCompile, refuse_without_c_compiler
 from building.wheel_tree import BESIDE, MOVED, TARGET, files_of
-from spark_jobs.java_runtime import find_java, home_for_spark
+from moldau.spark_jobs.java_runtime import find_java, home_for_spark
 
 pytestmark = pytest.mark.processes
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.cli.dump.json_values import Json, shown_bytes
-from broker.cli.dump.record_contents import Contents, contents_of
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
-from protocol.record_reader import records_of
+from moldau.broker.cli.dump.json_values import Json, shown_bytes
+from moldau.broker.cli.dump.record_contents import Contents, contents_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_reader import records_of
 
 
 def dump_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from protocol.schema import Field, Wire, fields_of
+from moldau.protocol.schema import Field, Wire, fields_of
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from broker.cli.dump.json_values import Json, shown_bytes, shown_message
-from broker.config.password import HIDDEN
-from protocol.compiler import decode
-from protocol.control_records import ControlRecordType, control_record_type
-from protocol.primitives import MalformedMessage, read_uvarint
-from protocol.record_builder import Record
-from protocol.records import control, metadata, offsets
+from moldau.broker.cli.dump.json_values import Json, shown_bytes, shown_message
+from moldau.broker.config.password import HIDDEN
+from moldau.protocol.compiler import decode
+from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.primitives import MalformedMessage, read_uvarint
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records import control, metadata, offsets
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -66,7 +66,7 @@ def _control_contents(record: Record) -> dict[str, Json]:
 
 
 def _metadata_contents(record: Record) -> dict[str, Json]:
-    from kraft.record_frame import decode_record
+    from moldau.kraft.record_frame import decode_record
 
     value = record.value or b""
     decoded = decode_record(value)
@@ -83,8 +83,8 @@ def _secrets_of(record: object) -> tuple[str, ...]:
     """The fields of a metadata record that are not shown: keys of credentials, and values of settings that are
     passwords or unknown.
     """
-    from broker.config.layers import known_setting
-    from kraft.image.configs import ResourceType
+    from moldau.broker.config.layers import known_setting
+    from moldau.kraft.image.configs import ResourceType
 
     if isinstance(record, metadata.UserScramCredentialRecord):
         return ("salt", "stored_key", "server_key")

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.cli.dump.json_values import Json, shown_id
-from storage.checkpoints.partition_metadata import parse_uuid
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint, parse_checkpoint
-from storage.producers import producer_snapshot
-from storage.segment import offset_index, time_index, transaction_index
+from moldau.broker.cli.dump.json_values import Json, shown_id
+from moldau.storage.checkpoints.partition_metadata import parse_uuid
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, parse_checkpoint
+from moldau.storage.producers import producer_snapshot
+from moldau.storage.segment import offset_index, time_index, transaction_index
 
 
 def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
@@ -98,7 +98,7 @@ def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
 
 def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
     """One line with the settings of partition.metadata or meta.properties."""
-    from storage.checkpoints.java_properties import read_properties
+    from moldau.storage.checkpoints.java_properties import read_properties
 
     settings: dict[str, Json] = {**read_properties(path.read_text("utf-8"))}
     topic_id = settings.get("topic_id")

@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from broker.cli.invocation import CommandError
-from broker.cli.local_cluster.layout import Layout
-from storage.files.port import FileLock, FileSystem
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.cli.local_cluster.layout import Layout
+from moldau.storage.files.port import FileLock, FileSystem
 
 LOCK: Final = ".lock"
 

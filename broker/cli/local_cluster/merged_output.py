@@ -6,8 +6,8 @@ import asyncio
 import re
 from typing import Final
 
-from broker.cli.terminal import Terminal
-from broker.runtime.log_output import LEVEL_WORDS, STYLES
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.runtime.log_output import LEVEL_WORDS, STYLES
 
 NODE_STYLES: Final = ("cyan", "green", "magenta", "blue")
 """The colours of nodes. Yellow and red are left out, because they mark warnings and errors."""

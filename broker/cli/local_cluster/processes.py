@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from broker.cli.local_cluster.layout import Layout
-from broker.cli.local_cluster.merged_output import MergedOutput
+from moldau.broker.cli.local_cluster.layout import Layout
+from moldau.broker.cli.local_cluster.merged_output import MergedOutput
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROBE_S: Final = 0.1
@@ -67,7 +67,7 @@ class Processes:
         return 1 if self._has_failed else 0
 
     async def _started(self, node_id: int) -> Process:
-        command = ("-m", "broker.cli", "serve", "--until-eof", self._layout.file_of(node_id))
+        command = ("-m", "moldau.broker.cli", "serve", "--until-eof", self._layout.file_of(node_id))
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *command,

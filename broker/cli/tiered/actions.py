@@ -11,31 +11,31 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from broker.cli.invocation import CommandError, Invocation, read_file
-from broker.cli.tiered.cluster_reader import (
+from moldau.broker.cli.invocation import CommandError, Invocation, read_file
+from moldau.broker.cli.tiered.cluster_reader import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     LATEST_TIERED,
     ClusterReader,
 )
-from broker.cli.tiered.partition_status import PartitionOffsets, PartitionStatus, status_of
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.bucket_reading import read_manifest
-from storage.tiered.checking import check_cluster
-from storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
-from storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
-from storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_cluster_manifest
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.opening import open_storage
-from storage.tiered.port import RemoteStorage, get_all
-from storage.tiered.segment_verification import SegmentReport, verify_segment
-from storage.tiered.sweeping import Findings, Orphan, delete_orphans, leftovers, listed_objects, orphans
+from moldau.broker.cli.tiered.partition_status import PartitionOffsets, PartitionStatus, status_of
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.bucket_reading import read_manifest
+from moldau.storage.tiered.checking import check_cluster
+from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_cluster_manifest
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.opening import open_storage
+from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.segment_verification import SegmentReport, verify_segment
+from moldau.storage.tiered.sweeping import Findings, Orphan, delete_orphans, leftovers, listed_objects, orphans
 
 if TYPE_CHECKING:
-    from storage.tiered.port import ObjectEntry
+    from moldau.storage.tiered.port import ObjectEntry
 
 MS_PER_HOUR: Final = 3_600_000
 PROGRESS_EVERY: Final = 100

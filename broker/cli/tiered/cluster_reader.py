@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from broker.cli.client_channels import address_of, client_channels
-from broker.cli.invocation import CommandError
-from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from broker.tiering.asking import ask
-from broker.tiering.metadata_reader import decode
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.list_offsets import (
+from moldau.broker.cli.client_channels import address_of, client_channels
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from moldau.broker.tiering.asking import ask
+from moldau.broker.tiering.metadata_reader import decode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.primitives import MalformedMessage
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 PURPOSE: Final = "moldau tier"
 TIMEOUT_MS: Final = 30_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.tiered.metadata.lineage import read_lineage
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.metadata.lineage import read_lineage
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 
 class PartitionOffsets(NamedTuple):

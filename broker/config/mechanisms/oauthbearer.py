@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.listener_config import ListenerConfig
-from broker.config.password import Password
-from broker.config.sasl import AUTHENTICATED, login_settings, sasl_settings, talked_to
+from moldau.broker.config.listener_config import ListenerConfig
+from moldau.broker.config.password import Password
+from moldau.broker.config.sasl import AUTHENTICATED, login_settings, sasl_settings, talked_to
 
 NAME: Final = "OAUTHBEARER"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."

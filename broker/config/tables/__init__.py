@@ -1,1 +1,1 @@
-"""The catalogue as text tables; broker.config.setting describes the format of a row."""
+"""The catalogue as text tables; moldau.broker.config.setting describes the format of a row."""

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.metadata.raft.foreign_quorum import ForeignQuorum
-from broker.runtime.progress import log as progress
+from moldau.broker.metadata.raft.foreign_quorum import ForeignQuorum
+from moldau.broker.runtime.progress import log as progress
 
 PROGRESS_S: Final = 5.0
 """The time (seconds) between two log lines of a start that waits."""

@@ -8,21 +8,21 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.metadata.active_controller import ActiveController
-from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.metadata_log import NoRoom
-from broker.metadata.publisher import MetadataPublisher
-from broker.metadata.raft.former_leader import FormerLeader
-from broker.metadata.raft.log_writer import Feed, MetadataLogWriter
-from broker.runtime.environment import Environment
-from broker.runtime.tasks import Tasks
-from kraft.controller.controller import Controller
-from kraft.controller.partition_index import Indexed, PartitionIndex
-from kraft.controller.settings import ControllerSettings
-from kraft.image.topics import TopicsImage
-from kraft.raft import events
-from kraft.raft.raft import Raft
-from protocol.records.metadata import RegisterControllerRecord
+from moldau.broker.metadata.active_controller import ActiveController
+from moldau.broker.metadata.committed_metadata import CommittedMetadata
+from moldau.broker.metadata.metadata_log import NoRoom
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.raft.former_leader import FormerLeader
+from moldau.broker.metadata.raft.log_writer import Feed, MetadataLogWriter
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.partition_index import Indexed, PartitionIndex
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.image.topics import TopicsImage
+from moldau.kraft.raft import events
+from moldau.kraft.raft.raft import Raft
+from moldau.protocol.records.metadata import RegisterControllerRecord
 
 log = logging.getLogger("moldau.quorum")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 
 Address = tuple[str, int]
 

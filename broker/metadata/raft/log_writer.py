@@ -12,18 +12,18 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.metadata_log import Described, MetadataLog, NoRoom, description_of, save_election
-from broker.metadata.snapshot_policy import SnapshotPolicy
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from kraft.image.metadata_image import Provenance
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.raft import events
-from kraft.raft.election_state import ElectionState, encode_election
-from kraft.raft.raft import Raft
-from protocol.primitives import BytesLike
-from protocol.record_builder import Record
+from moldau.broker.metadata.committed_metadata import CommittedMetadata
+from moldau.broker.metadata.metadata_log import Described, MetadataLog, NoRoom, description_of, save_election
+from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.raft import events
+from moldau.kraft.raft.election_state import ElectionState, encode_election
+from moldau.kraft.raft.raft import Raft
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_builder import Record
 
 log = logging.getLogger("moldau.quorum")
 

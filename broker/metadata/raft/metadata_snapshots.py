@@ -10,22 +10,22 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.metadata_log import MetadataLog, unlink_all
-from broker.metadata.publisher import MetadataPublisher
-from broker.metadata.raft.log_writer import REFUSED_RETRY_S, Feed
-from broker.metadata.snapshot_files import MetadataSnapshotFiles
-from broker.metadata.snapshot_policy import SnapshotPolicy
-from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
-from broker.runtime.tasks import Tasks
-from kraft.image.metadata_image import MetadataImage
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.raft import events
-from kraft.snapshot.names import SnapshotId
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike, MalformedMessage
-from storage.files.disk_errors import PASSING
+from moldau.broker.metadata.committed_metadata import CommittedMetadata
+from moldau.broker.metadata.metadata_log import MetadataLog, unlink_all
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.raft.log_writer import REFUSED_RETRY_S, Feed
+from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
+from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.raft import events
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.storage.files.disk_errors import PASSING
 
 log = logging.getLogger("moldau.quorum")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from broker.config.catalogue_rules import CatalogueRules, SettingsInForce
-from broker.config.config import Config
-from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.controller_channel import PURPOSE
-from broker.metadata.metadata_log import LoadedMetadata, MetadataLog, NoRoom
-from broker.metadata.publisher import MetadataPublisher
-from broker.metadata.quorum_start import (
+from moldau.broker.config.catalogue_rules import CatalogueRules, SettingsInForce
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.committed_metadata import CommittedMetadata
+from moldau.broker.metadata.controller_channel import PURPOSE
+from moldau.broker.metadata.metadata_log import LoadedMetadata, MetadataLog, NoRoom
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.quorum_start import (
     bootstrap_records,
     controller_registration,
     controller_settings,
@@ -21,26 +21,26 @@ from broker.metadata.quorum_start import (
     identity_of,
     raft_settings,
 )
-from broker.metadata.raft.catch_up import CatchUp
-from broker.metadata.raft.controller_terms import ControllerTerms
-from broker.metadata.raft.foreign_quorum import Address, ClusterCheck
-from broker.metadata.raft.former_leader import FormerLeader
-from broker.metadata.raft.log_writer import MetadataLogWriter
-from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
-from broker.metadata.raft.quorum_peers import QuorumPeers
-from broker.metadata.raft.raft_driver import RaftDriver
-from broker.metadata.snapshot_files import MetadataSnapshotFiles
-from broker.metadata.snapshot_policy import SnapshotPolicy
-from broker.network.peer_channel import PeerChannels
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Tasks
-from kraft.controller.nodes.controller_registration import registration_record
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.raft import events
-from kraft.raft.raft import Raft
-from storage.checkpoints.meta_properties import MetaProperties
-from storage.log.log import Log
+from moldau.broker.metadata.raft.catch_up import CatchUp
+from moldau.broker.metadata.raft.controller_terms import ControllerTerms
+from moldau.broker.metadata.raft.foreign_quorum import Address, ClusterCheck
+from moldau.broker.metadata.raft.former_leader import FormerLeader
+from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
+from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
+from moldau.broker.metadata.raft.quorum_peers import QuorumPeers
+from moldau.broker.metadata.raft.raft_driver import RaftDriver
+from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
+from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.controller.nodes.controller_registration import registration_record
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.raft import events
+from moldau.kraft.raft.raft import Raft
+from moldau.storage.checkpoints.meta_properties import MetaProperties
+from moldau.storage.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)

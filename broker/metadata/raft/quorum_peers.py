@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.metadata.raft.foreign_quorum import Address
-from broker.metadata.raft.former_leader import FormerLeader
-from broker.metadata.raft.log_writer import Feed
-from broker.network.peer_channel import NoResponse, PeerChannels
-from kraft.raft import events
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from moldau.broker.metadata.raft.foreign_quorum import Address
+from moldau.broker.metadata.raft.former_leader import FormerLeader
+from moldau.broker.metadata.raft.log_writer import Feed
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.kraft.raft import events
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 
 class QuorumPeers:

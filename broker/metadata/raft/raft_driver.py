@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.metadata.committed_metadata import CommittedMetadata
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.raft.catch_up import CatchUp
-from broker.metadata.raft.controller_terms import ControllerTerms
-from broker.metadata.raft.log_writer import MetadataLogWriter
-from broker.metadata.raft.metadata_snapshots import MetadataSnapshots
-from broker.metadata.raft.quorum_peers import QuorumPeers
-from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
-from broker.runtime.tasks import Tasks
-from kraft.raft import events
-from kraft.raft.raft import Raft
+from moldau.broker.metadata.committed_metadata import CommittedMetadata
+from moldau.broker.metadata.metadata_log import MetadataLog
+from moldau.broker.metadata.raft.catch_up import CatchUp
+from moldau.broker.metadata.raft.controller_terms import ControllerTerms
+from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
+from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
+from moldau.broker.metadata.raft.quorum_peers import QuorumPeers
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.raft import events
+from moldau.kraft.raft.raft import Raft
 
 
 class RaftDriver:

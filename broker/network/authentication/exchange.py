@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.errors import ErrorCode
-from security.principal import Principal
-from security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
+from moldau.protocol.errors import ErrorCode
+from moldau.security.principal import Principal
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
 
 RENEWAL_MS_MIN: Final = 1000
 """The least time (ms) between two authentications of a client."""

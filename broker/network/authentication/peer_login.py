@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
 
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.config.mechanisms.oauthbearer import Fetching
-from broker.network.authentication.provider_requests import ProviderFailure, ask_provider
-from broker.runtime.environment import Environment
-from security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
+from moldau.broker.config.mechanisms.oauthbearer import Fetching
+from moldau.broker.network.authentication.provider_requests import ProviderFailure, ask_provider
+from moldau.broker.runtime.environment import Environment
+from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
 
 log = logging.getLogger("moldau.listener")
 

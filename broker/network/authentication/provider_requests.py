@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from broker.config.mechanisms.oauthbearer import Fetching
-from storage.files.port import FileSystem
+from moldau.broker.config.mechanisms.oauthbearer import Fetching
+from moldau.storage.files.port import FileSystem
 
 SIZE_MAX: Final = 1 << 20
 """Bytes of an answer."""

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.config.mechanisms.oauthbearer import OauthLoginSettings
-from broker.network.authentication.provider_requests import ProviderFailure
-from broker.runtime.environment import Environment
-from security.sasl.client_mechanism import LoginFailed
-from security.sasl.oauthbearer.token import InvalidToken, expiry_ms
+from moldau.broker.config.mechanisms.oauthbearer import OauthLoginSettings
+from moldau.broker.network.authentication.provider_requests import ProviderFailure
+from moldau.broker.runtime.environment import Environment
+from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.oauthbearer.token import InvalidToken, expiry_ms
 
 log = logging.getLogger("moldau.listener")
 

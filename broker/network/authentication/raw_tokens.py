@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
+from moldau.broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
 
 SASL_AUTHENTICATE: Final = 36
 _SIZE: Final = struct.Struct(">i").pack

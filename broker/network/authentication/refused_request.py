@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.schema import Field, default_struct, fields_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.schema import Field, default_struct, fields_of
 
 SAME: Final = {"topic": "name", "topic_name": "name", "partition": "partition_index", "index": "partition_index"}
 """Names of fields for which messages have several words."""

@@ -17,9 +17,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol, TypeVar
 
-from broker.config.sasl import SaslSettings
-from broker.network.authentication.counts import AuthenticationCounts
-from broker.network.authentication.exchange import (
+from moldau.broker.config.sasl import SaslSettings
+from moldau.broker.network.authentication.counts import AuthenticationCounts
+from moldau.broker.network.authentication.exchange import (
     Accepted,
     Answered,
     Begun,
@@ -30,17 +30,17 @@ from broker.network.authentication.exchange import (
     SaslExchange,
     TokenOutcome,
 )
-from broker.network.authentication.raw_tokens import RawTokens
-from broker.network.authentication.refused_request import api_type, refused_response
-from broker.network.route import FrameHook, RequestContext, Route, ServingListener
-from broker.runtime.environment import Environment
-from broker.runtime.pending import AUTHENTICATION, Pending
-from broker.runtime.tasks import Spawn
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from security.access import Access
-from security.principal import Principal
+from moldau.broker.network.authentication.raw_tokens import RawTokens
+from moldau.broker.network.authentication.refused_request import api_type, refused_response
+from moldau.broker.network.route import FrameHook, RequestContext, Route, ServingListener
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import AUTHENTICATION, Pending
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.security.access import Access
+from moldau.security.principal import Principal
 
 LOGIN_S: Final = 30
 """The time (seconds) for a login.

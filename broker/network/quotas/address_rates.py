@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from security.quotas.limits import QuotaLimits
-from security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
+from moldau.security.quotas.limits import QuotaLimits
+from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 
 ADDRESSES_MAX: Final = 10_000
 """Rates that are kept; at the limit the one is dropped that was recorded the longest ago."""

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.config.config import Config
-from security.quotas.entity import (
+from moldau.broker.config.config import Config
+from moldau.security.quotas.entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     QuotaEntity,
 )
-from security.quotas.limits import QuotaLimits
-from security.quotas.sampled_rate import Windows
-from security.quotas.throttling import ClientThrottle
+from moldau.security.quotas.limits import QuotaLimits
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.throttling import ClientThrottle
 
 
 def quota_windows(config: Config) -> Windows:

@@ -14,17 +14,17 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from broker.runtime.pending import Pending
-from protocol.access import AclOperation
-from protocol.compiler import encoder_of
-from protocol.messages.fetch import FetchRequest
-from protocol.primitives import Chunk
-from security.access import CLUSTER_NAME, ResourceKind
-from security.quotas.throttling import PERCENT_OF_NANOSECOND
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.access import AclOperation
+from moldau.protocol.compiler import encoder_of
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.primitives import Chunk
+from moldau.security.access import CLUSTER_NAME, ResourceKind
+from moldau.security.quotas.throttling import PERCENT_OF_NANOSECOND
 
 if TYPE_CHECKING:
-    from broker.network.quotas.client_quotas import ClientQuotas
-    from broker.network.route import Handler, RequestContext, Route
+    from moldau.broker.network.quotas.client_quotas import ClientQuotas
+    from moldau.broker.network.route import Handler, RequestContext, Route
 
 PRODUCE: Final = 0
 WRITE_TXN_MARKERS: Final = 27

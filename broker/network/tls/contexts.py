@@ -10,8 +10,8 @@ import ssl
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.tls import SUITES_OF_TLS_1_3, ClientAuth, StoreSettings, TlsSettings
-from broker.network.tls.stores import (
+from moldau.broker.config.tls import SUITES_OF_TLS_1_3, ClientAuth, StoreSettings, TlsSettings
+from moldau.broker.network.tls.stores import (
     CertificateNames,
     InvalidStore,
     OwnKey,
@@ -19,7 +19,7 @@ from broker.network.tls.stores import (
     own_key,
     trusted_certificates,
 )
-from broker.runtime.memory_file import memory_file
+from moldau.broker.runtime.memory_file import memory_file
 
 _VERIFY: Final = {
     ClientAuth.NONE: ssl.CERT_NONE,

@@ -24,10 +24,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from broker.config.tls import TlsSettings
-from broker.network.tls.contexts import TlsContexts, make_contexts
-from broker.network.tls.stores import InvalidStore
-from security.tls.certificate_names import MalformedCertificate, validity_end_ms
+from moldau.broker.config.tls import TlsSettings
+from moldau.broker.network.tls.contexts import TlsContexts, make_contexts
+from moldau.broker.network.tls.stores import InvalidStore
+from moldau.security.tls.certificate_names import MalformedCertificate, validity_end_ms
 
 log = logging.getLogger("moldau.listener")
 

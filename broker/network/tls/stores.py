@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.config.tls import StoreSettings
+from moldau.broker.config.tls import StoreSettings
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

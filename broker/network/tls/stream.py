@@ -27,12 +27,12 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from broker.network.output import TAKES_FILES
-from broker.network.tls.following import PeerChain
-from broker.network.tls.handshakes import Handshakes
-from broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
-from protocol.primitives import Chunk
-from storage.files.file_slice import FileSlice
+from moldau.broker.network.output import TAKES_FILES
+from moldau.broker.network.tls.following import PeerChain
+from moldau.broker.network.tls.handshakes import Handshakes
+from moldau.broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
+from moldau.protocol.primitives import Chunk
+from moldau.storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.connection")
 

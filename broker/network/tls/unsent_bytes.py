@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, cast
 
-from protocol.primitives import BytesLike, Chunk
-from storage.files.file_slice import FileSlice
+from moldau.protocol.primitives import BytesLike, Chunk
+from moldau.storage.files.file_slice import FileSlice
 
 PIECE_SIZE_MAX: Final = 1 << 16
 """The most bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.requests.authorization.rule import Answer, Each, Need, Rule, cluster, group, then, topic, with_field
-from broker.requests.own_resources import BROKER_LOGGER
-from kraft.image.configs import ResourceType
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
-from protocol.messages.alter_replica_log_dirs import (
+from moldau.broker.requests.authorization.rule import Answer, Each, Need, Rule, cluster, group, then, topic, with_field
+from moldau.broker.requests.own_resources import BROKER_LOGGER
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
+from moldau.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
-from protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
-from protocol.messages.describe_user_scram_credentials import (
+from moldau.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from moldau.protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
+from moldau.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from protocol.messages.elect_leaders import (
+from moldau.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 MESSAGES: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",

@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.requests.authorization.rule import cluster, topic
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from replication.fetch_plan import PlannedRead, without_records
-from security.access import Access
+from moldau.broker.requests.authorization.rule import cluster, topic
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.fetch_plan import PlannedRead, without_records
+from moldau.security.access import Access
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from protocol.messages.fetch import FetchPartition
-    from replication.updated_partitions import PartitionKey
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.protocol.messages.fetch import FetchPartition
+    from moldau.replication.updated_partitions import PartitionKey
 
 Wish = tuple["PartitionKey", "FetchPartition"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from broker.requests.authorization.rule import (
+from moldau.broker.requests.authorization.rule import (
     REFUSALS,
     Answer,
     Each,
@@ -20,40 +20,40 @@ from broker.requests.authorization.rule import (
     transactional_id,
     with_field,
 )
-from broker.requests.handlers import offset_fetch as offset_fetch_handler
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeletableGroupResult
-from protocol.messages.describe_groups import DescribedGroup
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.messages.list_groups import ListGroupsResponse
-from protocol.messages.offset_commit import (
+from moldau.broker.requests.handlers import offset_fetch as offset_fetch_handler
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeletableGroupResult
+from moldau.protocol.messages.describe_groups import DescribedGroup
+from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from moldau.protocol.messages.list_groups import ListGroupsResponse
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import (
+from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.messages.offset_fetch import (
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.services import Services
-    from kraft.image.topics import TopicsImage
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
+    from moldau.kraft.image.topics import TopicsImage
 
 COMMIT_BY_ID_VERSION = 10
 SHARE_VERSION = 6

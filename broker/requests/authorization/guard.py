@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.metadata.refusals import refused
-from broker.network.listener_role import ListenerRole
-from broker.requests.authorization.rows import RULES
-from kraft.controller.apis import CONTROLLER_APIS
-from protocol.errors import ErrorCode
+from moldau.broker.metadata.refusals import refused
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.authorization.rows import RULES
+from moldau.kraft.controller.apis import CONTROLLER_APIS
+from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.authorization.rule import Answer
-    from broker.requests.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.authorization.rule import Answer
+    from moldau.broker.requests.services import Services
 
 
 def guarded(

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import cast
 
-from broker.metadata.enveloping import CORRELATION_ID, ForwardedClient
-from broker.network.route import Authentication, RequestContext, ServingListener
-from broker.runtime.pending import Pending
-from protocol.schema import spec_of
-from security.access import Access
+from moldau.broker.metadata.enveloping import CORRELATION_ID, ForwardedClient
+from moldau.broker.network.route import Authentication, RequestContext, ServingListener
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.schema import spec_of
+from moldau.security.access import Access
 
 
 class ClientsInProcess:
@@ -70,6 +70,6 @@ class LocalClient:
         """Do nothing: the broker's handler throttles the client's connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        from broker.requests.handlers.envelope import logged  # a handler is imported at the first request
+        from moldau.broker.requests.handlers.envelope import logged  # a handler is imported at the first request
 
         return logged(work, self.client_host)

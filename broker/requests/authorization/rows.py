@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.requests.authorization import cluster_rules, group_rules, topic_rules, transaction_rules
-from broker.requests.authorization.rule import (
+from moldau.broker.requests.authorization import cluster_rules, group_rules, topic_rules, transaction_rules
+from moldau.broker.requests.authorization.rule import (
     Each,
     Rule,
     controller_asks,
@@ -22,7 +22,7 @@ from broker.requests.authorization.rule import (
     open_to_all,
     topic,
 )
-from protocol.access import AclOperation
+from moldau.protocol.access import AclOperation
 
 _name = field_of("name")
 

@@ -13,15 +13,15 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from broker.metadata.refusals import refused
-from broker.runtime.pending import Pending
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from security.access import CLUSTER_NAME, Access, ResourceKind
+from moldau.broker.metadata.refusals import refused
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 Answer = Callable[["RequestContext", object], object]
 """The handler behind a rule."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.requests.authorization.rule import (
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.requests.authorization.rule import (
     Answer,
     Each,
     Rule,
@@ -18,46 +18,50 @@ from broker.requests.authorization.rule import (
     transactional_id,
     with_field,
 )
-from broker.requests.unverified_batches import is_transactional
-from kraft.topic_names import CLUSTER_METADATA_TOPIC
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_records import (
+from moldau.broker.requests.unverified_batches import is_transactional
+from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
-from protocol.messages.describe_topic_partitions import (
+from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from moldau.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
+from moldau.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
-from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopic, ListOffsetsTopicResponse
-from protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
+from moldau.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from moldau.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from protocol.messages.produce import (
+from moldau.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.schema import ZERO_UUID
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.services import Services
-    from kraft.image.topics import TopicsImage
-    from security.access import Access
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
+    from moldau.kraft.image.topics import TopicsImage
+    from moldau.security.access import Access
 
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MESSAGE = "Authorization failed."

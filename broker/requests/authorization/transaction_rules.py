@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.requests.authorization.rule import (
+from moldau.broker.requests.authorization.rule import (
     Answer,
     Each,
     Rule,
@@ -15,30 +15,30 @@ from broker.requests.authorization.rule import (
     transactional_id,
     with_field,
 )
-from broker.requests.authorization.topic_rules import is_internal
-from broker.requests.handlers.add_partitions_to_txn import BATCH_VERSION, partitions_of, results_of
-from broker.requests.handlers.init_producer_id import refused as no_producer_id
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_transactions import ListTransactionsResponse
-from protocol.messages.txn_offset_commit import (
+from moldau.broker.requests.authorization.topic_rules import is_internal
+from moldau.broker.requests.handlers.add_partitions_to_txn import BATCH_VERSION, partitions_of, results_of
+from moldau.broker.requests.handlers.init_producer_id import refused as no_producer_id
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from moldau.protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
+from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.list_transactions import ListTransactionsResponse
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from security.access import ResourceKind
+from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -107,7 +107,7 @@ def end_transaction(services: Services, context: RequestContext, request: object
 
 def write_markers(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """ALTER on the cluster for tools that end a transaction, CLUSTER_ACTION for brokers."""
-    from broker.requests.handlers.write_txn_markers import response_of
+    from moldau.broker.requests.handlers.write_txn_markers import response_of
 
     assert isinstance(request, WriteTxnMarkersRequest)
     access = context.access

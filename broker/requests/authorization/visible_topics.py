@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.requests.authorization.rule import cluster, topic
-from broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
-from kraft.image.topics import TopicsImage
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
-from protocol.schema import ZERO_UUID
-from security.access import Access, ResourceKind
+from moldau.broker.requests.authorization.rule import cluster, topic
+from moldau.broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
+from moldau.kraft.image.topics import TopicsImage
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import Access, ResourceKind
 
 
 class VisibleTopics(NamedTuple):

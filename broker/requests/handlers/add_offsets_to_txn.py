@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.coordinators.groups import Groups
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.runtime.effects import Waiter
-from coordinator.transaction.events import AddPartitions
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.transaction.events import AddPartitions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 FENCED_VERSION: Final = 2
 """From this version on PRODUCER_FENCED is known."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.runtime.effects import Waiter
-from coordinator.transaction.events import AddPartitions, VerifyPartitions
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -26,7 +26,7 @@ from protocol.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several transactions, and comes from a broker."""

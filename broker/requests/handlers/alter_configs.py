@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.own_resources import refusal_of_broker
-from broker.runtime.pending import CONTROLLER, Pending
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.own_resources import refusal_of_broker
+from moldau.broker.runtime.pending import CONTROLLER, Pending
+from moldau.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.forwarding import Forwarding
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.forwarding import Forwarding
 
 
 class AlterConfigsServices(Protocol):

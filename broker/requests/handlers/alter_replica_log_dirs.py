@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -16,10 +16,10 @@ from protocol.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
-    from broker.replicas.local_logs import LocalLogs
-    from broker.replicas.replicas import Replicas
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.replicas.local_logs import LocalLogs
+    from moldau.broker.replicas.replicas import Replicas
 
 
 class AlterReplicaLogDirsServices(Protocol):

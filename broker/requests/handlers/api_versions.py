@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import (
+from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -21,9 +21,9 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.metadata.quorum import Quorum
-    from broker.network.route import RequestContext, Route
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.metadata.quorum import Quorum
+    from moldau.broker.network.route import RequestContext, Route
 
 PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.requests.handlers import decision
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from security.access import ResourceKind
-from security.delegation_token import is_same, may_hold_tokens
-from security.principal import Principal
+from moldau.broker.requests.handlers import decision
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from moldau.security.access import ResourceKind
+from moldau.security.delegation_token import is_same, may_hold_tokens
+from moldau.security.principal import Principal
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.forwarding import ForwardingServices
-    from broker.requests.handlers.decision import DecisionServices
-    from broker.runtime.pending import Pending
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.forwarding import ForwardingServices
+    from moldau.broker.requests.handlers.decision import DecisionServices
+    from moldau.broker.runtime.pending import Pending
 
 NOT_SET_MS: Final = -1
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.forwarding import ForwardingServices
-    from broker.runtime.pending import Pending
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.forwarding import ForwardingServices
+    from moldau.broker.runtime.pending import Pending
 
 
 def handle(

@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.metadata.enveloping import ForwardedClient, requester_of
-from broker.metadata.refusals import refused
-from broker.runtime.pending import CONTROLLER, Pending
-from protocol.errors import ErrorCode
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
+from moldau.broker.metadata.refusals import refused
+from moldau.broker.runtime.pending import CONTROLLER, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
-    from broker.metadata.quorum import Quorum
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.quorum import Quorum
+    from moldau.broker.network.route import RequestContext
 
 
 class DecisionServices(Protocol):

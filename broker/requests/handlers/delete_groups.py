@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.group.events import DeleteGroups
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.events import DeleteGroups
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups import GroupRunner
-    from broker.network.route import RequestContext
+    from moldau.broker.coordinators.groups import GroupRunner
+    from moldau.broker.network.route import RequestContext
 
 
 class DeleteGroupsServices(Protocol):

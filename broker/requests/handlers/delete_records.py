@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.metadata.cluster_view import ClusterView
-from broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation, Purgatory
-from broker.replicas.replicas import Replicas
-from broker.runtime.pending import REPLICAS, Pending
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation, Purgatory
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.pending import REPLICAS, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from replication.partition import Partition
+from moldau.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 UP_TO_HIGH_WATERMARK: Final = -1
 """The value of an offset that stands for the high watermark: delete everything up to it."""

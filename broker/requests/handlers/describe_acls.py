@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_acls import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from security.acl.bindings import AclFilter
+from moldau.security.acl.bindings import AclFilter
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_client_quotas import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -18,13 +18,13 @@ from protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
+from moldau.security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 
 class MatchType(IntEnum):

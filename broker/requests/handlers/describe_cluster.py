@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.authorized_operations import NOT_ASKED, permitted_on_cluster
-from protocol.errors import ErrorCode
-from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.authorized_operations import NOT_ASKED, permitted_on_cluster
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.metadata.quorum import Quorum
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.metadata.quorum import Quorum
+    from moldau.broker.network.route import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

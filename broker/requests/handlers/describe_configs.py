@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.config.catalogue import client_metrics_catalogue, group_catalogue
-from broker.config.describing import (
+from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
+from moldau.broker.config.describing import (
     Described,
     describe_broker,
     describe_broker_defaults,
     describe_resource,
     describe_topic,
 )
-from broker.config.layers import ConfigSource
-from broker.config.log_levels import LOGGERS, describe_loggers
-from broker.config.topics import topic_defaults
-from broker.requests.own_resources import BROKER_LOGGER
-from kraft.image.configs import ResourceType
-from kraft.topic_names import refusal_of_name
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import (
+from moldau.broker.config.layers import ConfigSource
+from moldau.broker.config.log_levels import LOGGERS, describe_loggers
+from moldau.broker.config.topics import topic_defaults
+from moldau.broker.requests.own_resources import BROKER_LOGGER
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -33,9 +33,9 @@ from protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.metadata.dynamic_config import DynamicConfig
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.metadata.dynamic_config import DynamicConfig
+    from moldau.broker.network.route import RequestContext
 
 
 class NotDescribed(NamedTuple):

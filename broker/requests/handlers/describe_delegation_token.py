@@ -9,23 +9,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.config.sasl import token_key
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.describe_delegation_token import (
+from moldau.broker.config.sasl import token_key
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from security.access import Access, ResourceKind
-from security.delegation_token import DelegationToken, may_hold_tokens, secret_of
-from security.principal import Principal
+from moldau.security.access import Access, ResourceKind
+from moldau.security.delegation_token import DelegationToken, may_hold_tokens, secret_of
+from moldau.security.principal import Principal
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 
 class DescribeTokensServices(Protocol):

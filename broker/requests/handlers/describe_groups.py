@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.requests.authorized_operations import GROUP_OPERATIONS, permitted
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from security.access import ResourceKind
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.requests.authorized_operations import GROUP_OPERATIONS, permitted
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class DescribeGroupsServices(Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -20,12 +20,12 @@ from protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.config.config import Config
-    from broker.network.route import RequestContext
-    from broker.replicas.local_logs import LocalLogs
-    from broker.replicas.replicas import Replicas
-    from broker.runtime.environment import Environment
-    from replication.partition import Partition
+    from moldau.broker.config.config import Config
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.replicas.local_logs import LocalLogs
+    from moldau.broker.replicas.replicas import Replicas
+    from moldau.broker.runtime.environment import Environment
+    from moldau.replication.partition import Partition
 
 
 class DescribeLogDirsServices(Protocol):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraft.topic_names import refusal_of_name
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import (
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -18,9 +18,9 @@ from protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
-    from broker.replicas.replicas import Replicas
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.replicas.replicas import Replicas
 
 UNKNOWN: Final = "This server does not host this topic-partition."
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
-from kraft.image.topics import PartitionRegistration, Topic
-from kraft.topic_names import refusal_of_name
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
+from moldau.kraft.image.topics import PartitionRegistration, Topic
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.schema import ZERO_UUID
-from security.access import ResourceKind
+from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 
 class DescribeTopicPartitionsServices(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.transactions import TransactionCoordinator
-from protocol.errors import ErrorCode
-from protocol.messages.describe_transactions import (
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
@@ -15,7 +15,7 @@ from protocol.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class DescribeTransactionsServices(Protocol):

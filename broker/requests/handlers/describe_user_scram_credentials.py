@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_user_scram_credentials import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -17,8 +17,8 @@ from protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 
 class DescribeScramServices(Protocol):

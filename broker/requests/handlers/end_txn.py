@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.runtime.effects import Waiter
-from coordinator.transaction.events import EndTransaction, ProducerIdAnswer
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.transaction.events import EndTransaction, ProducerIdAnswer
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 FENCED_VERSION: Final = 2
 """From this version on PRODUCER_FENCED is known."""

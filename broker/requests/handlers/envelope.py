@@ -11,17 +11,17 @@ import struct
 from collections.abc import Coroutine
 from typing import Final, cast
 
-from broker.metadata.refusals import error_of
-from broker.network.principal_data import read_principal
-from broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
-from broker.runtime.pending import Pending
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.primitives import BytesLike, Chunk, MalformedMessage
-from protocol.tagged_section import skip_tags
-from security.access import CLUSTER_NAME, Access, ResourceKind
-from security.principal import Principal
+from moldau.broker.metadata.refusals import error_of
+from moldau.broker.network.principal_data import read_principal
+from moldau.broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage
+from moldau.protocol.tagged_section import skip_tags
+from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
+from moldau.security.principal import Principal
 
 log = logging.getLogger("moldau.connection")
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from security.delegation_token import may_hold_tokens
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from moldau.security.delegation_token import may_hold_tokens
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.forwarding import ForwardingServices
-    from broker.runtime.pending import Pending
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.forwarding import ForwardingServices
+    from moldau.broker.runtime.pending import Pending
 
 
 def handle(

@@ -14,24 +14,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.network.quotas.client_quotas import ClientQuotas
-from broker.network.quotas.throttled_route import is_exempt
-from broker.purgatory.purgatory import (
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
     DelayedOperation,
     Purgatory,
 )
-from broker.replicas.replicas import Replicas
-from broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
-from broker.requests.fetch_quota import fetch_size_max, fetch_throttle_ms
-from broker.requests.fetched_records import RecordServices, read_records, sends_from_file
-from broker.runtime.pending import DATA, DISK, Pending
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
-from replication.fetch_plan import (
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
+from moldau.broker.requests.fetch_quota import fetch_size_max, fetch_throttle_ms
+from moldau.broker.requests.fetched_records import RecordServices, read_records, sends_from_file
+from moldau.broker.runtime.pending import DATA, DISK, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from moldau.replication.fetch_plan import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     FetchPlanner,
@@ -39,17 +39,17 @@ from replication.fetch_plan import (
     isolation_of,
     without_records,
 )
-from replication.fetch_session import FetchContext, FetchSessions, is_of_follower
-from replication.follower_fetch import InSyncCandidates, replica_of, update_fetch_states
-from replication.partition import Partition
-from replication.source import Cold, FetchIsolation, Remote
-from replication.updated_partitions import PartitionKey
-from storage.files.file_slice import FileSlice
+from moldau.replication.fetch_session import FetchContext, FetchSessions, is_of_follower
+from moldau.replication.follower_fetch import InSyncCandidates, replica_of, update_fetch_states
+from moldau.replication.partition import Partition
+from moldau.replication.source import Cold, FetchIsolation, Remote
+from moldau.replication.updated_partitions import PartitionKey
+from moldau.storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.authorization.fetched_partitions import FetchPermissions
-    from security.access import Access
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.authorization.fetched_partitions import FetchPermissions
+    from moldau.security.access import Access
 
 log = logging.getLogger("moldau.fetch")
 
@@ -161,7 +161,7 @@ class Fetch:
         """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
 
     def _restrict(self, access: Access) -> None:
-        from broker.requests.authorization.fetched_partitions import FetchPermissions
+        from moldau.broker.requests.authorization.fetched_partitions import FetchPermissions
 
         is_follower = self._replica is not None
         self._permissions = FetchPermissions(access, self._services.cluster, is_follower=is_follower)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.registry import CoordinatorRegistry
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.topic_creation import TopicCreation
-from broker.replicas.replicas import Replicas
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.replicas.replicas import Replicas
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.config.internal_topics import InternalTopic
-    from broker.metadata.cluster_view import NodeAddress
-    from broker.network.route import RequestContext
+    from moldau.broker.config.internal_topics import InternalTopic
+    from moldau.broker.metadata.cluster_view import NodeAddress
+    from moldau.broker.network.route import RequestContext
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several keys."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.requests.forwarding import ForwardingServices
-    from broker.runtime.pending import Pending
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.forwarding import ForwardingServices
+    from moldau.broker.runtime.pending import Pending
 
 
 def handle(services: ForwardingServices, context: RequestContext, request: object) -> Pending[object]:

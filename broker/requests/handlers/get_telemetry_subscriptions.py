@@ -9,20 +9,20 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.client_metrics import MetricsSubscription, subscription_for
-from protocol.compression import Codec
-from protocol.messages.get_telemetry_subscriptions import (
+from moldau.broker.requests.client_metrics import MetricsSubscription, subscription_for
+from moldau.protocol.compression import Codec
+from moldau.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from protocol.schema import ZERO_UUID
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
-    from broker.runtime.environment import Environment
-    from kraft.image.metadata_image import MetadataImage
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.runtime.environment import Environment
+    from moldau.kraft.image.metadata_image import MetadataImage
 
 ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.group.events import Heartbeat
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.events import Heartbeat
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class HeartbeatServices(Protocol):

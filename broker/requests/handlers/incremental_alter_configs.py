@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.own_resources import (
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.own_resources import (
     BROKER_LOGGER,
     ConfigChange,
     Verdict,
@@ -18,8 +18,8 @@ from broker.requests.own_resources import (
     refusal_of_changes,
     refusal_of_node,
 )
-from broker.runtime.pending import CONTROLLER, Pending
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.runtime.pending import CONTROLLER, Pending
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -27,9 +27,9 @@ from protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
-    from broker.requests.forwarding import Forwarding
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.forwarding import Forwarding
 
 
 class IncrementalAlterConfigsServices(Protocol):

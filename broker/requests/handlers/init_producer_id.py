@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.metadata.cluster_view import ClusterView
-from broker.metadata.producer_ids import ProducerIds
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.runtime.effects import Waiter
-from coordinator.transaction.events import InitProducerId, ProducerIdAnswer
-from kraft.features import TRANSACTION_VERSION
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.transaction.events import InitProducerId, ProducerIdAnswer
+from moldau.kraft.features import TRANSACTION_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 NONE: Final = -1
 FENCED_VERSION: Final = 4

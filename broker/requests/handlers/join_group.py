@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.runtime.pending import MEMBERS, Pending
-from coordinator.classic.rebalance import join_refusal
-from coordinator.group.events import Join
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.coordinator.classic.rebalance import join_refusal
+from moldau.coordinator.group.events import Join
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class JoinGroupServices(Protocol):

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.classic.leave import BATCH_VERSION
-from coordinator.group.events import Leave
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.classic.leave import BATCH_VERSION
+from moldau.coordinator.group.events import Leave
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class LeaveGroupServices(Protocol):

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.requests.own_resources import BROKER_LOGGER
-from kraft.image.configs import ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.list_config_resources import (
+from moldau.broker.requests.own_resources import BROKER_LOGGER
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 LISTABLE: Final = (
     ResourceType.TOPIC,

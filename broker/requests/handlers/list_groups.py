@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from protocol.errors import ErrorCode
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from moldau.broker.coordinators.groups import Groups
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class ListGroupsServices(Protocol):

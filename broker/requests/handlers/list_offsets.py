@@ -15,28 +15,28 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.runtime.pending import DISK, Pending
-from broker.runtime.tasks import Spawn
-from protocol.compression import RecordSizeExceeded
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import (
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.runtime.pending import DISK, Pending
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.compression import RecordSizeExceeded
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.primitives import MalformedMessage
-from protocol.schema import VERSION_MAX
-from replication.follower_fetch import LocalReplicas
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.tiered.errors import RemoteStorageError, error_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import VERSION_MAX
+from moldau.replication.follower_fetch import LocalReplicas
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.tiered.errors import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
-    from broker.tiering.remote_offsets import RemoteOffsets
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.tiering.remote_offsets import RemoteOffsets
 
 log = logging.getLogger("moldau.tiering")
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from broker.config.values import linear_match
-from broker.coordinators.transactions import TransactionCoordinator
-from broker.runtime.environment import Environment
-from protocol.errors import ErrorCode
-from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from moldau.broker.config.values import linear_match
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.runtime.environment import Environment
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class ListTransactionsServices(Protocol):
@@ -31,7 +31,7 @@ def handle(
     services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """The list is complete or an error: while a shard is loading, its transactions are not known."""
-    from coordinator.transaction.listing import unknown_states
+    from moldau.coordinator.transaction.listing import unknown_states
 
     is_wanted = filter_of(request.transactional_id_pattern)
     if is_wanted is None:

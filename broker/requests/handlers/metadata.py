@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.config.internal_topics import INTERNAL_TOPICS
-from broker.requests.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
-from kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
-from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
-from kraft.topic_names import refusal_of_name
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import (
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.requests.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -25,20 +25,20 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import ZERO_UUID
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metadata.cluster_view import ClusterView, NodeAddress
-    from broker.metadata.dynamic_config import DynamicConfig
-    from broker.metadata.topic_creation import TopicCreation
-    from broker.network.reply import EncodedResponse
-    from broker.network.route import RequestContext
-    from broker.requests.large_metadata import LargeMetadata
-    from broker.runtime.pending import Pending
-    from kraft.image.cluster import ClusterImage
-    from kraft.image.metadata_image import MetadataImage
-    from security.access import Access
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.cluster_view import ClusterView, NodeAddress
+    from moldau.broker.metadata.dynamic_config import DynamicConfig
+    from moldau.broker.metadata.topic_creation import TopicCreation
+    from moldau.broker.network.reply import EncodedResponse
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.large_metadata import LargeMetadata
+    from moldau.broker.runtime.pending import Pending
+    from moldau.kraft.image.cluster import ClusterImage
+    from moldau.kraft.image.metadata_image import MetadataImage
+    from moldau.security.access import Access
 
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
@@ -123,7 +123,7 @@ def handle(
 
 def _as_allowed(question: Question, access: Access, *, creates: bool) -> Question:
     """The question about the topics that the client may describe."""
-    from broker.requests.authorization.visible_topics import operations_on, visible_topics
+    from moldau.broker.requests.authorization.visible_topics import operations_on, visible_topics
 
     topics = question.image.topics
     wishes, denied = visible_topics(access, topics, question.wishes, creates=creates)

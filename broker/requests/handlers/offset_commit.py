@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.group.events import CommitOffsets
-from coordinator.offsets.offset_commit import same_for_all
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.events import CommitOffsets
+from moldau.coordinator.offsets.offset_commit import same_for_all
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.schema import ZERO_UUID
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 TOPIC_ID_VERSION: Final = 10
 """From this version on requests name topics by id."""

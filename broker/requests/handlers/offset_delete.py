@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.group.events import DeleteOffsets
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.offset_delete import (
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.events import DeleteOffsets
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
@@ -23,7 +23,7 @@ from protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class OffsetDeleteServices(Protocol):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.metadata.cluster_view import ClusterView
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.group.events import FetchStableOffsets
-from coordinator.offsets.offset_fetch import NO_OFFSET
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.events import FetchStableOffsets
+from moldau.coordinator.offsets.offset_fetch import NO_OFFSET
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -27,10 +27,10 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.schema import ZERO_UUID
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 GROUPS_VERSION: Final = 8
 """From this version on a request has several groups."""

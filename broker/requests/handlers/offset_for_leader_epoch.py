@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from replication.follower_fetch import LocalReplicas
+from moldau.replication.follower_fetch import LocalReplicas
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class OffsetForLeaderEpochServices(Protocol):

@@ -13,36 +13,36 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.coordinators.transaction_verifier import TransactionVerifier
-from broker.network.request_memory import RequestMemory
-from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
-from broker.purgatory.purgatory import DelayedOperation, Purgatory
-from broker.replicas.replicas import Replicas
-from broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
-from broker.requests.large_batches import LargeBatch, LargeBatches
-from broker.requests.unverified_batches import UnverifiedBatch, Verification, is_transactional, unverified_batch
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.pending import FLUSH, VALIDATION, Pending
-from broker.runtime.tasks import Spawn
-from protocol.errors import ErrorCode
-from protocol.messages.produce import (
+from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
+from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
+from moldau.broker.requests.large_batches import LargeBatch, LargeBatches
+from moldau.broker.requests.unverified_batches import UnverifiedBatch, Verification, is_transactional, unverified_batch
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.pending import FLUSH, VALIDATION, Pending
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.primitives import BytesLike
-from protocol.record_validation import RejectedBatch, ValidBatch
-from replication.partition import ACKS_ALL
-from storage.log.append_result import AppendResult
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_validation import RejectedBatch, ValidBatch
+from moldau.replication.partition import ACKS_ALL
+from moldau.storage.log.append_result import AppendResult
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.network.route import RequestContext
-    from replication.partition import Partition
-    from storage.producers.verification import VerificationGuard
+    from moldau.broker.config.config import Config
+    from moldau.broker.network.route import RequestContext
+    from moldau.replication.partition import Partition
+    from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""

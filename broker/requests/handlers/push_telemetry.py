@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.requests.handlers.get_telemetry_subscriptions import ACCEPTED_CODECS, subscription_of
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from protocol.schema import ZERO_UUID
+from moldau.broker.requests.handlers.get_telemetry_subscriptions import ACCEPTED_CODECS, subscription_of
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.config.config import Config
-    from broker.metadata.cluster_view import ClusterView
-    from broker.network.route import RequestContext
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.cluster_view import ClusterView
+    from moldau.broker.network.route import RequestContext
 
 
 class PushTelemetryServices(Protocol):

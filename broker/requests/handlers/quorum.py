@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.runtime.pending import Pending
+from moldau.broker.runtime.pending import Pending
 
 if TYPE_CHECKING:
-    from broker.metadata.quorum import Quorum
-    from broker.network.route import RequestContext
-    from kraft.raft.events import QuorumRequest
+    from moldau.broker.metadata.quorum import Quorum
+    from moldau.broker.network.route import RequestContext
+    from moldau.kraft.raft.events import QuorumRequest
 
 
 class QuorumServices(Protocol):

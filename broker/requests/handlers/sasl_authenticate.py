@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.network.authentication.exchange import LATE_TOKEN
-from broker.network.route import RequestContext
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.broker.network.authentication.exchange import LATE_TOKEN
+from moldau.broker.network.route import RequestContext
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
 def handle(services: object, context: RequestContext, request: SaslAuthenticateRequest) -> object:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.network.route import RequestContext
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.broker.network.route import RequestContext
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def handle(services: object, context: RequestContext, request: SaslHandshakeRequest) -> object:

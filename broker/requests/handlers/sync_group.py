@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.groups import Groups
-from broker.runtime.pending import MEMBERS, Pending
-from coordinator.classic.sync_answers import sync_refusal
-from coordinator.group.events import Sync
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.coordinator.classic.sync_answers import sync_refusal
+from moldau.coordinator.group.events import Sync
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class SyncGroupServices(Protocol):

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.coordinators.groups import Groups
-from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
-from broker.metadata.cluster_view import ClusterView
-from broker.replicas.replicas import Replicas
-from broker.runtime.environment import Environment
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.group.events import CommitTransactionalOffsets
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.events import CommitTransactionalOffsets
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from replication.verification import coordinator_verification
-from storage.producers.verification import VerificationGuard
+from moldau.replication.verification import coordinator_verification
+from moldau.storage.producers.verification import VerificationGuard
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the partition of the group is added to the transaction, and TRANSACTION_ABORTABLE is known."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
-from broker.runtime.pending import COORDINATOR, Pending
-from coordinator.runtime.effects import TransactionEnd
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.effects import TransactionEnd
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -21,7 +21,7 @@ from protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.route import RequestContext
+    from moldau.broker.network.route import RequestContext
 
 
 class WriteTxnMarkersServices(Protocol):

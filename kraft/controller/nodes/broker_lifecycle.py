@@ -17,14 +17,14 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.partitions.leadership import changes_with, changes_without, changes_without_directories
-from kraft.controller.view import View
-from kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
-from protocol.errors import ErrorCode
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.records.metadata import BrokerRegistrationChangeRecord
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.partitions.leadership import changes_with, changes_without, changes_without_directories
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord
 
 MOVES_MIN: Final = 64
 MOVES_SHARE: Final = 8

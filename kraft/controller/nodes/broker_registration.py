@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.partitions.leadership import changes_after_loss, changes_without
-from kraft.controller.view import View
-from kraft.features import KRAFT_VERSION, METADATA_VERSION
-from kraft.image.cluster import Broker
-from kraft.image.metadata_image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from protocol.records.metadata import BrokerEndpoint, BrokerFeature, PartitionChangeRecord, RegisterBrokerRecord
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.partitions.leadership import changes_after_loss, changes_without
+from moldau.kraft.controller.view import View
+from moldau.kraft.features import KRAFT_VERSION, METADATA_VERSION
+from moldau.kraft.image.cluster import Broker
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from moldau.protocol.records.metadata import BrokerEndpoint, BrokerFeature, PartitionChangeRecord, RegisterBrokerRecord
 
 RESERVED_DIRECTORIES_COUNT = 100
 """Directory ids below this number have a special meaning and name no directory."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from protocol.records.metadata import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from moldau.protocol.records.metadata import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
 
 
 def register_controller(context: DecisionContext, request: ControllerRegistrationRequest) -> Decision:

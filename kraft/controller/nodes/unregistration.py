@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.partitions.leadership import changes_after_loss, changes_without
-from protocol.errors import ErrorCode
-from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from protocol.records.metadata import UnregisterBrokerRecord
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.partitions.leadership import changes_after_loss, changes_without
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from moldau.protocol.records.metadata import UnregisterBrokerRecord
 
 
 def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:

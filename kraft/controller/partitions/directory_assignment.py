@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.partitions.leadership import election_of, rules_of
-from kraft.controller.partitions.partition_change import RequestedChange, change_of
-from kraft.controller.view import View
-from kraft.image.cluster import LOST_DIRECTORY, Broker
-from kraft.image.topics import PartitionRegistration
-from protocol.errors import ErrorCode
-from protocol.messages.assign_replicas_to_dirs import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.partitions.leadership import election_of, rules_of
+from moldau.kraft.controller.partitions.partition_change import RequestedChange, change_of
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.cluster import LOST_DIRECTORY, Broker
+from moldau.kraft.image.topics import PartitionRegistration
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryData,
@@ -18,7 +18,7 @@ from protocol.messages.assign_replicas_to_dirs import (
     PartitionResult,
     TopicResult,
 )
-from protocol.records.metadata import PartitionChangeRecord
+from moldau.protocol.records.metadata import PartitionChangeRecord
 
 
 def assign_replicas(context: DecisionContext, request: AssignReplicasToDirsRequest) -> Decision:

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.partitions.leadership import rules_of
-from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
-from kraft.controller.view import View
-from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.partitions.leadership import rules_of
+from moldau.kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
     TopicPartitions,
 )
-from protocol.records.metadata import PartitionChangeRecord
+from moldau.protocol.records.metadata import PartitionChangeRecord
 
 TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 NOT_NEEDED: Final = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.partitions.leadership import election_of, rules_of
-from kraft.controller.partitions.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
-from kraft.controller.view import View
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.partitions.leadership import election_of, rules_of
+from moldau.kraft.controller.partitions.partition_change import RECOVERED, RECOVERING, RequestedChange, change_of
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, PartitionRegistration, Topic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,

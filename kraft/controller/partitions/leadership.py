@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kraft.controller.partition_index import Key
-from kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
-from kraft.controller.view import View
-from kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
-from protocol.records.metadata import PartitionChangeRecord
+from moldau.kraft.controller.partition_index import Key
+from moldau.kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
+from moldau.protocol.records.metadata import PartitionChangeRecord
 
 MayLead = Callable[[int], bool]
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, PartitionRegistration
-from protocol.records.metadata import PartitionChangeRecord
+from moldau.kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, PartitionRegistration
+from moldau.protocol.records.metadata import PartitionChangeRecord
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.partitions.leadership import rules_of
-from kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
-from kraft.controller.topics.new_partitions import refusal_of_assignment
-from kraft.controller.view import View
-from kraft.image.topics import PartitionRegistration, Topic
-from protocol.errors import ErrorCode
-from protocol.messages import list_partition_reassignments as listing
-from protocol.messages.alter_partition_reassignments import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.partitions.leadership import rules_of
+from moldau.kraft.controller.partitions.partition_change import Election, RequestedChange, change_of
+from moldau.kraft.controller.topics.new_partitions import refusal_of_assignment
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.topics import PartitionRegistration, Topic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import list_partition_reassignments as listing
+from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.records.metadata import PartitionChangeRecord
+from moldau.protocol.records.metadata import PartitionChangeRecord
 
 
 def alter_reassignments(context: DecisionContext, request: AlterPartitionReassignmentsRequest) -> Decision:

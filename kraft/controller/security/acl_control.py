@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.image.security.acls import record_of
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.delete_acls import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.image.security.acls import record_of
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from moldau.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from protocol.records.metadata import RemoveAccessControlEntryRecord
-from security.access import CLUSTER_NAME, ResourceKind
-from security.acl.bindings import (
+from moldau.protocol.records.metadata import RemoveAccessControlEntryRecord
+from moldau.security.access import CLUSTER_NAME, ResourceKind
+from moldau.security.acl.bindings import (
     KNOWN_KINDS,
     KNOWN_OPERATIONS,
     KNOWN_PATTERN_TYPES,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.image.security.client_quotas import record_of
-from protocol.errors import ErrorCode
-from protocol.messages.alter_client_quotas import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.image.security.client_quotas import record_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
     RequestEntryData,
     ResponseEntryData,
 )
-from security.quotas.entity import IP, QuotaEntity, refusal_of_entity, refusal_of_value
+from moldau.security.quotas.entity import IP, QuotaEntity, refusal_of_entity, refusal_of_value
 
 
 def alter_client_quotas(context: DecisionContext, request: AlterClientQuotasRequest) -> Decision:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.image.security.scram_credentials import ScramKey, record_of
-from protocol.errors import ErrorCode
-from protocol.messages.alter_user_scram_credentials import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.image.security.scram_credentials import ScramKey, record_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.records.metadata import RemoveUserScramCredentialRecord
-from security.sasl.scram.credential import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of
+from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord
+from moldau.security.sasl.scram.credential import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of
 
 TWICE: Final = ApiError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 UNKNOWN_MECHANISM: Final = ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")

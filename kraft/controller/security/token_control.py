@@ -11,18 +11,18 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from typing import TypeVar
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from kraft.controller.settings import ControllerSettings
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.security.delegation_tokens import record_of
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from protocol.records.metadata import RemoveDelegationTokenRecord
-from security.delegation_token import DelegationToken, may_hold_tokens, secret_of
-from security.principal import USER, Principal
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.security.delegation_tokens import record_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from moldau.protocol.records.metadata import RemoveDelegationTokenRecord
+from moldau.security.delegation_token import DelegationToken, may_hold_tokens, secret_of
+from moldau.security.principal import USER, Principal
 
 NOT_SET_MS = -1
 Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraft.controller.decision import ApiError
-from kraft.controller.topics.placement import place_replicas
-from kraft.controller.view import View
-from kraft.image.cluster import Broker
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import NO_LEADER, PartitionRegistration
-from protocol.errors import ErrorCode
-from protocol.records.metadata import PartitionRecord
+from moldau.kraft.controller.decision import ApiError
+from moldau.kraft.controller.topics.placement import place_replicas
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.cluster import Broker
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.records.metadata import PartitionRecord
 
 NEW_PARTITIONS_MAX = 10_000
 """The most partitions that one request may create: their records are one atomic batch."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.throttling import THROTTLED
-from kraft.controller.topics.new_partitions import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.throttling import THROTTLED
+from moldau.kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
     automatic_assignments,
     partition_records,
     refusal_of_assignment,
 )
-from kraft.controller.view import View
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Topic
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import Topic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

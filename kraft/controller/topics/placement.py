@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from kraft.image.cluster import Broker
+from moldau.kraft.image.cluster import Broker
 
 
 def place_replicas(

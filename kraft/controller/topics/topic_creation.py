@@ -6,29 +6,29 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.settings import ControllerSettings
-from kraft.controller.throttling import THROTTLED
-from kraft.controller.topics.new_partitions import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.controller.throttling import THROTTLED
+from moldau.kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,
     automatic_assignments,
     partition_records,
     refusal_of_assignment,
 )
-from kraft.controller.view import View
-from kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
-from kraft.image.metadata_image import MetadataImage
-from kraft.topic_names import CLUSTER_METADATA_TOPIC, metric_name, refusal_of_name
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC, metric_name, refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.records.metadata import ConfigRecord, TopicRecord
+from moldau.protocol.records.metadata import ConfigRecord, TopicRecord
 
 RESERVED_IDS_COUNT = 100
 """Ids below this number are reserved, among them the id of the metadata topic."""

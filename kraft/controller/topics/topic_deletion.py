@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import ApiError, Decision
-from kraft.controller.settings import ControllerSettings
-from kraft.controller.throttling import THROTTLED
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import Topic
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import (
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.controller.throttling import THROTTLED
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import Topic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.records.metadata import RemoveTopicRecord
-from protocol.schema import ZERO_UUID
+from moldau.protocol.records.metadata import RemoveTopicRecord
+from moldau.protocol.schema import ZERO_UUID
 
 
 class NamedTopics(NamedTuple):

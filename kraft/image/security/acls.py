@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kraft.image.persistent_map import PersistentMap, place_of_uuid
-from protocol.records.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from security.acl.bindings import AclBinding
+from moldau.kraft.image.persistent_map import PersistentMap, place_of_uuid
+from moldau.protocol.records.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from moldau.security.acl.bindings import AclBinding
 
 
 class AclsImage(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kraft.image.persistent_map import PersistentMap, place_of_text
-from protocol.records.metadata import ClientQuotaRecord, EntityData
-from security.quotas.entity import QuotaEntity, in_order_of_kafka
+from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.records.metadata import ClientQuotaRecord, EntityData
+from moldau.security.quotas.entity import QuotaEntity, in_order_of_kafka
 
 
 def place_of_entity(entity: QuotaEntity) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kraft.image.persistent_map import PersistentMap, place_of_text
-from protocol.primitives import MalformedMessage
-from protocol.records.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
-from security.delegation_token import DelegationToken
-from security.principal import Principal
+from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
+from moldau.security.delegation_token import DelegationToken
+from moldau.security.principal import Principal
 
 
 class TokensImage(NamedTuple):

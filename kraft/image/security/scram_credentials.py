@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kraft.image.persistent_map import PersistentMap, place_of_text
-from protocol.records.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
-from security.sasl.scram.credential import ScramCredential, ScramForm, form_of
+from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from moldau.security.sasl.scram.credential import ScramCredential, ScramForm, form_of
 
 
 class ScramKey(NamedTuple):

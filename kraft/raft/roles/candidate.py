@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kraft.raft.events import ResponseReceived
-from kraft.raft.leader_discovery import report_in, transition_to_leader
-from kraft.raft.member import QuorumMember
-from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.roles.vote_collection import VoteCollection
-from kraft.raft.transitions import BecomeLeader, BecomeProspective, Transition
+from moldau.kraft.raft.events import ResponseReceived
+from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
+from moldau.kraft.raft.roles.vote_collection import VoteCollection
+from moldau.kraft.raft.transitions import BecomeLeader, BecomeProspective, Transition
 
 
 class CandidateRole(RaftRole):

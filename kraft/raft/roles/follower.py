@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from kraft.quorum.voter_set import Address
-from kraft.raft.events import AppendFetched, Destination, OutgoingRequest, ResponseReceived, TruncateLog
-from kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import fetch_request
-from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.snapshot_fetch import SnapshotFetch
-from kraft.raft.transitions import BecomeProspective, BecomeUnattached, Transition
-from kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
-from kraft.snapshot.names import SnapshotId
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, PartitionData
-from protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
-from protocol.messages.update_raft_voter import UpdateRaftVoterResponse
-from protocol.primitives import BytesLike
+from moldau.kraft.quorum.voter_set import Address
+from moldau.kraft.raft.events import AppendFetched, Destination, OutgoingRequest, ResponseReceived, TruncateLog
+from moldau.kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import fetch_request
+from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
+from moldau.kraft.raft.snapshot_fetch import SnapshotFetch
+from moldau.kraft.raft.transitions import BecomeProspective, BecomeUnattached, Transition
+from moldau.kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import EpochEndOffset, PartitionData
+from moldau.protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
+from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterResponse
+from moldau.protocol.primitives import BytesLike
 
 REFUSALS_MAX = 2
 """The number of refused connections in a row after which this node considers the leader failed."""

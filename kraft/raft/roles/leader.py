@@ -6,29 +6,29 @@ may have been elected without its knowledge (KIP-595).
 
 from __future__ import annotations
 
-from kraft.quorum.control_records import leader_change, quorum_records
-from kraft.quorum.voter_set import ReplicaKey, VoterNode
-from kraft.raft.describe import describe_leader
-from kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
-from kraft.raft.fetch_service import FetchService, place_in_log
-from kraft.raft.leader_discovery import report_in, transition_to_leader
-from kraft.raft.log_view import OffsetAndEpoch
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import begin_request
-from kraft.raft.replica_states import ReplicaStates, replica_id_of
-from kraft.raft.roles.role import RaftRole
-from kraft.raft.transitions import BecomeResigned, Transition
-from kraft.raft.voters.version_upgrade import VersionUpgrade
-from kraft.raft.voters.voter_changes import VoterChanges
-from kraft.snapshot.names import SnapshotId
-from protocol.errors import ErrorCode
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from moldau.kraft.quorum.control_records import leader_change, quorum_records
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
+from moldau.kraft.raft.describe import describe_leader
+from moldau.kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
+from moldau.kraft.raft.fetch_service import FetchService, place_in_log
+from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.log_view import OffsetAndEpoch
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import begin_request
+from moldau.kraft.raft.replica_states import ReplicaStates, replica_id_of
+from moldau.kraft.raft.roles.role import RaftRole
+from moldau.kraft.raft.transitions import BecomeResigned, Transition
+from moldau.kraft.raft.voters.version_upgrade import VersionUpgrade
+from moldau.kraft.raft.voters.voter_changes import VoterChanges
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 class LeaderRole(RaftRole):

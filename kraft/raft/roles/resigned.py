@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kraft.quorum.voter_set import ReplicaKey, VoterNode
-from kraft.raft.events import ResponseReceived, Stopped
-from kraft.raft.leader_discovery import report_in, transition_to_leader
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import end_request
-from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.transitions import EnterEpoch, Transition
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
+from moldau.kraft.raft.events import ResponseReceived, Stopped
+from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import end_request
+from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
+from moldau.kraft.raft.transitions import EnterEpoch, Transition
 
 
 class ResignedRole(RaftRole):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.quorum.voter_set import ReplicaKey
-from kraft.raft.events import RequestReceived, ResponseReceived
-from kraft.raft.member import QuorumMember
-from kraft.raft.transitions import Transition
+from moldau.kraft.quorum.voter_set import ReplicaKey
+from moldau.kraft.raft.events import RequestReceived, ResponseReceived
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.transitions import Transition
 
 
 class RequestedVote(NamedTuple):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.raft.election_state import NO_NODE
-from kraft.raft.events import Destination, ResponseReceived
-from kraft.raft.leader_discovery import report_in, transition_to_leader
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import fetch_request
-from kraft.raft.roles.role import RaftRole, RequestedVote
-from kraft.raft.transitions import BecomeProspective, Transition
+from moldau.kraft.raft.election_state import NO_NODE
+from moldau.kraft.raft.events import Destination, ResponseReceived
+from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import fetch_request
+from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
+from moldau.kraft.raft.transitions import BecomeProspective, Transition
 
 ASK_PAUSE_MS: Final = 50
 """The pause (ms) after a response that named no leader, or a request without a response."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.quorum.voter_set import VoterNode
-from kraft.raft.events import ResponseReceived
-from kraft.raft.leader_discovery import LeaderReport
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import vote_request
-from protocol.errors import ErrorCode
-from protocol.messages.vote import ResponsePartitionData, VoteResponse
+from moldau.kraft.quorum.voter_set import VoterNode
+from moldau.kraft.raft.events import ResponseReceived
+from moldau.kraft.raft.leader_discovery import LeaderReport
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import vote_request
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.vote import ResponsePartitionData, VoteResponse
 
 PRE_VOTE_PAUSE_MS: Final = 150
 

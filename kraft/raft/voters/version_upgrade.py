@@ -6,12 +6,12 @@ supports to each new leader (UpdateRaftVoter), which keeps them in memory for an
 
 from __future__ import annotations
 
-from kraft.features import KRAFT_VERSION
-from kraft.quorum.control_records import quorum_records
-from kraft.quorum.voter_set import VoterNode, VoterSet
-from kraft.raft.events import Append
-from kraft.raft.member import QuorumMember
-from kraft.raft.voters.voter_description import own_description
+from moldau.kraft.features import KRAFT_VERSION
+from moldau.kraft.quorum.control_records import quorum_records
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.raft.events import Append
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.voters.voter_description import own_description
 
 
 class VersionUpgrade:

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kraft.features import KRAFT_VERSION, SupportedRange
-from kraft.quorum.control_records import voters_record
-from kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
-from kraft.raft.events import Append, Destination, QuorumResponse, RequestReceived, Respond, ResponseReceived
-from kraft.raft.member import QuorumMember
-from kraft.raft.replica_states import ReplicaStates
-from kraft.raft.responses import update_voter_response
-from kraft.raft.voters.version_upgrade import VersionUpgrade
-from protocol.errors import ErrorCode
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
-from protocol.schema import ZERO_UUID
-from storage.checkpoints.partition_metadata import uuid_text
+from moldau.kraft.features import KRAFT_VERSION, SupportedRange
+from moldau.kraft.quorum.control_records import voters_record
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
+from moldau.kraft.raft.events import Append, Destination, QuorumResponse, RequestReceived, Respond, ResponseReceived
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.replica_states import ReplicaStates
+from moldau.kraft.raft.responses import update_voter_response
+from moldau.kraft.raft.voters.version_upgrade import VersionUpgrade
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from moldau.protocol.schema import ZERO_UUID
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
 """The time (ms) since which a new voter may at most have been behind the log. A slower voter would delay commits."""

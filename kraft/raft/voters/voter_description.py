@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kraft.quorum.voter_set import VoterNode
-from kraft.raft.member import QuorumMember
-from kraft.raft.outgoing_requests import add_voter_request, remove_voter_request, update_voter_request
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from moldau.kraft.quorum.voter_set import VoterNode
+from moldau.kraft.raft.member import QuorumMember
+from moldau.kraft.raft.outgoing_requests import add_voter_request, remove_voter_request, update_voter_request
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 ChangeOfItself = UpdateRaftVoterRequest | AddRaftVoterRequest | RemoveRaftVoterRequest
 

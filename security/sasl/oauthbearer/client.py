@@ -9,11 +9,11 @@ from base64 import b64encode
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
-from security.sasl.client_mechanism import ClientMechanism, LoginFailed
-from security.sasl.oauthbearer.allowed_urls import AllowedUrls
-from security.sasl.oauthbearer.messages import bearer_message
-from security.sasl.oauthbearer.server import NAME
-from security.sasl.oauthbearer.token import SIZE_MAX
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.oauthbearer.allowed_urls import AllowedUrls
+from moldau.security.sasl.oauthbearer.messages import bearer_message
+from moldau.security.sasl.oauthbearer.server import NAME
+from moldau.security.sasl.oauthbearer.token import SIZE_MAX
 
 RESPONSE_SIZE_MAX: Final = 1 << 20
 

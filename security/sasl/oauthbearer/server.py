@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from security.principal import USER, Principal
-from security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
-from security.sasl.oauthbearer.keys import KeySet
-from security.sasl.oauthbearer.messages import MalformedBearer, parse_bearer, refusal_message
-from security.sasl.oauthbearer.token import InvalidToken, TokenRules, UnknownKey, accept
+from moldau.security.principal import USER, Principal
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
+from moldau.security.sasl.oauthbearer.keys import KeySet
+from moldau.security.sasl.oauthbearer.messages import MalformedBearer, parse_bearer, refusal_message
+from moldau.security.sasl.oauthbearer.token import InvalidToken, TokenRules, UnknownKey, accept
 
 NAME: Final = "OAUTHBEARER"
 INVALID_TOKEN: Final = "invalid_token"

@@ -9,7 +9,7 @@ import json
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
-from security.sasl.oauthbearer.keys import ALGORITHMS, KeySet, base64url
+from moldau.security.sasl.oauthbearer.keys import ALGORITHMS, KeySet, base64url
 
 SIZE_MAX: Final = 64 * 1024
 """The most characters of a token."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import Final
 
-from security.sasl.client_mechanism import ClientMechanism, LoginFailed
-from security.sasl.scram.credential import (
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.scram.credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     ScramMechanism,
@@ -18,7 +18,7 @@ from security.sasl.scram.credential import (
     salted_password,
     server_key,
 )
-from security.sasl.scram.messages import (
+from moldau.security.sasl.scram.messages import (
     MalformedScram,
     base64_text,
     escaped,

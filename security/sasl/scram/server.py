@@ -25,9 +25,9 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import Final, NamedTuple, Protocol
 
-from security.principal import USER, Principal
-from security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, Step
-from security.sasl.scram.credential import (
+from moldau.security.principal import USER, Principal
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, Step
+from moldau.security.sasl.scram.credential import (
     ITERATIONS_MIN,
     ScramCredential,
     ScramForm,
@@ -37,7 +37,7 @@ from security.sasl.scram.credential import (
     keyed,
     salt_of_number,
 )
-from security.sasl.scram.messages import (
+from moldau.security.sasl.scram.messages import (
     TOKEN_EXTENSION,
     ClientFirst,
     MalformedScram,

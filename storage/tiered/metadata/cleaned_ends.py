@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.tiered.metadata.lineage import read_lineage
+from moldau.storage.tiered.metadata.lineage import read_lineage
 
 
 class CleanedEnds:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.lineage import ANCESTOR_COUNT_MAX, Lineage, ancestor_digest, read_lineage
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.lineage import ANCESTOR_COUNT_MAX, Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 OFFSET_SPAN_MAX: Final = (1 << 31) - 1
 """The most offsets in a group: offsets in an index are relative to the segment's start, in 31 bits.

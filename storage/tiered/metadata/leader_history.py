@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 def is_in_history(

@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar
 
-from protocol.framed_records import FramedRecords
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.records import remote_log
-from protocol.records.remote_log import (
+from moldau.protocol.framed_records import FramedRecords
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.records import remote_log
+from moldau.protocol.records.remote_log import (
     RemoteLogSegmentIdEntry,
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataSnapshotRecord,
@@ -20,9 +20,9 @@ from protocol.records.remote_log import (
     SegmentLeaderEpochEntry,
     TopicIdPartitionEntry,
 )
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition, RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
 
 VERSION: Final = 0
 RECORDS: Final = FramedRecords("remote log metadata", vars(remote_log))

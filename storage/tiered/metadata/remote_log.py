@@ -29,21 +29,21 @@ from heapq import merge
 from itertools import filterfalse
 from typing import Final
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.cleaned_ends import CleanedEnds
-from storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
-from storage.tiered.metadata.leader_history import is_in_history
-from storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
-from storage.tiered.metadata.records import RemoteChange
-from storage.tiered.metadata.remote_segment import PartitionDelete, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import (
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.cleaned_ends import CleanedEnds
+from moldau.storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
+from moldau.storage.tiered.metadata.leader_history import is_in_history
+from moldau.storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.records import RemoteChange
+from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import (
     BEING_REMOVED,
     PARTITION_STEPS,
     SEGMENT_STEPS,
     PartitionDeleteState,
     SegmentState,
 )
-from storage.tiered.metadata.segment_table import SegmentTable
+from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSET_MAX: Final = (1 << 63) - 1
 

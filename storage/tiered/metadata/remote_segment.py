@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
 
 REMAINS: Final = b"\x4d\x81"
 """The custom metadata of a record that begins the deletion of a copy because it is unfinished."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 _LONGS: Final = Struct(">QQ")
 _MASK: Final = 0xFFFFFFFF

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from protocol.messages.describe_client_quotas import ValueData
-from protocol.schema import ZERO_UUID, default_struct
+from moldau.protocol.messages.describe_client_quotas import ValueData
+from moldau.protocol.schema import ZERO_UUID, default_struct
 
 T = TypeVar("T")
 

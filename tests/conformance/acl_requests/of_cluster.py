@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from protocol.messages import alter_configs, incremental_alter_configs
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
-from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
-from protocol.messages.alter_partition import PartitionData as InSyncPartition
-from protocol.messages.alter_partition import TopicData as InSyncTopic
-from protocol.messages.alter_partition_reassignments import (
+from moldau.protocol.messages import alter_configs, incremental_alter_configs
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
+from moldau.protocol.messages.alter_partition import PartitionData as InSyncPartition
+from moldau.protocol.messages.alter_partition import TopicData as InSyncTopic
+from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.alter_replica_log_dirs import (
+from moldau.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from protocol.messages.alter_user_scram_credentials import (
+from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
-from protocol.messages.assign_replicas_to_dirs import (
+from moldau.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,
 )
-from protocol.messages.assign_replicas_to_dirs import PartitionData as PlacedPartition
-from protocol.messages.assign_replicas_to_dirs import TopicData as PlacedTopic
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.messages.assign_replicas_to_dirs import PartitionData as PlacedPartition
+from moldau.protocol.messages.assign_replicas_to_dirs import TopicData as PlacedTopic
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from moldau.protocol.messages.describe_acls import DescribeAclsRequest
+from moldau.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
+from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from moldau.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from moldau.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from moldau.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.acl_requests.asked import (
     OTHER_GROUP,
     TOPICS,

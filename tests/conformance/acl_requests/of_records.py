@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_producers import DescribeProducersRequest
-from protocol.messages.describe_producers import TopicRequest as ProducersTopic
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_for_leader_epoch import (
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.describe_producers import DescribeProducersRequest
+from moldau.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from moldau.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.record_builder import Record, build_batch
 from tests.conformance.acl_requests.asked import (
     CREATED,
     DELETED,

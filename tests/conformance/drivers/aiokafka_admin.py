@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.conformance.outcome import Refused, Unavailable
 
 _CODES = frozenset(int(code) for code in ErrorCode)

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AbortTransactionSpec, AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.conformance.outcome import Refused
 
 SPECIAL_OFFSETS = {

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Final
 
-from security.sasl.oauthbearer.token import unsecured_token
+from moldau.security.sasl.oauthbearer.token import unsecured_token
 from tests.conformance.drivers.librdkafka import security_settings
 
 PATIENCE_S: Final = 20.0

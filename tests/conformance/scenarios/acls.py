@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from protocol.access import AclOperation as Operation
-from protocol.messages.alter_client_quotas import (
+from moldau.protocol.access import AclOperation as Operation
+from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
     OpData,
     RequestEntryData,
 )
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.alter_partition import TopicData as AlteredTopic
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from security.access import ResourceKind as Kind
-from security.acl.bindings import PatternType, PermissionType
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from moldau.protocol.messages.alter_partition import TopicData as AlteredTopic
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from moldau.security.access import ResourceKind as Kind
+from moldau.security.acl.bindings import PatternType, PermissionType
 from tests.conformance.acl_requests import of_cluster, of_groups, of_records
 from tests.conformance.acl_requests.asked import CREATED, GROUP, TRANSACTION, UNKNOWN_ID, Asked, Ids, comparable, made
 from tests.conformance.outcome import Failed

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.batch_iterator import iterate_batches
-from protocol.record_reader import records_of
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_reader import records_of
 from tests.conformance.brokers import Broker
 from tests.conformance.client import Client
 from tests.conformance.record import Record

@@ -11,9 +11,9 @@ from typing import Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from security.sasl.scram.credential import ScramMechanism
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.conformance.committed import await_in_sync, create_topics
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
 from tests.conformance.secured.listeners import Between

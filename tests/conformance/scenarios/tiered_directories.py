@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from storage.tiered.layout import DATA_KINDS, ObjectKind, SegmentObject, parse_key
+from moldau.storage.tiered.layout import DATA_KINDS, ObjectKind, SegmentObject, parse_key
 from tests.conformance.brokers import Broker
 from tests.conformance.client import Client
 from tests.conformance.outcome import Unavailable

@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.node.node import Node
-from kraft.features import ELIGIBLE_LEADER_REPLICAS
-from kraft.image.topics import NO_LEADER
-from kraft.image.topics import PartitionRegistration as Assigned
-from kraft.raft.events import Resign
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.node.node import Node
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.kraft.raft.events import Resign
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from moldau.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from moldau.protocol.record_builder import Record, build_batch
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.raft.host import Host
 from tests.simulation.raft.swarm import vote_request

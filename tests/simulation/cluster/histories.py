@@ -15,18 +15,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from coordinator.transaction.events import ProducerIdAnswer
-from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import ONGOING
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_builder import Record, build_batch
+from moldau.coordinator.transaction.events import ProducerIdAnswer
+from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.transaction_state import ONGOING
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from moldau.protocol.messages.end_txn import EndTxnRequest
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster import Cluster
 from tests.support.node import Client, Closed, Node, batch, serve_and
 from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, TransactionStage

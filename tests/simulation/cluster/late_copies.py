@@ -12,15 +12,15 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.vote import VoteRequest
-from protocol.schema import spec_of
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest
+from moldau.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from moldau.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.messages.vote import VoteRequest
+from moldau.protocol.schema import spec_of
 from tests.support.node import CONTROLLER_PORT
 from tests.support.simulation.network import FIRST_EPHEMERAL_PORT
 

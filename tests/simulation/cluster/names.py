@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.record_reader import records_of
-from replication.partition import Partition
+from moldau.protocol.record_reader import records_of
+from moldau.replication.partition import Partition
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Closed, batch
 

@@ -15,21 +15,21 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker.config.internal_topics import TRANSACTION_STATE_TOPIC
-from kraft.controller.feature_control import UpgradeType
-from kraft.features import TRANSACTION_VERSION
-from protocol.batch_iterator import iterate_batches
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.messages.alter_partition_reassignments import (
+from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
+from moldau.kraft.controller.feature_control import UpgradeType
+from moldau.kraft.features import TRANSACTION_VERSION
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
-from storage.log.log import Log
+from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
+from moldau.storage.log.log import Log
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
 from tests.simulation.cluster.storage_strikes import StorageStrikes, mend_storage, switch_copies
 from tests.support.cluster import CLUSTER_ID, voter_of
@@ -37,7 +37,7 @@ from tests.support.node import Closed
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
 
 if TYPE_CHECKING:
-    from kraft.image.metadata_image import MetadataImage
+    from moldau.kraft.image.metadata_image import MetadataImage
     from tests.support.cluster import Cluster, ClusterNode
 
 STOP_S = 20.0

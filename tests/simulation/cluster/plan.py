@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
-from kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
 from tests.support.security.token_holder import TOKEN_PROPERTIES
 
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kraft.features import ELIGIBLE_LEADER_REPLICAS
-from kraft.image.topics import PartitionRegistration as Assigned
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition
-from protocol.record_builder import Record, build_batch
-from replication.follower_effects import Complain, TruncateTo
-from replication.partition import Partition
-from storage.segment.segment import Segment
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.follower_effects import Complain, TruncateTo
+from moldau.replication.partition import Partition
+from moldau.storage.segment.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch
 from tests.support.replica_pair import FOLLOWER, LEADER, FollowerSide, LeaderSide, replica

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.node.node import Node
-from broker.purgatory.purgatory import CommitCallback
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from protocol.messages.fetch import (
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.node.node import Node
+from moldau.broker.purgatory.purgatory import CommitCallback
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from moldau.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -22,13 +22,13 @@ from protocol.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
-from protocol.messages.fetch import PartitionData as FetchedData
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.record_builder import Record, build_batch
-from replication.follower_effects import TruncateTo
-from replication.partition import Partition
-from replication.partition_listener import HighWatermarkListener
-from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.protocol.messages.fetch import PartitionData as FetchedData
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.follower_effects import TruncateTo
+from moldau.replication.partition import Partition
+from moldau.replication.partition_listener import HighWatermarkListener
+from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, LOST, ask, commit, commit_request, coordinator, offset_request

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from protocol.records.metadata import UserScramCredentialRecord
-from security.principal import USER, Principal
-from security.sasl.scram.client import ScramLogin
-from security.sasl.scram.credential import ITERATIONS_MIN, ScramMechanism, credential_of_password
+from moldau.protocol.records.metadata import UserScramCredentialRecord
+from moldau.security.principal import USER, Principal
+from moldau.security.sasl.scram.client import ScramLogin
+from moldau.security.sasl.scram.credential import ITERATIONS_MIN, ScramMechanism, credential_of_password
 from tests.simulation.cluster.plan import Plan
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster_clients import Bootstrap

@@ -11,10 +11,10 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Any, Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from security.sasl.scram.client import ScramLogin
-from security.sasl.scram.credential import ScramMechanism
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.security.sasl.scram.client import ScramLogin
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.simulation.cluster.secured import credentials, password_of
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster import LOGIN_PORT, Cluster

@@ -8,8 +8,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from kraft.image.configs import ResourceType
-from protocol.messages.incremental_alter_configs import (
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.replicas import partition_work
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import NO_LEADER
-from protocol import record_validation
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.replicas import partition_work
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.protocol import record_validation
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.security.acls import AclsImage
-from kraft.image.security.delegation_tokens import TokensImage
-from protocol.access import AclOperation as Op
-from protocol.messages.create_acls import CreateAclsRequest
-from protocol.messages.create_delegation_token import CreateDelegationTokenResponse
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
-from protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
-from security.access import ResourceKind as Kind
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.delegation_token import DelegationToken
-from security.principal import USER, Principal
-from security.sasl.scram.client import ScramLogin
-from security.sasl.scram.credential import ScramMechanism
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.security.acls import AclsImage
+from moldau.kraft.image.security.delegation_tokens import TokensImage
+from moldau.protocol.access import AclOperation as Op
+from moldau.protocol.messages.create_acls import CreateAclsRequest
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
+from moldau.security.access import ResourceKind as Kind
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.delegation_token import DelegationToken
+from moldau.security.principal import USER, Principal
+from moldau.security.sasl.scram.client import ScramLogin
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.simulation.cluster.plan import SECURITY_PROPERTIES
 from tests.simulation.cluster.secured import credentials, password_of
 from tests.simulation.invariants.decided_by_acls import DecidedByAcls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.authentication.sasl import SaslAuthentication
+from moldau.broker.network.authentication.sasl import SaslAuthentication
 from tests.simulation.cluster.sessions import run_seed
 from tests.simulation.invariants.observation import Violation
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.purgatory.purgatory import LOW_WATERMARK
-from broker.requests.handlers import fetch
-from replication.source import FetchIsolation
+from moldau.broker.purgatory.purgatory import LOW_WATERMARK
+from moldau.broker.requests.handlers import fetch
+from moldau.replication.source import FetchIsolation
 from tests.simulation.cluster.waiting import run_seed
 from tests.simulation.invariants.observation import Violation
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
-from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from replication.partition import Partition
-from storage.tiered.layout import parse_key
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.replication.partition import Partition
+from moldau.storage.tiered.layout import parse_key
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.tiering.rules import TieringRules
@@ -17,8 +17,8 @@ from tests.support.history import Key
 from tests.support.simulated_storage import SimulatedBucket
 
 if TYPE_CHECKING:
-    from broker.node.node import Node as Broker
-    from kraft.image.topics import Topic
+    from moldau.broker.node.node import Node as Broker
+    from moldau.kraft.image.topics import Topic
     from tests.simulation.cluster.swarm import Run
     from tests.support.cluster import Cluster
 

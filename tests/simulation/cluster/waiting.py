@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.record_batch import parse_header
-from replication.partition import Partition
-from replication.source import HIGH_WATERMARK, TXN_COMMITTED, upper_bound
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import parse_header
+from moldau.replication.partition import Partition
+from moldau.replication.source import HIGH_WATERMARK, TXN_COMMITTED, upper_bound
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster import Cluster
 from tests.support.node import Client, batch, fetch_request

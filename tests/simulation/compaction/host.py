@@ -11,22 +11,22 @@ from functools import partial
 from random import Random
 from typing import Any, Final, cast
 
-from broker.config.config import Config
-from broker.metadata.dynamic_config import DynamicConfig
-from broker.replicas.file_removal import FileRemoval
-from broker.replicas.log_checkpoints import LogCheckpoints
-from broker.replicas.log_cleaner import LogCleaner
-from broker.replicas.replicas import Replicas
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Tasks
-from broker.runtime.worker import RunningWork, Work
-from replication.partition import Partition
-from storage.directory.log_directory import LogDirectory
-from storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log.segment_swap import SegmentCleaned
-from storage.log_config import LogConfig
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.log_checkpoints import LogCheckpoints
+from moldau.broker.replicas.log_cleaner import LogCleaner
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Tasks
+from moldau.broker.runtime.worker import RunningWork, Work
+from moldau.replication.partition import Partition
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log.segment_swap import SegmentCleaned
+from moldau.storage.log_config import LogConfig
 from tests.simulation.compaction.rules import Violation
 from tests.support.node import PROPERTIES
 from tests.support.simulation.world import SimulatedEnvironment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from protocol.compression import Codec
-from protocol.record_builder import Record
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_builder import Record
 
 NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1

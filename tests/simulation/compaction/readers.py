@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from replication.partition import Partition
-from storage.files.file_slice import FileSlice
-from storage.log.log import Log
-from storage.log.reading import LogRead
+from moldau.replication.partition import Partition
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
 from tests.simulation.compaction.rules import Violation
 
 HELD_MAX: Final = 8

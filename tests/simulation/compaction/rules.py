@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from protocol.batch_iterator import iterate_batches
-from protocol.record_batch import BatchHeader, crc_is_valid
-from protocol.record_builder import Record
-from protocol.record_reader import records_of
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log.reading import LogRead
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import records_of
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
 from tests.simulation.compaction.oracle import NO_SEQUENCE, Oracle, View
 
 LOOKUPS: Final = 4

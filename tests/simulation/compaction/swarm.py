@@ -14,15 +14,15 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.record_batch import NO_SEQUENCE
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from replication.partition import Partition
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_batch import NO_SEQUENCE
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.replication.partition import Partition
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.simulation.compaction.host import ROOT, Process
 from tests.simulation.compaction.oracle import NO_PRODUCER, Appended, Oracle
 from tests.simulation.compaction.readers import Readers

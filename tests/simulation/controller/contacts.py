@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from kraft.controller.failure_detector import DISCONNECTED_INTERVALS, GRACE_MS
+from moldau.kraft.controller.failure_detector import DISCONNECTED_INTERVALS, GRACE_MS
 from tests.simulation.invariants.observation import Violation
 
 

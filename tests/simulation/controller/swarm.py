@@ -14,26 +14,26 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from kraft.controller.controller import Controller
-from kraft.controller.decision import Decision
-from kraft.controller.settings import ControllerSettings
-from kraft.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
-from kraft.image.cluster import FENCE
-from kraft.image.configs import ResourceType
-from kraft.image.metadata_image import Provenance
-from kraft.image.replay import Replay
-from kraft.image.topics import NO_LEADER
-from kraft.image.topics import PartitionRegistration as Assigned
-from protocol.errors import ErrorCode
-from protocol.messages import alter_partition as altering
-from protocol.messages import alter_partition_reassignments as moving
-from protocol.messages import broker_registration as registering
-from protocol.messages import create_topics as creating
-from protocol.messages import delete_topics as deleting
-from protocol.messages import elect_leaders as electing
-from protocol.messages import incremental_alter_configs as incremental
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.records.metadata import (
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.settings import ControllerSettings
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED_FEATURES
+from moldau.kraft.image.cluster import FENCE
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import alter_partition as altering
+from moldau.protocol.messages import alter_partition_reassignments as moving
+from moldau.protocol.messages import broker_registration as registering
+from moldau.protocol.messages import create_topics as creating
+from moldau.protocol.messages import delete_topics as deleting
+from moldau.protocol.messages import elect_leaders as electing
+from moldau.protocol.messages import incremental_alter_configs as incremental
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from moldau.protocol.records.metadata import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.controller.partitions import partition_change, reassignment
+from moldau.kraft.controller.partitions import partition_change, reassignment
 from tests.simulation.controller.swarm import Swarm
 from tests.simulation.invariants.observation import Violation
 

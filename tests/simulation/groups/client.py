@@ -8,21 +8,21 @@ from itertools import count
 from random import Random
 from typing import Final, TypeAlias
 
-from coordinator.group import events
-from coordinator.runtime.effects import Waiter
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.offset_commit import (
+from moldau.coordinator.group import events
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
 
 TOPICS: Final = ("t", "u", "v")
 PROTOCOL_TYPE: Final = "consumer"

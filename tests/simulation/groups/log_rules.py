@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import EMPTY, STABLE
-from coordinator.classic.subscription import topics_of
-from coordinator.group import events
-from coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, TransactionEnded
-from coordinator.offsets.offset_fetch import offsets_of
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsResponse
-from protocol.messages.offset_commit import (
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import EMPTY, STABLE
+from moldau.coordinator.classic.subscription import topics_of
+from moldau.coordinator.group import events
+from moldau.coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, TransactionEnded
+from moldau.coordinator.offsets.offset_fetch import offsets_of
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Effects
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeleteGroupsResponse
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponseTopic,
 )
-from protocol.messages.offset_delete import OffsetDeleteResponse
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from protocol.messages.txn_offset_commit import (
+from moldau.protocol.messages.offset_delete import OffsetDeleteResponse
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.record_batch import NO_PRODUCER_ID
-from protocol.records.offsets import GroupMetadataValue
+from moldau.protocol.record_batch import NO_PRODUCER_ID
+from moldau.protocol.records.offsets import GroupMetadataValue
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
 from tests.support.classic_groups import classic_groups
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
-from coordinator.group import events
-from coordinator.group.records import Change, GroupChange
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects
-from protocol.errors import ErrorCode
-from protocol.messages.heartbeat import HeartbeatResponse
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupResponse
-from protocol.messages.offset_commit import OffsetCommitResponse
-from protocol.messages.sync_group import SyncGroupResponse
-from protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
+from moldau.coordinator.group import events
+from moldau.coordinator.group.records import Change, GroupChange
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Effects
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.heartbeat import HeartbeatResponse
+from moldau.protocol.messages.join_group import JoinGroupResponse
+from moldau.protocol.messages.leave_group import LeaveGroupResponse
+from moldau.protocol.messages.offset_commit import OffsetCommitResponse
+from moldau.protocol.messages.sync_group import SyncGroupResponse
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
 from tests.support.classic_groups import classic_groups

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import count
 from random import Random
 
-from coordinator.group import events
-from coordinator.runtime.effects import TransactionEnd, Waiter
-from protocol.errors import ErrorCode
-from protocol.messages.txn_offset_commit import (
+from moldau.coordinator.group import events
+from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from coordinator.group import events
-from coordinator.group.config import GroupConfig
-from coordinator.group.records import Change
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects, TransactionWrite, Waiter
-from coordinator.runtime.log_reading import LogReader
-from coordinator.shard.record_reading import GroupRecordReader
-from coordinator.shard.shard import GroupShard
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.record_builder import build_batch
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Effects, TransactionWrite, Waiter
+from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.shard.record_reading import GroupRecordReader
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import build_batch
 from tests.support.written_changes import written_changes
 
 WALL_MS: Final = 1_700_000_000_000

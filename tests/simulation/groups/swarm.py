@@ -12,19 +12,19 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from coordinator.classic.group_state import EMPTY
-from coordinator.group import events
-from coordinator.group.config import MINUTE_MS, GroupConfig
-from coordinator.group.records import Change
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects, TransactionEnd
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.offset_delete import (
+from moldau.coordinator.classic.group_state import EMPTY
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import MINUTE_MS, GroupConfig
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Effects, TransactionEnd
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules

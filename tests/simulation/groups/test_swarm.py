@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.classic import loading
-from coordinator.group.step import GroupStep
-from coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.classic import loading
+from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.offsets.offset_store import OffsetStore
 from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.swarm import Swarm
 

@@ -3,7 +3,7 @@ read_committed consumers skip what it lists, and return everything else."""
 
 from __future__ import annotations
 
-from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
+from moldau.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 
 

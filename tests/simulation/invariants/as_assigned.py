@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.image.configs import ResourceType
+from moldau.kraft.image.configs import ResourceType
 from tests.simulation.invariants.observation import Node, Observation, Violation
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.record_batch import parse_header
-from protocol.record_reader import records_of
-from storage.segment.transaction_index import CorruptTransactionIndex
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_reader import records_of
+from moldau.storage.segment.transaction_index import CorruptTransactionIndex
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 
 

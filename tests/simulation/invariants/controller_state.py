@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import NO_LEADER
-from kraft.image.topics import PartitionRegistration as Assigned
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 

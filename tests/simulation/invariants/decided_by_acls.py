@@ -7,8 +7,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from protocol.access import AclOperation as Op
-from security.access import ResourceKind as Kind
+from moldau.protocol.access import AclOperation as Op
+from moldau.security.access import ResourceKind as Kind
 from tests.simulation.invariants.observation import Observation, Violation
 from tests.support.acl_draws import Question, reference
 from tests.support.security.acl_administrator import GROUP, PRINCIPALS, TOPIC

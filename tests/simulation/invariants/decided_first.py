@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.config.internal_topics import TRANSACTION_STATE_TOPIC
-from coordinator.transaction.events import EPOCH_BUMP_VERSION
-from coordinator.transaction.records import change_of
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import COMPLETE_ABORT, COMPLETE_COMMIT
-from protocol.record_batch import parse_header
-from protocol.record_reader import records_of
+from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION
+from moldau.coordinator.transaction.records import change_of
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import COMPLETE_ABORT, COMPLETE_COMMIT
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_reader import records_of
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 
 Place: TypeAlias = tuple[int, int, PartitionKey]

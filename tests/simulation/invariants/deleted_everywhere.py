@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.follower_progress import UNKNOWN_OFFSET
-from replication.partition import Partition
+from moldau.replication.follower_progress import UNKNOWN_OFFSET
+from moldau.replication.partition import Partition
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.history import Key

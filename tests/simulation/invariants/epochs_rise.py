@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.runtime.stage import Stage
+from moldau.broker.runtime.stage import Stage
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 

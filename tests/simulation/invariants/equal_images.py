@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.metadata_image import MetadataImage
 from tests.simulation.invariants.observation import Observation, Violation
 
 

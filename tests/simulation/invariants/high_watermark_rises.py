@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replication.partition import Partition
+from moldau.replication.partition import Partition
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 

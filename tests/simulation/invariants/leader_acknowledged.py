@@ -10,12 +10,12 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from protocol.compiler import decode
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceResponse
-from protocol.primitives import BytesLike
-from protocol.record_batch import parse_header
-from replication.partition import Partition
+from moldau.protocol.compiler import decode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import ProduceResponse
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import parse_header
+from moldau.replication.partition import Partition
 from tests.simulation.invariants.observation import Violation
 from tests.support.history import Key
 from tests.support.node import Client

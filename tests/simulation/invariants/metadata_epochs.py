@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.metadata.metadata_log import MetadataLog
-from kraft.raft.log_view import OffsetAndEpoch
+from moldau.broker.metadata.metadata_log import MetadataLog
+from moldau.kraft.raft.log_view import OffsetAndEpoch
 from tests.simulation.invariants.observation import LogContent, Node, Observation, StoredBatch, Violation
 
 LATER = 2

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.node.node import Node as Broker
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import PartitionRegistration as Assigned
-from protocol.primitives import BytesLike
-from protocol.record_batch import (
+from moldau.broker.node.node import Node as Broker
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
@@ -22,10 +22,10 @@ from protocol.record_batch import (
     crc_is_valid,
     parse_header,
 )
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.segment.segment import Segment
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.segment.segment import Segment
 from tests.support.cluster import Cluster
 from tests.support.simulation.disk import SimulatedDisk
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from protocol.record_batch import parse_header
-from protocol.record_reader import records_of
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_reader import records_of
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 from tests.support.topic_writer import misplaced
 

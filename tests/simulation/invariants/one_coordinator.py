@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from tests.simulation.invariants.observation import Observation, Violation
 
 

@@ -6,8 +6,8 @@ already, or one of a former epoch, is found by what lies in its log, committed o
 
 from __future__ import annotations
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from protocol.record_batch import SEQUENCE_MAX
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.protocol.record_batch import SEQUENCE_MAX
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.record_batch import NO_SEQUENCE
-from storage.producers.producer_state import NO_OFFSET
+from moldau.protocol.record_batch import NO_SEQUENCE
+from moldau.storage.producers.producer_state import NO_OFFSET
 from tests.simulation.invariants.observation import LogContent, Observation, PartitionKey, Violation
 
 

@@ -4,7 +4,7 @@ platter, under the name that the next process reads.
 
 from __future__ import annotations
 
-from kraft.raft.election_state import QUORUM_STATE, decode_election
+from moldau.kraft.raft.election_state import QUORUM_STATE, decode_election
 from tests.simulation.invariants.observation import Node, Observation, Violation
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kraft.controller.view import MIN_IN_SYNC
-from kraft.features import ELIGIBLE_LEADER_REPLICAS
-from kraft.image.configs import ResourceType
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.topics import PartitionRegistration as Assigned
-from kraft.image.topics import Topic
+from moldau.kraft.controller.view import MIN_IN_SYNC
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.kraft.image.topics import Topic
 from tests.simulation.invariants.observation import Observation, Violation
 
 

@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 import pytest
 
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
-from replication.in_sync_set import InSyncSet
-from replication.leadership import Leadership
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.in_sync_set import InSyncSet
+from moldau.replication.leadership import Leadership
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.simulation.invariants.compacted_tables import CompactedTables
 from tests.simulation.invariants.observation import LogContent, Observation, Replica, Violation
 from tests.support.simulation.disk import SimulatedDisk

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.purgatory.purgatory import CommitCallback
-from broker.runtime.stage import Stage
-from kraft.image.configs import ConfigResource, ResourceType
-from kraft.image.metadata_image import EMPTY_IMAGE
-from kraft.raft.election_state import QUORUM_STATE
-from kraft.snapshot.names import SnapshotId
-from protocol.primitives import MalformedMessage
-from protocol.records.metadata import NoOpRecord
-from replication.partition import Partition
+from moldau.broker.purgatory.purgatory import CommitCallback
+from moldau.broker.runtime.stage import Stage
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE
+from moldau.kraft.raft.election_state import QUORUM_STATE
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.metadata import NoOpRecord
+from moldau.replication.partition import Partition
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.acknowledged import check_acknowledged

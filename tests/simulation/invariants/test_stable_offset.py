@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, TRANSACTIONAL_BIT
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, TRANSACTIONAL_BIT
 from tests.simulation.invariants.observation import StoredBatch
 from tests.simulation.invariants.stable_offset import begins_before_what_is_left
 

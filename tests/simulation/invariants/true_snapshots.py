@@ -4,10 +4,10 @@ the log says up to there.
 
 from __future__ import annotations
 
-from kraft.image.metadata_image import MetadataImage
-from kraft.quorum.control_records import QuorumDescription
-from kraft.snapshot.loading import load_snapshot
-from kraft.snapshot.names import SnapshotId
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.snapshot.loading import load_snapshot
+from moldau.kraft.snapshot.names import SnapshotId
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.invariants.observation import Node, Observation, Violation
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kraft.features import SUPPORTED_FEATURES
-from kraft.image.metadata_image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from moldau.kraft.features import SUPPORTED_FEATURES
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tests.support.cluster import CLUSTER_ID
 from tests.support.cluster_clients import Bootstrap, Told
 from tests.support.node import PORT, Closed

@@ -12,8 +12,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from security.principal import USER, Principal
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from moldau.security.principal import USER, Principal
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import Invariant

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.metadata_log import MetadataLog
-from kraft.raft.log_view import OffsetAndEpoch
+from moldau.broker.metadata.metadata_log import MetadataLog
+from moldau.kraft.raft.log_view import OffsetAndEpoch
 from tests.simulation.metadata.swarm import Swarm
 from tests.support.simulation.loop import SimulationFailed
 

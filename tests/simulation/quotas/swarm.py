@@ -18,9 +18,9 @@ from math import sqrt
 from random import Random
 from typing import Final
 
-from broker.network.quotas.address_rates import AddressRates
-from broker.network.quotas.client_quotas import ClientQuotas
-from security.quotas.entity import (
+from moldau.broker.network.quotas.address_rates import AddressRates
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.security.quotas.entity import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -29,9 +29,9 @@ from security.quotas.entity import (
     USER,
     QuotaEntity,
 )
-from security.quotas.limits import Sharers
-from security.quotas.sampled_rate import Windows
-from security.quotas.throttling import ClientThrottle
+from moldau.security.quotas.limits import Sharers
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.throttling import ClientThrottle
 from tests.simulation.invariants.observation import Violation
 
 HOUR_MS: Final = 3_600_000

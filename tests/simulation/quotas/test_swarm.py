@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from security.quotas import throttling
-from security.quotas.sampled_rate import SampledRate
+from moldau.security.quotas import throttling
+from moldau.security.quotas.sampled_rate import SampledRate
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.quotas.swarm import Swarm
 

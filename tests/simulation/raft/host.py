@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from kraft.quorum.control_records import QuorumDescription, described_by
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.quorum.voter_set import VoterNode, VoterSet
-from kraft.raft.election_state import ElectionState
-from kraft.raft.events import (
+from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.raft.events import (
     Append,
     AppendFetched,
     Commit,
@@ -35,11 +35,11 @@ from kraft.raft.events import (
     Stopped,
     TruncateLog,
 )
-from kraft.raft.raft import Raft
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.snapshot.names import SnapshotId
-from protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
-from protocol.record_builder import Record
+from moldau.kraft.raft.raft import Raft
+from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
+from moldau.protocol.record_builder import Record
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kraft.quorum.voter_set import ReplicaKey, VoterSet
-from kraft.raft.election_state import ElectionState
-from kraft.raft.events import IncomingResponse, OutgoingRequest
-from protocol.errors import ErrorCode
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.vote import VoteRequest, VoteResponse
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterSet
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.raft.events import IncomingResponse, OutgoingRequest
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.protocol.messages.vote import VoteRequest, VoteResponse
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog, Snapshot
 
 if TYPE_CHECKING:

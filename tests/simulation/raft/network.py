@@ -6,11 +6,18 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kraft.raft.events import Destination, IncomingResponse, OutgoingRequest, RequestReceived, ResponseReceived, Send
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.vote import VoteRequest
-from protocol.schema import spec_of
+from moldau.kraft.raft.events import (
+    Destination,
+    IncomingResponse,
+    OutgoingRequest,
+    RequestReceived,
+    ResponseReceived,
+    Send,
+)
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.messages.vote import VoteRequest
+from moldau.protocol.schema import spec_of
 
 if TYPE_CHECKING:
     from tests.simulation.raft.host import Host

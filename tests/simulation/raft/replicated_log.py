@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.raft.log_view import OffsetAndEpoch
-from kraft.snapshot.names import SnapshotId
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.raft.log_view import OffsetAndEpoch
+from moldau.kraft.snapshot.names import SnapshotId
 
 
 class Entry(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.raft.election_state import ElectionState
-from protocol.errors import ErrorCode
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.protocol.errors import ErrorCode
 from tests.simulation.raft.host import Host
 from tests.simulation.raft.world import World
 

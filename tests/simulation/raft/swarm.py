@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.raft.member import METADATA_TOPIC
-from protocol.messages.vote import PartitionData, TopicData, VoteRequest
+from moldau.kraft.raft.member import METADATA_TOPIC
+from moldau.protocol.messages.vote import PartitionData, TopicData, VoteRequest
 from tests.simulation.raft.host import Host
 from tests.simulation.raft.world import World
 

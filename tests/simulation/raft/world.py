@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.voter_set import VoterSet
-from kraft.raft.events import Effect, IncomingResponse, QuorumRequest, RequestReceived, Send
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterSet
+from moldau.kraft.raft.events import Effect, IncomingResponse, QuorumRequest, RequestReceived, Send
+from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulation.raft.host import LISTENER, Host, directory_of, voter_of
 from tests.simulation.raft.invariants import Invariants
 from tests.simulation.raft.network import Network, told

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionResult,

@@ -9,16 +9,16 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.replicas.in_sync_changes import InSyncChanges
-from broker.replicas.log_jobs import LogJobs
-from broker.runtime.pending import Pending
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
-from replication.partition import Partition
-from replication.replica_fetcher import FetcherSettings, ReplicaFetcher
-from storage.directory.log_directory import LogDirectory
-from storage.log.flush_work import FlushWork
-from storage.log_config import LogConfig
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.broker.replicas.log_jobs import LogJobs
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
+from moldau.replication.partition import Partition
+from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.log.flush_work import FlushWork
+from moldau.storage.log_config import LogConfig
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
 from tests.support.replica_pair import TOPIC_ID, LeaderSide
 from tests.support.simulation.disk import SimulatedDisk

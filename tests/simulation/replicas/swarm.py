@@ -14,14 +14,14 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
-from broker.purgatory.purgatory import CommitCallback
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionResponse
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.record_builder import Record, build_batch
-from replication.replica_fetcher import ReplicaFetcher
-from storage.log_config import INT64_MAX, LogConfig
+from moldau.broker.purgatory.purgatory import CommitCallback
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import AlterPartitionResponse
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.replica_fetcher import ReplicaFetcher
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.committed_prefix import CommittedPrefix

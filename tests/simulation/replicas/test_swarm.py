@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from replication.in_sync_set import InSyncSet
-from storage.checkpoints.leader_epochs import LeaderEpochs
+from moldau.replication.in_sync_set import InSyncSet
+from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.replicas.swarm import KEY, Swarm
 

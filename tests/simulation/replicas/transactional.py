@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.purgatory.purgatory import CommitCallback
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.primitives import BytesLike
-from protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
-from protocol.record_builder import Record, build_batch
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.producers.verification import VerificationGuard
+from moldau.broker.purgatory.purgatory import CommitCallback
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.producers.verification import VerificationGuard
 from tests.simulation.invariants.observation import LogContent, Violation
 from tests.support.replica_pair import TOPIC_ID
 

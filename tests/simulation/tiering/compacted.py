@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from storage.tiered.metadata.lineage import read_lineage
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.tiered.metadata.lineage import read_lineage
 from tests.simulation.tiering.scripts import PASSING, Stage, told
 from tests.support.node import Closed
 

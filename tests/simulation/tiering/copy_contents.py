@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from protocol.batch_iterator import iterate_batches
-from protocol.record_batch import crc_is_valid
-from storage.checkpoints.leader_epochs import decode_epochs
-from storage.producers.producer_snapshot import decode_snapshot
-from storage.segment.transaction_index import ENTRY as ABORTED
-from storage.segment.transaction_index import AbortedTransaction
-from storage.tiered.layout import ObjectKind
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_batch import crc_is_valid
+from moldau.storage.checkpoints.leader_epochs import decode_epochs
+from moldau.storage.producers.producer_snapshot import decode_snapshot
+from moldau.storage.segment.transaction_index import ENTRY as ABORTED
+from moldau.storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from tests.simulation.invariants.aborted_transactions import aborted_of
 from tests.simulation.invariants.observation import StoredBatch, Violation
 

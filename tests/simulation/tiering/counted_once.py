@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.invariants.observation import Observation, Violation
 from tests.simulation.tiering.local_starts import reader_of
 from tests.simulation.tiering.remote_metadata import DELETED, FINISHED, RemoteMetadata

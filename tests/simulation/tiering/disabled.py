@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kraft.image.configs import ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from storage.tiered.layout import parse_key
+from moldau.storage.tiered.layout import parse_key
 from tests.simulation.tiering.scripts import Stage, expected, told
 
 SET: Final = 0

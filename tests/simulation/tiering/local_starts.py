@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from broker.node.node import Node as Broker
-from broker.tiering.metadata_reader import MetadataReader
-from broker.tiering.remote_partitions import is_tiered, remote_partition
-from replication.partition import Partition
-from storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.broker.node.node import Node as Broker
+from moldau.broker.tiering.metadata_reader import MetadataReader
+from moldau.broker.tiering.remote_partitions import is_tiered, remote_partition
+from moldau.replication.partition import Partition
+from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 from tests.simulation.tiering.remote_metadata import FINISHED, RemoteMetadata, covered_end
 

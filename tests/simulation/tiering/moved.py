@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from broker.tiering.metadata_writer import MetadataWriter
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from protocol.messages.alter_partition_reassignments import (
+from moldau.broker.tiering.metadata_writer import MetadataWriter
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from replication.partition import Partition
-from storage.tiered.layout import parse_key
-from storage.tiered.metadata.records import RemoteChange
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
+from moldau.replication.partition import Partition
+from moldau.storage.tiered.layout import parse_key
+from moldau.storage.tiered.metadata.records import RemoteChange
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.tiering.scripts import Stage, expected, told
 from tests.support.node import Client, batch
 from tests.support.tiered_node import TOPIC_SETTINGS

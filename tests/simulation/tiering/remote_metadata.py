@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from protocol.record_batch import parse_header
-from protocol.record_reader import records_of
-from storage.tiered.metadata.records import decode_change
-from storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_reader import records_of
+from moldau.storage.tiered.metadata.records import decode_change
+from moldau.storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch
 
 STARTED: Final = SegmentState.COPY_SEGMENT_STARTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from broker.tiering.remote_partitions import is_tiered
+from moldau.broker.tiering.remote_partitions import is_tiered
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, Violation
 from tests.simulation.tiering.remote_metadata import RemoteMetadata
 

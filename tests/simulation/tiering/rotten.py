@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.node.node import Node
-from storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from storage.segment.offset_index import ENTRY
-from storage.segment.segment import Segment
+from moldau.broker.node.node import Node
+from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
+from moldau.storage.segment.offset_index import ENTRY
+from moldau.storage.segment.segment import Segment
 from tests.simulation.tiering.moved import lead_by, replica
 from tests.simulation.tiering.scripts import Stage, expected, told
 

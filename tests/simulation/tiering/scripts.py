@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from broker.node.node import Node
-from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
-from broker.tiering.tiering import Tiering
-from protocol.errors import ErrorCode
-from protocol.record_reader import records_of
-from replication.partition import Partition
-from storage.tiered.layout import parse_key
+from moldau.broker.node.node import Node
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from moldau.broker.tiering.tiering import Tiering
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_reader import records_of
+from moldau.replication.partition import Partition
+from moldau.storage.tiered.layout import parse_key
 from tests.simulation.invariants.observation import Observer
 from tests.simulation.tiering.rules import TieringRules
 from tests.support.cluster import Cluster

@@ -3,7 +3,7 @@ is undecided, and all of it is committed."""
 
 from __future__ import annotations
 
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation
 from tests.simulation.tiering.remote_metadata import FINISHED, STARTED, RemoteMetadata
 

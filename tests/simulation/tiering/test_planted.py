@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import ErrorCode
-from storage.tiered.layout import ObjectKind, parse_key
-from storage.tiered.metadata.remote_segment import SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.tiered.layout import ObjectKind, parse_key
+from moldau.storage.tiered.metadata.remote_segment import SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.tiering.copy_contents import check_contents
 from tests.simulation.tiering.counted_once import CountedOnce

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.tiered.metadata.remote_segment import SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.remote_lookup import log_key
+from moldau.storage.tiered.metadata.remote_segment import SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.remote_lookup import log_key
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.tiering.compacted import CLEANER, COMPACTED, PAUSE_S, Table
 from tests.simulation.tiering.scripts import Stage, told

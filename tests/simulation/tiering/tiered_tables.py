@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from protocol.batch_iterator import iterate_batches
-from protocol.record_reader import records_of
-from storage.tiered.metadata.leader_history import is_in_history
-from storage.tiered.remote_lookup import log_key
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_reader import records_of
+from moldau.storage.tiered.metadata.leader_history import is_in_history
+from moldau.storage.tiered.remote_lookup import log_key
 from tests.simulation.invariants.compacted_tables import (
     CompactedTables,
     Keyed,

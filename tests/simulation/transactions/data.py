@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.transaction.events import EPOCH_BUMP_VERSION, SendMarkers
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION, SendMarkers
 
 
 @dataclass(slots=True, eq=False)

@@ -7,15 +7,15 @@ from enum import Enum, auto
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from coordinator.runtime.effects import Waiter
-from coordinator.transaction.events import (
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
     ProducerIdAnswer,
     TransactionEvent,
 )
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Effort
 
 Make: TypeAlias = Callable[[Waiter], TransactionEvent]

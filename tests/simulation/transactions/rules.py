@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.runtime.events import RuntimeEvent
-from coordinator.transaction.events import (
+from moldau.coordinator.runtime.events import RuntimeEvent
+from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
@@ -14,9 +14,9 @@ from coordinator.transaction.events import (
     TopicPartition,
     TransactionEvent,
 )
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     COMPLETED,
@@ -28,7 +28,7 @@ from coordinator.transaction.transaction_state import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Effort, Partition
 from tests.simulation.transactions.producer import Asked, Producer
 from tests.simulation.transactions.shell import Request, Shell, Stored, Violation

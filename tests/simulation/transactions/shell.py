@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from coordinator.runtime.effects import Effects, Waiter
-from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
-from coordinator.runtime.log_reading import LogReader
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.events import SendMarkers, TransactionEvent
-from coordinator.transaction.record_reading import TransactionRecordReader
-from coordinator.transaction.records import TransactionChange, change_of, record_of
-from coordinator.transaction.shard import TransactionShard
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
+from moldau.coordinator.runtime.effects import Effects, Waiter
+from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import SendMarkers, TransactionEvent
+from moldau.coordinator.transaction.record_reading import TransactionRecordReader
+from moldau.coordinator.transaction.records import TransactionChange, change_of, record_of
+from moldau.coordinator.transaction.shard import TransactionShard
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
 
 WALL_MS: Final = 1_700_000_000_000
 REFUSALS: Final = (

@@ -11,19 +11,19 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple
 
-from coordinator.runtime.events import Loaded, RuntimeEvent
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.events import (
+from moldau.coordinator.runtime.events import Loaded, RuntimeEvent
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import (
     MarkersWritten,
     SendMarkers,
     TopicPartition,
     TransactionEvent,
     VerifyPartitions,
 )
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.transaction import LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import EMPTY, ONGOING
-from protocol.errors import ErrorCode
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.transaction import LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.transaction_state import EMPTY, ONGOING
+from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Partition
 from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Asked, Phase, Producer, Sent
 from tests.simulation.transactions.rules import Rules

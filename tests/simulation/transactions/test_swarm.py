@@ -7,15 +7,15 @@ from typing import Final
 
 import pytest
 
-from coordinator.transaction import claims, end_transaction, init_producer_id, markers, partitions, shard, table
-from coordinator.transaction.end_transaction import answer_to
-from coordinator.transaction.events import MarkersWritten
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.shard import TransactionShard
-from coordinator.transaction.step import TransactionStep
-from coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent
-from coordinator.transaction.transaction import Transaction, bumped, fenced, prepared
-from coordinator.transaction.transactions import Transactions
+from moldau.coordinator.transaction import claims, end_transaction, init_producer_id, markers, partitions, shard, table
+from moldau.coordinator.transaction.end_transaction import answer_to
+from moldau.coordinator.transaction.events import MarkersWritten
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.shard import TransactionShard
+from moldau.coordinator.transaction.step import TransactionStep
+from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent
+from moldau.coordinator.transaction.transaction import Transaction, bumped, fenced, prepared
+from moldau.coordinator.transaction.transactions import Transactions
 from tests.simulation.transactions.shell import Violation
 from tests.simulation.transactions.swarm import Swarm
 

@@ -12,13 +12,13 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from kraft.image.metadata_image import MetadataImage
-from protocol.access import AclOperation as Op
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from security.access import ResourceKind as Kind
-from security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.access import AclOperation as Op
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from moldau.security.access import ResourceKind as Kind
+from moldau.security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kraft.image.security.acls import AclsImage
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.principal import Principal
+from moldau.kraft.image.security.acls import AclsImage
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.principal import Principal
 from tests.support.acl_draws import Question, reference
 from tests.support.cluster import Cluster
 

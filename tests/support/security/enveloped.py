@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
-from protocol.errors import ErrorCode
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from security.principal import Principal
+from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.security.principal import Principal
 from tests.support.cluster_clients import Bootstrap
 from tests.support.node import Client, Closed
 

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kraft.image.metadata_image import MetadataImage
-from kraft.image.security.scram_credentials import ScramKey
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from security.sasl.client_mechanism import LoginFailed
-from security.sasl.scram.client import ScramLogin
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.security.scram_credentials import ScramKey
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.scram.client import ScramLogin
 from tests.support.cluster import LOGIN_PORT, Cluster
 from tests.support.cluster_clients import CONNECT_S, Bootstrap, NotAsked, within
 from tests.support.node import Client, Closed

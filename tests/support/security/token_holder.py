@@ -12,12 +12,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from security.sasl.scram.client import ScramLogin
-from security.sasl.scram.credential import ScramMechanism
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from moldau.security.sasl.scram.client import ScramLogin
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 

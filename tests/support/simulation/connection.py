@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 from tests.support.simulation.life import Life
 
 if TYPE_CHECKING:

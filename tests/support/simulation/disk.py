@@ -24,9 +24,9 @@ from enum import Enum
 from random import Random
 from typing import NoReturn
 
-from protocol.primitives import BytesLike
-from storage.files.open_files import OpenFiles
-from storage.files.port import FileStamp
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.open_files import OpenFiles
+from moldau.storage.files.port import FileStamp
 from tests.support.simulation.pages import Inode
 
 

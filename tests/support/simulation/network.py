@@ -16,8 +16,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 
-from broker.runtime.acceptor import AcceptPolicy
-from protocol.primitives import BytesLike
+from moldau.broker.runtime.acceptor import AcceptPolicy
+from moldau.protocol.primitives import BytesLike
 from tests.support.simulation.connection import Connection
 from tests.support.simulation.life import NANOSECONDS, Life
 from tests.support.simulation.loop import SimulatedLoop
@@ -112,7 +112,7 @@ class Listener(asyncio.AbstractServer):
             self._waiting.append(connection)
             self._let_in(self.policy)
 
-    # `broker.runtime.acceptor.Acceptor`
+    # `moldau.broker.runtime.acceptor.Acceptor`
 
     def open(self) -> None:
         self._serving = bool(self.sockets)

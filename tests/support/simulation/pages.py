@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 
 SECTOR_SIZE = 512
 # The kernel writes back on its own what has been dirty for long; here by count, so that memory stays bounded.

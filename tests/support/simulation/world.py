@@ -20,13 +20,13 @@ from random import Random
 from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
-from broker.runtime.acceptor import Acceptor, AcceptPolicy
-from broker.runtime.work_reply import Reply
-from broker.runtime.worker import E, RunningWork, Work, WorkerDied
-from broker.runtime.worker_process import encode
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.port import RemoteStorage
-from storage.tiered.retrying import RetryingStorage
+from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
+from moldau.broker.runtime.work_reply import Reply
+from moldau.broker.runtime.worker import E, RunningWork, Work, WorkerDied
+from moldau.broker.runtime.worker_process import encode
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.retrying import RetryingStorage
 from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
@@ -58,7 +58,7 @@ class ProcessEnded(BaseException):
 
 
 class SimulatedEnvironment:
-    """`broker.runtime.environment.Environment` for one life of one host."""
+    """`moldau.broker.runtime.environment.Environment` for one life of one host."""
 
     def __init__(self, host: Host, life: Life) -> None:
         self.fs = host.disk

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from protocol.record_builder import Record
+from moldau.protocol.record_builder import Record
 from tests.support.cluster_clients import Bootstrap
 from tests.support.history import Key
 from tests.support.transactions.connections import Connections

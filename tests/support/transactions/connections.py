@@ -10,9 +10,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.metadata import MetadataRequest
 from tests.support.cluster_clients import Bootstrap, within
 from tests.support.history import Key
 from tests.support.node import Client, Closed

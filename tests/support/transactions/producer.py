@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.txn_offset_commit import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from moldau.protocol.messages.end_txn import EndTxnRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster_clients import TRANSIENT
 from tests.support.history import Key
 from tests.support.node import Closed, produce_request

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from protocol.batch_iterator import iterate_batches
-from protocol.control_records import ControlRecordType, control_record_type
-from protocol.messages.fetch import PartitionData
-from protocol.record_batch import BatchHeader, crc_is_valid
-from protocol.record_builder import Record
-from protocol.record_reader import records_of
-from storage.segment.batch_scan import damage_in
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.messages.fetch import PartitionData
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import records_of
+from moldau.storage.segment.batch_scan import damage_in
 from tests.support.cluster_clients import Bootstrap, within
 from tests.support.history import Reading
 from tests.support.node import Closed, fetch_request

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import PartitionData
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.record_reader import records_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import PartitionData
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from moldau.protocol.record_reader import records_of
 from tests.support.cluster_clients import Bootstrap
 from tests.support.history import Key
 from tests.support.node import Closed, fetch_request

@@ -16,17 +16,17 @@ from bench.compacted_offsets import (
 )
 from bench.dirty_logs import PARTITION_METADATA, Kind, batches, put_log, write_log
 from bench.processes import children, cpu_time_with_children
-from protocol.batch_iterator import iterate_batches
-from protocol.compiler import encode
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compiler import encode
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.record_batch import crc_is_valid
-from protocol.record_reader import records_of
+from moldau.protocol.record_batch import crc_is_valid
+from moldau.protocol.record_reader import records_of
 
 NOW_MS = 1_700_000_000_000
 

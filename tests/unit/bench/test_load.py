@@ -21,8 +21,8 @@ from bench.frames import (
     produce_frame,
 )
 from bench.outcome import LoadFailed, Outcome
-from protocol.checksum import crc32c
-from protocol.record_batch import ATTRIBUTES_POSITION, parse_header
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, parse_header
 
 TOPIC = "topic"
 ERROR_POSITION = produce_error_position(TOPIC)

@@ -6,10 +6,10 @@ import pytest
 
 from bench.frames import FETCH_VERSION
 from bench.raw_reader import end_of_batches, records_in
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from moldau.protocol.record_builder import Record, build_batch
 
 
 def batch(first: int, count: int) -> bytes:

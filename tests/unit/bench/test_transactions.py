@@ -13,10 +13,10 @@ from bench.frames import Producer
 from bench.outcome import LoadFailed
 from bench.transaction_loading import STATES, state_log
 from bench.transactional_client import Batch
-from coordinator.runtime.log_reading import LogReader, RecordReader
-from coordinator.transaction.records import change_of
-from coordinator.transaction.transaction_state import COMPLETE_COMMIT
-from protocol.record_batch import crc_is_valid, parse_header
+from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.coordinator.transaction.records import change_of
+from moldau.coordinator.transaction.transaction_state import COMPLETE_COMMIT
+from moldau.protocol.record_batch import crc_is_valid, parse_header
 
 
 def test_a_batch_is_of_the_producer_that_it_was_made_for_last() -> None:

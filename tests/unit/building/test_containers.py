@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.cli.container import container_settings
-from broker.config import Config
+from moldau.broker.cli.container import container_settings
+from moldau.broker.config import Config
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

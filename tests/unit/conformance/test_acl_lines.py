@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from security.acl.bindings import AclBinding
+from moldau.security.acl.bindings import AclBinding
 from tests.conformance.acl_decisions import AclSet, answers_of, drawn, lines_of
 from tests.support.acl_draws import Question
 

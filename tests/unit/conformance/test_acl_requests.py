@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.table import APIS
-from protocol.compiler import encode
-from protocol.messages.describe_client_quotas import ValueData
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
-from security.acl.bindings import PermissionType
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.table import APIS
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.describe_client_quotas import ValueData
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from moldau.security.acl.bindings import PermissionType
 from tests.conformance.acl_requests.asked import CREATED, Ids, comparable, in_versions
 from tests.conformance.acl_requests.of_cluster import of_brokers
 from tests.conformance.scenarios.acls import PHASES, REQUESTS_MIN, UNSEEN, broker_settings, requests

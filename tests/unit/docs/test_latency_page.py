@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.metrics.catalogue import metrics
-from broker.runtime import pending
+from moldau.broker.metrics.catalogue import metrics
+from moldau.broker.runtime import pending
 
 PAGE = Path(__file__).parents[3] / "docs" / "latency.md"
 TEXT = PAGE.read_text("utf-8")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config.catalogue import broker_catalogue
-from broker.metrics.catalogue import metrics
+from moldau.broker.config.catalogue import broker_catalogue
+from moldau.broker.metrics.catalogue import metrics
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "limits.md"

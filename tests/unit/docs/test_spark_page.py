@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.command import parser
 from building.wheel_tree import MOVED, TARGET
+from moldau.broker.cli.command import parser
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
 TEXT = PAGE.read_text("utf-8")

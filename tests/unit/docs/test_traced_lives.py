@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from broker.config.http_address import read_address
 from docs.lives import LIVES, Called, Trace, lives_page
+from moldau.broker.config.http_address import read_address
 from tests.unit.tidy.test_lives import Station, lives
 
 ROOT: Final = Path(__file__).parents[3]

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from kraft.features import record_version
-from kraft.image.configs import ResourceType
-from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.image.replay import Replay
-from kraft.quorum.control_records import QuorumDescription, described_by, quorum_records
-from kraft.record_frame import decode_record, encode_record
-from kraft.snapshot.batches import read_snapshot, snapshot_batches
-from protocol.batch_iterator import iterate_batches
-from protocol.record_batch import BatchHeader, crc_is_valid
-from protocol.record_builder import Record
-from protocol.record_reader import records_of
-from protocol.records.metadata import RegisterBrokerRecord, RegisterControllerRecord
+from moldau.kraft.features import record_version
+from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription, described_by, quorum_records
+from moldau.kraft.record_frame import decode_record, encode_record
+from moldau.kraft.snapshot.batches import read_snapshot, snapshot_batches
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.records.metadata import RegisterBrokerRecord, RegisterControllerRecord
 
 FILES = Path(__file__).parent / "kafka_4_3_1"
 SNAPSHOT_END_OFFSET = 130

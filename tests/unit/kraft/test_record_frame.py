@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.features import SUPPORTED_FEATURES, record_version, refusal_of_feature
-from kraft.record_frame import decode_record, encode_record
-from protocol.primitives import MalformedMessage
-from protocol.records import metadata as records
+from moldau.kraft.features import SUPPORTED_FEATURES, record_version, refusal_of_feature
+from moldau.kraft.record_frame import decode_record, encode_record
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records import metadata as records
 from tests.unit.kraft.image.images import everything, image_of, uuid
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compiler import decode, decoder_of, encode, encoder_of
-from protocol.messages.fetch import (
+from moldau.protocol.compiler import decode, decoder_of, encode, encoder_of
+from moldau.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -18,9 +18,9 @@ from protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import Chunk, MalformedMessage
-from protocol.schema import (
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.primitives import Chunk, MalformedMessage
+from moldau.protocol.schema import (
     Bytes,
     Field,
     Float64,

@@ -19,8 +19,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import XERIAL_HEADER, Codec, DecompressedSizeExceeded, compress, decompress
-from protocol.primitives import BytesLike, MalformedMessage, uvarint
+from moldau.protocol.compression import XERIAL_HEADER, Codec, DecompressedSizeExceeded, compress, decompress
+from moldau.protocol.primitives import BytesLike, MalformedMessage, uvarint
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 5_000
@@ -171,8 +171,8 @@ def liar(codec: Codec) -> bytes:
 
 WATCH = """
 import sys
-from protocol.compression import Codec, decompress
-from protocol.primitives import MalformedMessage
+from moldau.protocol.compression import Codec, decompress
+from moldau.protocol.primitives import MalformedMessage
 
 def peak_kib():  # getrusage would give the peak of the process that started this one
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))

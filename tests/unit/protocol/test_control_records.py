@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.control_records import (
+from moldau.protocol.control_records import (
     ControlRecordType,
     control_key,
     control_record_type,
     coordinator_epoch_of,
     end_transaction_marker,
 )
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import crc_is_valid, parse_header
-from protocol.record_reader import records_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import crc_is_valid, parse_header
+from moldau.protocol.record_reader import records_of
 
 
 @pytest.mark.parametrize("kind", ControlRecordType)

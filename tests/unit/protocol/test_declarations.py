@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.list_offsets import ListOffsetsResponse
-from protocol.schema import EMPTY, VERSION_MAX, ZERO_UUID, Field, Range, Spec, Wire, fields_of, spec_of
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.protocol.messages.list_offsets import ListOffsetsResponse
+from moldau.protocol.schema import EMPTY, VERSION_MAX, ZERO_UUID, Field, Range, Spec, Wire, fields_of, spec_of
 from tests.unit.protocol.facts.reading import FieldFact, MessageFact, declared, message_facts, versions_of
 
 F = TypeVar("F", FieldFact, Field)

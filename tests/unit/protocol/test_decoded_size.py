@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.compiler import _CountedDecoderSource, decode, encode, request_decoder_of
-from protocol.decoded_size import DECODED_SIZE_MAX, uncounted_size
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.join_group import JoinGroupRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest
-from protocol.primitives import MalformedMessage, read_text_size, uvarint
+from moldau.protocol.compiler import _CountedDecoderSource, decode, encode, request_decoder_of
+from moldau.protocol.decoded_size import DECODED_SIZE_MAX, uncounted_size
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.join_group import JoinGroupRequest
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest
+from moldau.protocol.primitives import MalformedMessage, read_text_size, uvarint
 from tests.unit.protocol.facts.reading import declared, java_bytes, served_versions
 
 REQUESTS = {name: cls for name, cls in declared().items() if name.endswith("Request")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.unit.protocol.facts.reading import error_names
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode, encode
 from tests.unit.protocol.facts.reading import declared, java_bytes, served_versions
 from tests.unit.protocol.facts.sampling import default_message, sample
 

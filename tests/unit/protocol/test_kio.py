@@ -16,8 +16,8 @@ import pytest
 from kio.schema import errors as kio_errors
 from kio.serial import entity_reader, entity_writer
 
-from protocol.compiler import decode, encode
-from protocol.schema import Field, Wire, fields_in, fields_of
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.schema import Field, Wire, fields_in, fields_of
 from tests.unit.protocol.facts.reading import declared, served_versions
 from tests.unit.protocol.facts.sampling import default_message
 
@@ -26,8 +26,8 @@ SEEDS = range(2)
 NOT_IN_KIO = {
     # kio has the messages of the clients module: nothing of the metadata log, __consumer_offsets, __transaction_state,
     # __remote_log_metadata.
-    *(name for name, cls in declared().items() if cls.__module__ == "protocol.records.metadata"),
-    *(name for name, cls in declared().items() if cls.__module__ == "protocol.records.remote_log"),
+    *(name for name, cls in declared().items() if cls.__module__ == "moldau.protocol.records.metadata"),
+    *(name for name, cls in declared().items() if cls.__module__ == "moldau.protocol.records.remote_log"),
     *("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue"),
     *("TransactionLogKey", "TransactionLogValue"),
 }

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.batch_iterator import iterate_batches
-from protocol.compression import Codec
-from protocol.primitives import BytesLike, MalformedMessage
-from protocol.record_batch import (
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import Codec
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import (
     FIELDS,
     HEADER,
     HEADER_SIZE,
@@ -26,7 +26,7 @@ from protocol.record_batch import (
     parse_header,
     sequence_after,
 )
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.record_builder import Record, build_batch
 
 # From an independent encoder: transactional, producer 7, epoch 3, sequence 5, three records, the third a tombstone.
 VECTOR = bytes.fromhex(
@@ -184,14 +184,12 @@ def shapes_of(data: bytes) -> list[BytesLike]:
 
 
 def test_crc32c_has_the_published_check_value() -> None:
-    from protocol.checksum import crc32c
+    from moldau.protocol.checksum import crc32c
 
     assert [crc32c(shape, 0) for shape in shapes_of(b"123456789")] == [0xE3069283] * 4
     assert crc32c(b"6789", crc32c(b"12345", 0)) == 0xE3069283
 
 
 def test_the_checksum_does_not_ask_for_package_metadata() -> None:
-    program = (
-        "import protocol.checksum, sys; print('importlib.metadata' in sys.modules, protocol.checksum.crc32c(b'', 0))"
-    )
+    program = "import moldau.protocol.checksum, sys; print('importlib.metadata' in sys.modules, moldau.protocol.checksum.crc32c(b'', 0))"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False 0\n"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch  # type: ignore[import-untyped]
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from protocol.compression import Codec, DecompressedSizeExceeded
-from protocol.primitives import MalformedMessage, varint
-from protocol.record_batch import HEADER_SIZE, TimestampType, crc_is_valid, parse_header
-from protocol.record_builder import Record, assemble, build_batch
-from protocol.record_reader import records_of
+from moldau.protocol.compression import Codec, DecompressedSizeExceeded
+from moldau.protocol.primitives import MalformedMessage, varint
+from moldau.protocol.record_batch import HEADER_SIZE, TimestampType, crc_is_valid, parse_header
+from moldau.protocol.record_builder import Record, assemble, build_batch
+from moldau.protocol.record_reader import records_of
 
 VECTOR = bytes.fromhex(
     "00000000000000000000005c0000000002cce04cb00010000000020000018bcfe568000000018bcfe5681400000000000000070003"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import Codec, compress
-from protocol.errors import ErrorCode
-from protocol.primitives import BytesLike, varint
-from protocol.record_batch import (
+from moldau.protocol.compression import Codec, compress
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, varint
+from moldau.protocol.record_batch import (
     FIELDS,
     HEADER,
     PREFIX_SIZE,
@@ -21,10 +21,10 @@ from protocol.record_batch import (
     crc_is_valid,
     parse_header,
 )
-from protocol.record_builder import Record, append_record, assemble, build_batch, seal
-from protocol.record_reader import records_of
-from protocol.record_stream import RECORD_SIZE_UNLIMITED
-from protocol.record_validation import (
+from moldau.protocol.record_builder import Record, append_record, assemble, build_batch, seal
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
+from moldau.protocol.record_validation import (
     RECORD_ERRORS_MAX,
     RecordError,
     RejectedBatch,

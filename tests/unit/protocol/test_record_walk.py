@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from building.hot_path import ROOT
-from protocol.primitives import MalformedMessage, varint
-from protocol.record_batch import HEADER_SIZE, parse_header
-from protocol.record_builder import Record, append_record, build_batch
-from protocol.record_reader import decode_records
+from moldau.protocol.primitives import MalformedMessage, varint
+from moldau.protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.protocol.record_builder import Record, append_record, build_batch
+from moldau.protocol.record_reader import decode_records
 
 SOURCE = ROOT / "protocol/record_walk.py"
 OFFSETS_DIFFER, KEY_IS_NULL, VALUE_IS_NULL = 1, 2, 4
@@ -28,7 +28,7 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
-    import protocol.record_walk as found
+    import moldau.protocol.record_walk as found
 
     if str(found.__file__).endswith(".py"):
         pytest.skip("the record walk is not compiled here: `python -m building` says why")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 
-from protocol.schema import (
+from moldau.protocol.schema import (
     EMPTY,
     NEVER,
     VERSION_MAX,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
@@ -13,7 +13,7 @@ from protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from replication.fetch_session import FetchContext, FetchSessions
+from moldau.replication.fetch_session import FetchContext, FetchSessions
 
 NAMES, IDS = 12, 13
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
+from moldau.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
 
 LAG_MS = 100
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replication.in_sync_set import InSyncSet
-from replication.leadership import Leadership
+from moldau.replication.in_sync_set import InSyncSet
+from moldau.replication.leadership import Leadership
 
 LAG_MS = 100
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from replication.partition import Partition
-from replication.partition_listener import HighWatermarkListener
-from storage.log.log import Log
-from storage.log_config import INT64_MAX, LogConfig
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.partition import Partition
+from moldau.replication.partition_listener import HighWatermarkListener
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch
 from tests.support.simulation.disk import SimulatedDisk
 

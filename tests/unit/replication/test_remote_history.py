@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from replication.remote_history import epoch_before, epoch_to_ask_for
-from storage.checkpoints.leader_epochs import UNDEFINED_END, EpochEnd, EpochStart
+from moldau.replication.remote_history import epoch_before, epoch_to_ask_for
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_END, EpochEnd, EpochStart
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.runtime.pending import Pending
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from replication.follower_effects import Complain, Flush, LookUp, StartAt, TruncateTo
-from replication.partition import Partition
-from replication.replica_fetcher import FLUSHING_WAIT_MS
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from moldau.replication.follower_effects import Complain, Flush, LookUp, StartAt, TruncateTo
+from moldau.replication.partition import Partition
+from moldau.replication.replica_fetcher import FLUSHING_WAIT_MS
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 

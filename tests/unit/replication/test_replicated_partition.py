@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.purgatory.purgatory import CommitCallback, Purgatory
-from protocol.errors import ErrorCode
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import INT64_MAX, LogConfig
+from moldau.broker.purgatory.purgatory import CommitCallback, Purgatory
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch
 from tests.support.purgatories import ManualLoop, purgatory_of
 from tests.support.simulation.disk import SimulatedDisk

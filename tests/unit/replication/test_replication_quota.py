@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replication.replica_fetcher import THROTTLE_MS, FetcherSettings, ReplicaFetcher
-from replication.replication_quota import UNLIMITED, ReplicationQuota, Window, rate_of, throttled_partitions
+from moldau.replication.replica_fetcher import THROTTLE_MS, FetcherSettings, ReplicaFetcher
+from moldau.replication.replication_quota import UNLIMITED, ReplicationQuota, Window, rate_of, throttled_partitions
 from tests.support.node import batch
 from tests.support.partitions import partition
 from tests.support.replica_pair import FollowerSide, LeaderSide

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from replication.partition import Partition
-from replication.verification import EPOCH_BUMP_PRODUCE_VERSION, coordinator_verification
-from storage.log.append_result import AppendResult
-from storage.producers.verification import VerificationGuard
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.partition import Partition
+from moldau.replication.verification import EPOCH_BUMP_PRODUCE_VERSION, coordinator_verification
+from moldau.storage.log.append_result import AppendResult
+from moldau.storage.producers.verification import VerificationGuard
 from tests.support.node import batch
 from tests.support.partitions import partition
 

@@ -15,24 +15,24 @@ from typing import Any
 
 import pytest
 
-from broker.config import Config, ConfigError
-from broker.config.describing import describe_broker
-from broker.config.layers import BrokerLayers
-from broker.config.sources import single_node_defaults
-from protocol.compression import Codec, decompress
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.config import Config, ConfigError
+from moldau.broker.config.describing import describe_broker
+from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.sources import single_node_defaults
+from moldau.protocol.compression import Codec, decompress
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.primitives import MalformedMessage
-from security.sasl import plain
-from security.sasl.jaas import JaasError, parse_jaas
-from security.sasl.mechanism import Failed
-from security.sasl.plain import PlainServer, PlainUsers
-from security.sasl.scram import server as scram_server
-from security.sasl.scram.credential import ScramMechanism
+from moldau.protocol.primitives import MalformedMessage
+from moldau.security.sasl import plain
+from moldau.security.sasl.jaas import JaasError, parse_jaas
+from moldau.security.sasl.mechanism import Failed
+from moldau.security.sasl.plain import PlainServer, PlainUsers
+from moldau.security.sasl.scram import server as scram_server
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.support.node import Closed, Node, serve_and
 from tests.support.scram_login import password_of, scram_log_in
 from tests.unit.broker.node.test_scram_logins import PROPERTIES, SASL_PORT

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from moldau.spark_jobs.data_source import columns_of
+from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.schemas import HEADERS
+from moldau.spark_jobs.views.schemas import RECORDS as COLUMNS
 from pyspark_moldau import DefaultSource
-from spark_jobs.data_source import columns_of
-from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.refusals import Refused
-from spark_jobs.views.records import SegmentReader
-from spark_jobs.views.schemas import HEADERS
-from spark_jobs.views.schemas import RECORDS as COLUMNS
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 OPTIONS = parse_options({"path": "/data", "subscribe": "t"})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import java_runtime
-from spark_jobs.java_runtime import JavaRuntime, NoJava, find_java, home_for_spark, version_of
+from moldau.spark_jobs import java_runtime
+from moldau.spark_jobs.java_runtime import JavaRuntime, NoJava, find_java, home_for_spark, version_of
 
 
 def runtime(home: Path, version: str, modules: str = "java.base jdk.incubator.vector") -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.python_daemon import WithoutBrokenPipes
+from moldau.spark_jobs.python_daemon import WithoutBrokenPipes
 
 
 def raised(error: Exception) -> str:
@@ -96,7 +96,7 @@ def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path, work: str, i
         "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
     }
     said = {}
-    for module in ("pyspark.daemon", "spark_jobs.python_daemon"):
+    for module in ("pyspark.daemon", "moldau.spark_jobs.python_daemon"):
         daemon = subprocess.Popen(
             [sys.executable, "-m", module, "pyspark_hung_up"],
             env=variables,
@@ -117,4 +117,4 @@ def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path, work: str, i
             daemon.send_signal(signal.SIGTERM)
         daemon.wait(30)
     assert error in said["pyspark.daemon"], said
-    assert said["spark_jobs.python_daemon"] == ""
+    assert said["moldau.spark_jobs.python_daemon"] == ""

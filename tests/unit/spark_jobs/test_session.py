@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from spark_jobs.session import without_worker_traces
+from moldau.spark_jobs.session import without_worker_traces
 
 WORKER = """
 import os, sys, traceback

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from protocol.batch_iterator import iterate_batches
-from protocol.compression import Codec
-from protocol.record_batch import crc_is_valid
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from storage.files.port import FileSystem
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log_config import LogConfig
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_batch import crc_is_valid
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log_config import LogConfig
 
 NOW_MS = 1_000_000
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150)

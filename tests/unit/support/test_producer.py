@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.support.cluster_clients import REFUSED_MAX, Batch, Bootstrap, Producer
 from tests.support.history import History
 from tests.support.node import Closed

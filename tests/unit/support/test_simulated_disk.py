@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from storage.files.local_files import LocalFiles
-from storage.files.port import FileSystem, write_atomically
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.files.port import FileSystem, write_atomically
 from tests.support.simulation.disk import Operation, SimulatedCrash, SimulatedDisk
 from tests.support.simulation.pages import PENDING_WRITES_MAX, SECTOR_SIZE
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from broker.runtime.environment import Environment
-from storage.files.port import write_atomically
+from moldau.broker.runtime.environment import Environment
+from moldau.storage.files.port import write_atomically
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.loop import SimulationFailed, SimulationStuck
 from tests.support.simulation.world import EPOCH_MS, SimulatedEnvironment, World

@@ -59,7 +59,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def module_name(path: Path) -> str:
-    """`storage/log/log.py` → `storage.log.log`; a package's `__init__.py` is the package itself."""
+    """`storage/log/log.py` → `moldau.storage.log.log`; a package's `__init__.py` is the package itself."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

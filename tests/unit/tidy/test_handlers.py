@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from broker.requests.api import Api
-from broker.requests.table import APIS
+from moldau.broker.requests.api import Api
+from moldau.broker.requests.table import APIS
 from tests.unit.tidy.sources import ROOT, tree_of
 
 HANDLERS: Final = Path("broker/requests/handlers")

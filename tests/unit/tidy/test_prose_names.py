@@ -173,7 +173,12 @@ def test_pages_name_what_exists() -> None:
 
 @pytest.mark.parametrize(
     "planted",
-    ["`decides_no_more` reads it", "see `storage/log/gone.py`", "at most `storage.log.log.GONE_MAX`", "`GoneClass`"],
+    [
+        "`decides_no_more` reads it",
+        "see `storage/log/gone.py`",
+        "at most `moldau.storage.log.log.GONE_MAX`",
+        "`GoneClass`",
+    ],
 )
 def test_a_dead_name_is_found(planted: str) -> None:
     module = f'"""What it does.\n\n{planted}.\n"""\n'

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import acls
-from broker.cli.command import main
-from protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
+from moldau.broker.cli import acls
+from moldau.broker.cli.command import main
+from moldau.protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
 
 READ, WRITE = 3, 4
 ALLOW, DENY = 3, 2

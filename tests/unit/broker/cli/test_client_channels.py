@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.client_channels import address_of, client_channels
-from broker.cli.command import main
-from broker.cli.invocation import CommandError
-from broker.network.peer_security import PeerSecurity
+from moldau.broker.cli.client_channels import address_of, client_channels
+from moldau.broker.cli.command import main
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.network.peer_security import PeerSecurity
 
 
 def security_of(file: Path | None) -> PeerSecurity | None:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import cluster, main
-from broker.cli.local_cluster.layout import Layout, properties_text
-from broker.cli.local_cluster.merged_output import MergedOutput
-from broker.cli.local_cluster.processes import ended
-from broker.cli.terminal import Terminal
-from broker.config import Config
-from storage.checkpoints.java_properties import read_properties
-from storage.files.local_files import LocalFiles
+from moldau.broker.cli import cluster, main
+from moldau.broker.cli.local_cluster.layout import Layout, properties_text
+from moldau.broker.cli.local_cluster.merged_output import MergedOutput
+from moldau.broker.cli.local_cluster.processes import ended
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.config import Config
+from moldau.storage.checkpoints.java_properties import read_properties
+from moldau.storage.files.local_files import LocalFiles
 
 ROOT = Path(__file__).parents[4]
 
@@ -128,7 +128,7 @@ class Running:
     """A cluster of three in processes."""
 
     def __init__(self, data: Path, port: int) -> None:
-        command = [sys.executable, "-m", "broker.cli", "cluster", "--data", str(data), "--port", str(port)]
+        command = [sys.executable, "-m", "moldau.broker.cli", "cluster", "--data", str(data), "--port", str(port)]
         self.data = data
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ
@@ -203,7 +203,16 @@ def test_taken_ports_and_a_directory_in_use_are_refused_before_anything_is_writt
     files = LocalFiles()
     (tmp_path / "data").mkdir()
     lock = files.lock(str(tmp_path / "data" / ".lock"))
-    command = [sys.executable, "-m", "broker.cli", "cluster", "--data", str(tmp_path / "data"), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "moldau.broker.cli",
+        "cluster",
+        "--data",
+        str(tmp_path / "data"),
+        "--port",
+        str(port),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     lock.release()
     assert done.returncode == 1 and "a cluster runs in" in done.stderr

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import main
-from broker.cli.command import parser
-from broker.cli.invocation import CommandError, load_config
-from broker.cli.terminal import Terminal
+from moldau.broker.cli import main
+from moldau.broker.cli.command import parser
+from moldau.broker.cli.invocation import CommandError, load_config
+from moldau.broker.cli.terminal import Terminal
 
 
 class Tty(io.StringIO):
@@ -184,7 +184,7 @@ def test_asking_for_help_imports_nothing_heavy(tmp_path: Path) -> None:
     import sys
 
     script = (
-        "import sys\nfrom broker.cli.command import parser\nparser()\n"
+        "import sys\nfrom moldau.broker.cli.command import parser\nparser()\n"
         "print([name for name in sys.modules if name.split('.')[0] in "
         "('asyncio', 'uvloop', 'protocol', 'storage', 'kraft', 'coordinator', 'lz4', 'zstandard', 'json')])"
     )
@@ -198,8 +198,8 @@ def test_serving_imports_no_other_subcommand_and_nothing_that_only_help_needs() 
     import sys
 
     script = (
-        "import sys\nfrom broker.cli.command import parser\nparser(None, 'serve').parse_args(['serve'])\n"
-        "print([name for name in sys.modules if name in ('pathlib', 'shutil', 'broker.cli.cluster')])"
+        "import sys\nfrom moldau.broker.cli.command import parser\nparser(None, 'serve').parse_args(['serve'])\n"
+        "print([name for name in sys.modules if name in ('pathlib', 'shutil', 'moldau.broker.cli.cluster')])"
     )
     root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-S", "-c", script], cwd=root, capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import main
-from broker.cli.container import HTTP_LISTENER, container_settings, load
+from moldau.broker.cli import main
+from moldau.broker.cli.container import HTTP_LISTENER, container_settings, load
 
 COMBINED = {
     "KAFKA_NODE_ID": "1",

@@ -8,15 +8,15 @@ from struct import pack
 
 import pytest
 
-from broker.cli import main
-from broker.cli.dump.json_values import Json
-from broker.cli.dump.record_contents import Contents, contents_of
-from protocol.compiler import encode
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
-from protocol.records import offsets
-from storage.checkpoints.text_checkpoint import format_checkpoint
+from moldau.broker.cli import main
+from moldau.broker.cli.dump.json_values import Json
+from moldau.broker.cli.dump.record_contents import Contents, contents_of
+from moldau.protocol.compiler import encode
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records import offsets
+from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
 
 Lines = list[dict[str, object]]
 
@@ -84,8 +84,8 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_metadata_records_are_decoded_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from kraft.record_frame import encode_record
-    from protocol.records import metadata
+    from moldau.kraft.record_frame import encode_record
+    from moldau.protocol.records import metadata
 
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
@@ -98,8 +98,8 @@ def test_metadata_records_are_decoded_by_name(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_secrets_in_metadata_records_are_not_shown() -> None:
-    from kraft.record_frame import encode_record
-    from protocol.records import metadata
+    from moldau.kraft.record_frame import encode_record
+    from moldau.protocol.records import metadata
 
     def shown(record: object) -> dict[str, Json]:
         contents = contents_of(Record(value=encode_record(record, 0)), Contents.METADATA, is_control=False)

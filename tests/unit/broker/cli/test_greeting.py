@@ -8,12 +8,12 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from broker.cli.greeting import as_json, found, greet
-from broker.cli.invocation import load_config
-from broker.cli.terminal import Terminal
-from broker.node.start_report import StartReport, report_of
-from broker.replicas.opening import Opened
-from broker.runtime.log_output import is_shown_when_quiet, write_log
+from moldau.broker.cli.greeting import as_json, found, greet
+from moldau.broker.cli.invocation import load_config
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.node.start_report import StartReport, report_of
+from moldau.broker.replicas.opening import Opened
+from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "start.md"
 CLEAN = Opened(partitions=1, was_clean=True, damaged=0, checked_size=0, duration_ms=40)

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from broker.cli.scram_credentials import InvalidScram, scram_record
-from security.sasl.scram.credential import ScramMechanism, credential_of_password, salted_password
+from moldau.broker.cli.scram_credentials import InvalidScram, scram_record
+from moldau.security.sasl.scram.credential import ScramMechanism, credential_of_password, salted_password
 
 SHA_512 = ScramMechanism.SCRAM_SHA_512
 SALT = b64encode(b"salt").decode()

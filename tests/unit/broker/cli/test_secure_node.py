@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from broker.cli.command import main
-from broker.cli.invocation import read_file
-from broker.config import Config
-from broker.config.sasl import sasl_settings, token_key
-from broker.config.tls import tls_settings
-from broker.network.connection_quota import connection_limits
-from broker.network.tls.contexts import make_contexts
-from security.acl.authorizer import parse_super_users
+from moldau.broker.cli.command import main
+from moldau.broker.cli.invocation import read_file
+from moldau.broker.config import Config
+from moldau.broker.config.sasl import sasl_settings, token_key
+from moldau.broker.config.tls import tls_settings
+from moldau.broker.network.connection_quota import connection_limits
+from moldau.broker.network.tls.contexts import make_contexts
+from moldau.security.acl.authorizer import parse_super_users
 
 SECRET_FILES = ("ca.key", "node.pem", "client.properties", "server.properties")
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from broker.cli.command import main
-from broker.cli.invocation import CommandError, Invocation
-from broker.cli.terminal import Terminal
-from broker.cli.tiered.actions import TierCommand, show_status, sweep, verify
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.errors import WrongCluster
-from storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, object_key, parse_key
-from storage.tiered.manifest import encode_cluster_manifest
-from storage.tiered.pins import Pin, pin_key
-from storage.tiered.port import RemoteStorage
+from moldau.broker.cli.command import main
+from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.tiered.actions import TierCommand, show_status, sweep, verify
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.errors import WrongCluster
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, object_key, parse_key
+from moldau.storage.tiered.manifest import encode_cluster_manifest
+from moldau.storage.tiered.pins import Pin, pin_key
+from moldau.storage.tiered.port import RemoteStorage
 from tests.support.node import PORT, Node
 from tests.support.tiered_node import URL, copied, fill, followed_of, is_copied, serve_tiered, tiered_topic, until
 

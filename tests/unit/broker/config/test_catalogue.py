@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.catalogue import (
+from moldau.broker.config.catalogue import (
     OWN_PREFIX,
     base_name,
     broker_catalogue,
@@ -17,9 +17,9 @@ from broker.config.catalogue import (
     topic_catalogue,
     unit_synonyms,
 )
-from broker.config.reasons import REASONS
-from broker.config.setting import Catalogue, Scope, Setting, Stance, ValueType
-from broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
+from moldau.broker.config.reasons import REASONS
+from moldau.broker.config.setting import Catalogue, Scope, Setting, Stance, ValueType
+from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
 FACTS = Path(__file__).with_name("kafka_4_3_1_names.txt")
 CATALOGUES = {

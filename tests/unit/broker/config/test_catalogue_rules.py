@@ -7,20 +7,20 @@ from typing import SupportsIndex, cast
 
 import pytest
 
-from broker.config import Config
-from broker.config.altering import effective
-from broker.config.catalogue import client_metrics_catalogue, group_catalogue
-from broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
-from broker.config.describing import describe_resource
-from broker.config.layers import BrokerLayers, ConfigSource, Synonym
-from broker.config.setting import ValueType
-from broker.config.sources import single_node_defaults
-from broker.config.values import InvalidValue, linear_match, parse_type
-from broker.requests import client_metrics
-from kraft.controller.config_control import AlterConfigOperation, edited
-from kraft.controller.decision import ApiError
-from kraft.image.configs import ConfigResource, ResourceType
-from protocol.errors import ErrorCode
+from moldau.broker.config import Config
+from moldau.broker.config.altering import effective
+from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
+from moldau.broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
+from moldau.broker.config.describing import describe_resource
+from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from moldau.broker.config.setting import ValueType
+from moldau.broker.config.sources import single_node_defaults
+from moldau.broker.config.values import InvalidValue, linear_match, parse_type
+from moldau.broker.requests import client_metrics
+from moldau.kraft.controller.config_control import AlterConfigOperation, edited
+from moldau.kraft.controller.decision import ApiError
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.protocol.errors import ErrorCode
 
 
 class InForce:

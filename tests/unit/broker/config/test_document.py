@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker.config.catalogue import broker_catalogue
-from broker.config.document import document
-from broker.config.setting import Stance
+from moldau.broker.config.catalogue import broker_catalogue
+from moldau.broker.config.document import document
+from moldau.broker.config.setting import Stance
 
 ROOT = Path(__file__).parents[4]
 
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    assert page == document(), "python -m broker.config.document > docs/configuration.md"
+    assert page == document(), "python -m moldau.broker.config.document > docs/configuration.md"
 
 
 def test_every_setting_stands_on_the_page_once_in_its_list() -> None:

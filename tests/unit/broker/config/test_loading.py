@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import Config, ConfigError, ListenerAddress, resolved
-from broker.config.sources import single_node_defaults
-from storage.checkpoints.java_properties import read_properties
+from moldau.broker.config import Config, ConfigError, ListenerAddress, resolved
+from moldau.broker.config.sources import single_node_defaults
+from moldau.storage.checkpoints.java_properties import read_properties
 
 # The settings of Apache Kafka 4.3.1's own config/server.properties.
 STOCK = """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.log_levels import LOGGERS, describe_loggers
-from broker.requests.own_resources import ConfigChange, alter_own_loggers
-from protocol.errors import ErrorCode
+from moldau.broker.config.log_levels import LOGGERS, describe_loggers
+from moldau.broker.requests.own_resources import ConfigChange, alter_own_loggers
+from moldau.protocol.errors import ErrorCode
 
 ROOT = Path(__file__).parents[4]
 LOGGER = "moldau.connection"

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from broker.config import Config
-from broker.config.describing import describe_broker, describe_broker_defaults
-from broker.config.layers import BrokerLayers
-from broker.config.password import Password
+from moldau.broker.config import Config
+from moldau.broker.config.describing import describe_broker, describe_broker_defaults
+from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.password import Password
 
 SECRET = "correct horse"
 PROPERTIES = {

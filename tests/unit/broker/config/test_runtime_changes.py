@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import Config
-from broker.config.altering import broker_refusal, effective
-from broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
-from broker.config.describing import (
+from moldau.broker.config import Config
+from moldau.broker.config.altering import broker_refusal, effective
+from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
+from moldau.broker.config.describing import (
     AUTHORIZER_SETTINGS,
     Described,
     describe_broker,
@@ -15,10 +15,10 @@ from broker.config.describing import (
     describe_resource,
     describe_topic,
 )
-from broker.config.layers import BrokerLayers, ConfigSource, Synonym
-from broker.config.topics import log_config, topic_defaults, topic_refusal, topic_warnings
-from protocol.compression import Codec
-from protocol.record_batch import TimestampType
+from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from moldau.broker.config.topics import log_config, topic_defaults, topic_refusal, topic_warnings
+from moldau.protocol.compression import Codec
+from moldau.protocol.record_batch import TimestampType
 
 STATIC = {
     "process.roles": "broker,controller",
@@ -163,7 +163,7 @@ def test_a_log_takes_the_brokers_settings_and_the_topics_overrides() -> None:
 
 
 def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:
-    from storage.log_config import LogConfig
+    from moldau.storage.log_config import LogConfig
 
     plain = {name: text for name, text in STATIC.items() if not name.startswith(("log.ret", "log.roll"))}
     assert log_config(Config.load(plain), {}) == LogConfig()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import Config, ConfigError
-from broker.config.sasl import login_settings, sasl_settings
-from broker.config.tls import ClientAuth, tls_settings
+from moldau.broker.config import Config, ConfigError
+from moldau.broker.config.sasl import login_settings, sasl_settings
+from moldau.broker.config.tls import ClientAuth, tls_settings
 
 BASE = {
     "process.roles": "broker,controller",

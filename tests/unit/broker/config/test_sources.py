@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import Config
-from broker.config.sources import (
+from moldau.broker.config import Config
+from moldau.broker.config.sources import (
     MalformedOverride,
     from_environment,
     read_overrides,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker.config.catalogue import broker_catalogue
-from broker.config.document import unread
-from broker.config.setting import Stance
+from moldau.broker.config.catalogue import broker_catalogue
+from moldau.broker.config.document import unread
+from moldau.broker.config.setting import Stance
 
 ROOT = Path(__file__).parents[4]
 READ = re.compile(

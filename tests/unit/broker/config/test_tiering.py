@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.config import Config, ConfigError
-from broker.config.tiering import metadata_topic
-from broker.config.topics import log_config, topic_refusal
+from moldau.broker.config.config import Config, ConfigError
+from moldau.broker.config.tiering import metadata_topic
+from moldau.broker.config.topics import log_config, topic_refusal
 from tests.support.node import PROPERTIES
 
 TIERED = PROPERTIES | {"remote.log.storage.system.enable": "true", "moldau.tiered.storage": "/bucket"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.runtime.pending import Pending
-from coordinator.group.config import GroupConfig
-from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.group.config import GroupConfig
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.group_conversation import MAIN, converse
 from tests.support.group_node import GroupNode, image_with, over_the_wire
 from tests.support.simulation.world import SimulatedEnvironment, World

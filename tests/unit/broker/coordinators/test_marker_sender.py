@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.coordinators.marker_sender import MARKERS_AT_ONCE, RETRY_MS, MarkerSender
-from broker.coordinators.marker_writer import Marker, Written
-from broker.network.peer_channel import NoResponse
-from coordinator.transaction.events import MarkersWritten, SendMarkers
-from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
+from moldau.broker.coordinators.marker_sender import MARKERS_AT_ONCE, RETRY_MS, MarkerSender
+from moldau.broker.coordinators.marker_writer import Marker, Written
+from moldau.broker.network.peer_channel import NoResponse
+from moldau.coordinator.transaction.events import MarkersWritten, SendMarkers
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

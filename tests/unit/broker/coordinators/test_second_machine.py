@@ -10,17 +10,17 @@ from random import Random
 
 import pytest
 
-from broker.coordinators.registry import CoordinatorRegistry
-from broker.coordinators.row import KeyType
-from broker.coordinators.shard_runner import RunnerState
-from broker.coordinators.shards import Shards
-from broker.runtime.pending import Pending
-from coordinator.runtime.effects import Waiter
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from replication.partition import Partition
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.row import KeyType
+from moldau.broker.coordinators.shard_runner import RunnerState
+from moldau.broker.coordinators.shards import Shards
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.counters import COUNTERS_TOPIC, IDLE_MS, Add, Count, CounterShard, counter_row
 from tests.support.simulation.world import SimulatedEnvironment, World
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from broker.coordinators.shard_runner import RunnerState
-from coordinator.group.config import GroupConfig
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.offset_commit import (
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.coordinators.shard_runner import RunnerState
+from moldau.coordinator.group.config import GroupConfig
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support.group_node import GroupNode, image_with
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.world import SimulatedEnvironment, World
@@ -252,7 +252,7 @@ def test_a_group_begins_few_generations_while_too_few_replicas_are_in_sync() -> 
 
 def test_a_log_that_makes_no_sense_is_not_coordinated() -> None:
     async def first(node: GroupNode) -> None:
-        from protocol.record_builder import Record, build_batch
+        from moldau.protocol.record_builder import Record, build_batch
 
         nonsense = build_batch([Record(b"\0\2\0\1g", b"\0\x63")])
         assert node.partitions[0].append_internal(nonsense, node.environment.wall_ms()).error is ErrorCode.NONE

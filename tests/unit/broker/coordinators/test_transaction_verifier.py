@@ -8,11 +8,11 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
-from broker.network.peer_channel import NoResponse
-from coordinator.transaction.events import AddPartitions, VerifyPartitions
-from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import (
+from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
+from moldau.broker.network.peer_channel import NoResponse
+from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

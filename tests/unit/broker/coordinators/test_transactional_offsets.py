@@ -8,27 +8,27 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from coordinator.group.config import GroupConfig
-from coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
-from coordinator.runtime.effects import TransactionEnd, Waiter
-from coordinator.runtime.partition import partition_of
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import (
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
+from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
+from moldau.coordinator.runtime.partition import partition_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.messages.txn_offset_commit import (
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from replication.partition import Partition
-from replication.verification import coordinator_verification
+from moldau.replication.partition import Partition
+from moldau.replication.verification import coordinator_verification
 from tests.support.group_node import GroupNode, image_with
 from tests.support.simulation.world import SimulatedEnvironment, World
 

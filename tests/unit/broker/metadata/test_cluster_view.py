@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.metadata.cluster_view import ClusterView
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from kraft.image.topics import Topic, TopicsImage
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from moldau.kraft.image.topics import Topic, TopicsImage
 
 
 class Published:

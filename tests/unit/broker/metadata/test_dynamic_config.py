@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.config.config import Config
-from broker.coordinators.group_row import group_config, offsets_topic
-from broker.metadata.dynamic_config import LOG_CONFIGS_MAX, DynamicConfig
-from kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
-from kraft.image.metadata_image import MetadataImage
-from protocol.records.metadata import ConfigRecord
+from moldau.broker.config.config import Config
+from moldau.broker.coordinators.group_row import group_config, offsets_topic
+from moldau.broker.metadata.dynamic_config import LOG_CONFIGS_MAX, DynamicConfig
+from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.records.metadata import ConfigRecord
 from tests.support.node import PROPERTIES
 
 

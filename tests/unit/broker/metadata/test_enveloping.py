@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
-from broker.network.principal_data import read_principal
-from protocol.compiler import encode
-from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.envelope import EnvelopeResponse
-from protocol.primitives import MalformedMessage
-from security.principal import Principal
+from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
+from moldau.broker.network.principal_data import read_principal
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.envelope import EnvelopeResponse
+from moldau.protocol.primitives import MalformedMessage
+from moldau.security.principal import Principal
 
 ALICE = Principal("User", "alice", True)
 

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_all
-from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.quorum.control_records import QuorumDescription
-from kraft.raft.fetch_service import place_in_log
-from kraft.snapshot.names import SnapshotId, snapshots_in
-from protocol.records.metadata import NoOpRecord
-from storage.log_config import LogConfig
+from moldau.broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_all
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.raft.fetch_service import place_in_log
+from moldau.kraft.snapshot.names import SnapshotId, snapshots_in
+from moldau.protocol.records.metadata import NoOpRecord
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 
 

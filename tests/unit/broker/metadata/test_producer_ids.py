@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.metadata.producer_ids import ProducerIds
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 class Controller:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.metadata.publisher import MetadataPublisher
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, Provenance
-from kraft.image.replay import Replay
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, Provenance
+from moldau.kraft.image.replay import Replay
 
 
 def state(end_offset: int) -> Replay:

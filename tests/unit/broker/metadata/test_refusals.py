@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.metadata.refusals import PARTS, error_of, refused, undone
-from kraft.controller.apis import CONTROLLER_APIS
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from protocol.messages.alter_client_quotas import AlterClientQuotasResponse, ResponseEntryData
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.broker_registration import BrokerRegistrationRequest
-from protocol.messages.controller_registration import ControllerRegistrationRequest
-from protocol.messages.create_acls import AclCreationResult
-from protocol.messages.create_delegation_token import CreateDelegationTokenResponse
-from protocol.messages.create_topics import CreatableTopicResult
-from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
-from protocol.messages.delete_topics import DeletableTopicResult
-from protocol.schema import default_struct, response_class_of, spec_of
+from moldau.broker.metadata.refusals import PARTS, error_of, refused, undone
+from moldau.kraft.controller.apis import CONTROLLER_APIS
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, ResponseEntryData
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest
+from moldau.protocol.messages.controller_registration import ControllerRegistrationRequest
+from moldau.protocol.messages.create_acls import AclCreationResult
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
+from moldau.protocol.messages.create_topics import CreatableTopicResult
+from moldau.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
+from moldau.protocol.messages.delete_topics import DeletableTopicResult
+from moldau.protocol.schema import default_struct, response_class_of, spec_of
 
 
 @pytest.mark.parametrize(

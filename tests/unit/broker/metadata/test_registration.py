@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.metadata.registration import BrokerIdentity, Registration, RegistrationRefused
-from protocol.errors import ErrorCode
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from moldau.broker.metadata.registration import BrokerIdentity, Registration, RegistrationRefused
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tests.support.simulation.world import World
 
 HEARTBEAT_MS = 2000

@@ -6,15 +6,15 @@ from base64 import b64encode
 from random import Random
 from types import SimpleNamespace
 
-from broker.metadata.scram_users import MetadataScramUsers
-from kraft.image.security.scram_credentials import ScramKey, record_of
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from protocol.records.metadata import RemoveUserScramCredentialRecord
-from security.principal import Principal
-from security.sasl.mechanism import Authenticated, Challenge, Failed, Step
-from security.sasl.scram.client import ScramClient, ScramLogin
-from security.sasl.scram.credential import COMMON_FORM, ScramForm, ScramMechanism, credential_of_password
-from security.sasl.scram.server import DRAW_BITS, ScramServer
+from moldau.broker.metadata.scram_users import MetadataScramUsers
+from moldau.kraft.image.security.scram_credentials import ScramKey, record_of
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord
+from moldau.security.principal import Principal
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Step
+from moldau.security.sasl.scram.client import ScramClient, ScramLogin
+from moldau.security.sasl.scram.credential import COMMON_FORM, ScramForm, ScramMechanism, credential_of_password
+from moldau.security.sasl.scram.server import DRAW_BITS, ScramServer
 from tests.support.deciding import KEY, Deciding
 from tests.unit.kraft.image.images import image_of
 

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from broker.metadata.snapshot_files import MetadataSnapshotFiles
-from kraft.snapshot.names import SnapshotId
+from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
+from moldau.kraft.snapshot.names import SnapshotId
 from tests.support.simulation.disk import SimulatedDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"

@@ -7,23 +7,23 @@ from random import Random
 
 import pytest
 
-from broker.cli.scram_credentials import scram_record
-from broker.config.config import Config
-from broker.metadata.metadata_log import MetadataLog
-from broker.metadata.quorum_start import UnusableMetadata, bootstrap_records, history_of
-from broker.metadata.storage_format import FormatError, format_directories
-from kraft.features import METADATA_VERSION_NAMES, SUPPORTED_FEATURES
-from kraft.image.finalized_features import FeaturesImage
-from kraft.image.metadata_image import MetadataImage, Provenance
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.voter_set import VoterNode, VoterSet
-from kraft.snapshot.batches import read_snapshot
-from protocol.primitives import MalformedMessage
-from protocol.records.metadata import FeatureLevelRecord
-from storage.checkpoints.meta_properties import read_meta_properties
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.broker.cli.scram_credentials import scram_record
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.metadata_log import MetadataLog
+from moldau.broker.metadata.quorum_start import UnusableMetadata, bootstrap_records, history_of
+from moldau.broker.metadata.storage_format import FormatError, format_directories
+from moldau.kraft.features import METADATA_VERSION_NAMES, SUPPORTED_FEATURES
+from moldau.kraft.image.finalized_features import FeaturesImage
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.snapshot.batches import read_snapshot
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.metadata import FeatureLevelRecord
+from moldau.storage.checkpoints.meta_properties import read_meta_properties
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 FS = LocalFiles()
@@ -159,7 +159,7 @@ def test_a_quorum_that_this_node_cannot_run_is_refused(tmp_path: Path) -> None:
 
 def test_bootstrap_records_of_an_unsupported_feature_are_refused(tmp_path: Path) -> None:
     format_all(tmp_path)
-    from kraft.snapshot.batches import snapshot_batches
+    from moldau.kraft.snapshot.batches import snapshot_batches
 
     records = [FeatureLevelRecord(name="transaction.version", feature_level=3)]
     batches = snapshot_batches(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.metrics.catalogue import metrics
-from broker.metrics.exposition import Histogram, Page, Summary, number
+from moldau.broker.metrics.catalogue import metrics
+from moldau.broker.metrics.exposition import Histogram, Page, Summary, number
 
 MBEANS = Path(__file__).with_name("kafka_4_3_1_mbeans.txt")
 GAUGE = "moldau_group_members"

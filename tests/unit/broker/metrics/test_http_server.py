@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.config.http_address import HttpAddress, read_address
-from broker.metrics.http_server import CONNECTIONS_MAX, HEAD_SIZE_MAX, PATIENCE_S, Answer, HttpServer, plain
-from broker.runtime.tasks import Tasks
+from moldau.broker.config.http_address import HttpAddress, read_address
+from moldau.broker.metrics.http_server import CONNECTIONS_MAX, HEAD_SIZE_MAX, PATIENCE_S, Answer, HttpServer, plain
+from moldau.broker.runtime.tasks import Tasks
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 HOST, PORT = "broker-1", 9464

@@ -7,9 +7,9 @@ import itertools
 
 import pytest
 
-from broker.metrics.exposition import Page
-from broker.metrics.process_metrics import ProcessMetrics
-from broker.runtime.process import Process
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.process_metrics import ProcessMetrics
+from moldau.broker.runtime.process import Process
 
 
 def test_collections_of_garbage_are_timed_between_start_and_stop() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from tests.support.node import Node, batch, serve_and
 from tests.unit.broker.metrics.test_service import LISTENER, scrape
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from broker.metrics.reply_errors import ErrorCounter, errors_walk
-from broker.network.listener_role import ListenerRole
-from broker.network.route import Route
-from broker.requests.table import APIS, routes
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatResponse
+from moldau.broker.metrics.reply_errors import ErrorCounter, errors_walk
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import Route
+from moldau.broker.requests.table import APIS, routes
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from moldau.protocol.messages.heartbeat import HeartbeatResponse
 
 NO_SERVICES = cast("Any", None)
 

@@ -7,11 +7,11 @@ import json
 import re
 from pathlib import Path
 
-from broker.metrics.catalogue import metrics
-from broker.metrics.quota_rows import QUOTA_ROWS
-from broker.metrics.tiered_rows import TIERED_ROWS
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from moldau.broker.metrics.catalogue import metrics
+from moldau.broker.metrics.quota_rows import QUOTA_ROWS
+from moldau.broker.metrics.tiered_rows import TIERED_ROWS
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.node import HOST, Node, batch, fetch_request, serve_and
 from tests.support.transactional_producer import SETTINGS, started
 

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from broker.metrics.exposition import Page
-from broker.metrics.stall import KEPT, StallWatch
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.stall import KEPT, StallWatch
 
 
 class Clock:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from broker.metrics.exposition import Page
-from broker.metrics.limits import collect_limits
-from broker.network.listener import Listener
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.network.listener import Listener
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.metadata import MetadataRequest
 from tests.support.node import Client, Closed, Node, serve_and
 from tests.support.simulation.world import DRIVER
 

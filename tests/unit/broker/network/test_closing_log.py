@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from broker.network.closing_log import LINES_MAX, PERIOD_S
+from moldau.broker.network.closing_log import LINES_MAX, PERIOD_S
 from tests.support.node import Node, serve_and
 
 MANY = LINES_MAX + 30

@@ -10,26 +10,26 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.closing_log import ClosingLog
-from broker.network.connection import (
+from moldau.broker.network.closing_log import ClosingLog
+from moldau.broker.network.connection import (
     ITERATION_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
     Connection,
 )
-from broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
-from broker.network.listener_role import ListenerRole
-from broker.network.listener_security import plain_security
-from broker.network.reply_memory import ReplyMemory
-from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
-from broker.network.request_memory import RequestMemory
-from broker.network.route import Binding, RequestContext, Route
-from broker.requests.api import route
-from broker.requests.table import APIS
-from broker.runtime.environment import Environment
-from broker.runtime.pending import Pending
-from protocol.compiler import decode, encode
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.listener_security import plain_security
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.requests.api import route
+from moldau.broker.requests.table import APIS
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.api_versions import ApiVersionsResponse
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.config import Config
-from broker.network.connection_quota import (
+from moldau.broker.config import Config
+from moldau.broker.network.connection_quota import (
     BURST_S,
     WAIT_MS_MAX,
     ConnectionLimits,

@@ -16,22 +16,22 @@ from typing import cast
 import pytest
 import uvloop
 
-from broker.network import direct_output
-from broker.network.closing_log import ClosingLog
-from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
-from broker.network.listener_security import plain_security
-from broker.network.reply import SLICE_SIZE_MIN
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.network.route import Binding, RequestContext, Route
-from broker.runtime.environment import LocalEnvironment
-from broker.runtime.pending import Pending
-from protocol.compiler import decode, encode
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from storage.files.file_slice import FileSlice
-from storage.files.local_files import LocalFile, LocalFiles
-from storage.files.open_file import OpenFile
+from moldau.broker.network import direct_output
+from moldau.broker.network.closing_log import ClosingLog
+from moldau.broker.network.connection import Connection
+from moldau.broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
+from moldau.broker.network.listener_security import plain_security
+from moldau.broker.network.reply import SLICE_SIZE_MIN
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.local_files import LocalFile, LocalFiles
+from moldau.storage.files.open_file import OpenFile
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from broker.network import listener
-from protocol.messages.metadata import MetadataRequest
+from moldau.broker.network import listener
+from moldau.protocol.messages.metadata import MetadataRequest
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
 from tests.support.purgatories import watch_count
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from broker.config.tls import ClientAuth
-from broker.network.peer_security import NodeTls
-from broker.network.tls.contexts import make_contexts
-from broker.network.tls.following import FollowedTls
-from broker.network.tls.handshakes import Handshakes
-from protocol.compiler import encoder_of
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.primitives import Chunk
+from moldau.broker.config.tls import ClientAuth
+from moldau.broker.network.peer_security import NodeTls
+from moldau.broker.network.tls.contexts import make_contexts
+from moldau.broker.network.tls.following import FollowedTls
+from moldau.broker.network.tls.handshakes import Handshakes
+from moldau.protocol.compiler import encoder_of
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.primitives import Chunk
 from tests.support.certificates import ENDS, Authority
 from tests.support.secured_listener import HEARTBEAT, SecuredListener
 from tests.support.tls_pair import settings_of

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.network.peer_channel import NoResponse, PeerChannels
-from broker.purgatory.timer_wheel import Timeouts
-from protocol.compiler import decode, encode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 FETCH, HEARTBEAT, GREETING = 1, 12, 18

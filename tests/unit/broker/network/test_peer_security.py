@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.config.tls import ClientAuth, TlsSettings
-from broker.network.authentication.counts import AuthenticationCounts
-from broker.network.listener_security import ListenerSecurity, plain_security
-from broker.network.peer_channel import NoResponse, PeerChannels
-from broker.network.peer_security import NodeTls, PeerSecurity
-from broker.network.tls.following import FollowedTls
-from broker.network.tls.handshakes import Handshakes
-from broker.purgatory.timer_wheel import Timeouts
-from broker.runtime.environment import LocalEnvironment
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from security.access import Unrestricted
-from security.principal import Principal
+from moldau.broker.config.tls import ClientAuth, TlsSettings
+from moldau.broker.network.authentication.counts import AuthenticationCounts
+from moldau.broker.network.listener_security import ListenerSecurity, plain_security
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.peer_security import NodeTls, PeerSecurity
+from moldau.broker.network.tls.following import FollowedTls
+from moldau.broker.network.tls.handshakes import Handshakes
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.security.access import Unrestricted
+from moldau.security.principal import Principal
 from tests.support.certificates import Authority
 from tests.support.secured_listener import SecuredListener
 from tests.support.tls_pair import settings_of

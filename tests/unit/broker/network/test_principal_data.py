@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.network.principal_data import read_principal, written_principal
-from protocol.primitives import MalformedMessage
-from security.principal import ANONYMOUS, Principal
+from moldau.broker.network.principal_data import read_principal, written_principal
+from moldau.protocol.primitives import MalformedMessage
+from moldau.security.principal import ANONYMOUS, Principal
 
 NAMES = st.text(min_size=1, max_size=200).filter(lambda text: text.isprintable())
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from broker.metrics.exposition import Page
-from broker.metrics.limits import collect_limits
-from broker.network.connection import Connection
-from broker.network.reply_memory import STALL_MS, TAKEN_SIZE_MIN
-from protocol.messages.fetch import FetchResponse
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.network.connection import Connection
+from moldau.broker.network.reply_memory import STALL_MS, TAKEN_SIZE_MIN
+from moldau.protocol.messages.fetch import FetchResponse
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
 
 SIZE_MAX = 1 << 20

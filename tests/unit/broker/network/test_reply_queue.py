@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.flow_control import FlowControl
-from broker.network.output import Output
-from broker.network.reply import JOINED_PIECES_MAX, KEPT_PIECE_SIZE_MIN, QueuedReply, coalesce
-from broker.network.reply_memory import ReplyMemory
-from broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX, ReplyQueue
-from broker.network.route import RequestContext, Route
-from broker.runtime.pending import Pending
+from moldau.broker.network.flow_control import FlowControl
+from moldau.broker.network.output import Output
+from moldau.broker.network.reply import JOINED_PIECES_MAX, KEPT_PIECE_SIZE_MIN, QueuedReply, coalesce
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX, ReplyQueue
+from moldau.broker.network.route import RequestContext, Route
+from moldau.broker.runtime.pending import Pending
 from tests.support.request_clocks import request_clock
 
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from broker.config import Config
-from broker.metrics.exposition import Page
-from broker.metrics.limits import collect_limits
-from broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
-from broker.network.partial_frame import PARTIAL_SIZE_FIRST
-from broker.network.request_memory import (
+from moldau.broker.config import Config
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
+from moldau.broker.network.partial_frame import PARTIAL_SIZE_FIRST
+from moldau.broker.network.request_memory import (
     BUFFER_SIZE,
     BUFFERS_MAX,
     FAVOURED_STALL_MS,
@@ -25,10 +25,10 @@ from broker.network.request_memory import (
     RequestMemory,
     request_memory_size_max,
 )
-from broker.node.node import Node as Broker
-from protocol.compiler import encode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceResponse
+from moldau.broker.node.node import Node as Broker
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.produce import ProduceResponse
 from tests.support.node import PROPERTIES, Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 SIZE_MAX = 1 << 20

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from broker.network import route as route_module
-from broker.network.closing_log import ClosingLog
-from broker.network.connection import Connection
-from broker.network.connection_resources import ConnectionResources
-from broker.network.listener_security import plain_security
-from broker.network.reply_memory import ReplyMemory
-from broker.network.request_memory import RequestMemory
-from broker.network.request_times import RequestTimes, TimeHistogram, late_by_ns
-from broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timer_wheel import Timeouts
-from broker.runtime.pending import DATA, REPLICAS, Pending
-from protocol.compiler import encode
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.broker.network import route as route_module
+from moldau.broker.network.closing_log import ClosingLog
+from moldau.broker.network.connection import Connection
+from moldau.broker.network.connection_resources import ConnectionResources
+from moldau.broker.network.listener_security import plain_security
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.request_times import RequestTimes, TimeHistogram, late_by_ns
+from moldau.broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.runtime.pending import DATA, REPLICAS, Pending
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import ManualLoop
 from tests.support.request_clocks import request_clock
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker.network.route import Binding, RequestContext, Route
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 NO_CONTEXT = cast("RequestContext", None)
 

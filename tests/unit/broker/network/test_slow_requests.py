@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.slow_requests import named_partitions
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.network.slow_requests import named_partitions
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.node import Node, serve_and
 
 BROKER = 4

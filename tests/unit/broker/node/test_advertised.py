@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.config import Config
-from broker.node.advertised import doubts, named, told
+from moldau.broker.config.config import Config
+from moldau.broker.node.advertised import doubts, named, told
 
 BASE = {
     "process.roles": "broker,controller",

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.config.config import Config
-from broker.node import audit_log
-from broker.node.audit_log import (
+from moldau.broker.config.config import Config
+from moldau.broker.node import audit_log
+from moldau.broker.node.audit_log import (
     COUNT_INTERVAL_S,
     COUNTED_CLIENTS_MAX,
     FIRST_SIZE,
@@ -24,10 +24,10 @@ from broker.node.audit_log import (
     JsonAuditLog,
     open_audit_file,
 )
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.authorizer import AclAccess, AlikeDecisions
-from security.principal import Principal
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.authorizer import AclAccess, AlikeDecisions
+from moldau.security.principal import Principal
 
 NODE = {
     "process.roles": "broker,controller",

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config, ConfigError
-from broker.config.tls import ClientAuth
-from broker.network.tls.following import FollowedTls
-from broker.network.tls.stores import InvalidStore
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from security.sasl.oauthbearer.token import unsecured_token
+from moldau.broker.config import Config, ConfigError
+from moldau.broker.config.tls import ClientAuth
+from moldau.broker.network.tls.following import FollowedTls
+from moldau.broker.network.tls.stores import InvalidStore
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.security.sasl.oauthbearer.token import unsecured_token
 from tests.support.certificates import Authority
 from tests.support.node import Closed, Node, serve_and
 from tests.support.scram_login import password_of, scram_log_in

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.sources import single_node_defaults
-from protocol.errors import ErrorCode
+from moldau.broker.config.sources import single_node_defaults
+from moldau.protocol.errors import ErrorCode
 from tests.support.asking_client import METADATA, AskingClient, is_in_force
 from tests.support.certificates import Authority
 from tests.support.node import Client, Closed
@@ -131,7 +131,7 @@ def test_changes_are_in_force_within_five_seconds_and_disturb_no_other_client(tm
     files, ports = Files(tmp_path), Ports()
     path = tmp_path / "server.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in settings(files, ports).items()))
-    command = [sys.executable, "-m", "broker.cli"]
+    command = [sys.executable, "-m", "moldau.broker.cli"]
     subprocess.run([*command, "format", "-c", str(path), "--standalone"], cwd=ROOT, check=True, capture_output=True)
     process = subprocess.Popen(
         [*command, "serve", str(path)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True

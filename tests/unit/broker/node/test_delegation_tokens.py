@@ -6,17 +6,20 @@ import asyncio
 from base64 import b64encode
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from security.principal import Principal
+from moldau.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from moldau.security.principal import Principal
 from tests.support.node import Client, Node, serve_and
 from tests.support.scram_login import password_of, scram_log_in
 from tests.unit.broker.node.test_scram_logins import PROPERTIES, SASL_PORT

@@ -9,16 +9,16 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
-from storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN
-from storage.checkpoints.meta_properties import META_PROPERTIES
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from moldau.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN
+from moldau.storage.checkpoints.meta_properties import META_PROPERTIES
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.support.node import Client, Node, batch, serve_and
 
 ROOT = Path(__file__).parents[4]
@@ -111,7 +111,16 @@ def limited() -> None:
 def test_a_process_with_128_descriptors_serves_200_partitions(tmp_path: Path) -> None:
     port = free_port()
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{free_port()}"
-    program = [sys.executable, "-m", "broker.cli", "serve", "--data", str(tmp_path / "data"), "--override", listeners]
+    program = [
+        sys.executable,
+        "-m",
+        "moldau.broker.cli",
+        "serve",
+        "--data",
+        str(tmp_path / "data"),
+        "--override",
+        listeners,
+    ]
     with (tmp_path / "log").open("wb") as output:
         node = subprocess.Popen(
             program,

@@ -6,25 +6,25 @@ import asyncio
 
 import pytest
 
-from broker.metadata.refusals import undone
-from broker.replicas.disk_space import DiskSpace
-from broker.replicas.local_logs import impaired
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.metadata.refusals import undone
+from moldau.broker.replicas.disk_space import DiskSpace
+from moldau.broker.replicas.local_logs import impaired
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.offset_commit import (
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.support.node import Client, Node, batch, serve_and
 from tests.support.simulation.disk import SimulatedDisk
 

@@ -17,38 +17,38 @@ import pytest
 ROOT: Final = Path(__file__).parents[4]
 UNUSED: Final = (
     "aiofiles",
-    "broker.metrics.service",
-    "broker.network.authentication.sasl",
-    "broker.network.tls.stream",
-    "broker.node.audit_log",
-    "broker.node.oauthbearer",
-    "broker.tiering",
-    "coordinator.classic.join",
+    "moldau.broker.metrics.service",
+    "moldau.broker.network.authentication.sasl",
+    "moldau.broker.network.tls.stream",
+    "moldau.broker.node.audit_log",
+    "moldau.broker.node.oauthbearer",
+    "moldau.broker.tiering",
+    "moldau.coordinator.classic.join",
     "cryptography",
     "lz4",
     "obstore",
     "pickle",
     "re2",
-    "security.acl.authorizer",
-    "security.tls.principal_rules",
+    "moldau.security.acl.authorizer",
+    "moldau.security.tls.principal_rules",
     "snappy",
-    "storage.compaction.cleaning",
-    "storage.tiered.index_cache",
-    "storage.tiered.manifest",
-    "storage.tiered.metadata",
+    "moldau.storage.compaction.cleaning",
+    "moldau.storage.tiered.index_cache",
+    "moldau.storage.tiered.manifest",
+    "moldau.storage.tiered.metadata",
     "tempfile",
     "zstandard",
 )
-HANDLERS: Final = "broker.requests.handlers."
+HANDLERS: Final = "moldau.broker.requests.handlers."
 ASKED: Final = {HANDLERS + name for name in ("api_versions", "fetch", "produce")}
 """The handlers that a node holds once a client has asked for its APIs; `main.load_hot_path` says why two of them."""
 ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 """ApiVersions, version 0."""
 PROGRAM: Final = """
 import asyncio, sys
-from broker.cli.invocation import load_config
-from broker.node.main import Life, Start, TimedLoop
-from broker.runtime.environment import LocalEnvironment
+from moldau.broker.cli.invocation import load_config
+from moldau.broker.node.main import Life, Start, TimedLoop
+from moldau.broker.runtime.environment import LocalEnvironment
 
 data, addresses, request = sys.argv[1:]
 
@@ -86,7 +86,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
 
 @pytest.mark.processes
 def test_a_plain_node_imports_nothing_that_it_does_not_use(imported: frozenset[str]) -> None:
-    assert "broker.node.node" in imported and "broker.requests.table" in imported
+    assert "moldau.broker.node.node" in imported and "moldau.broker.requests.table" in imported
     held = [module for module in imported if any(f"{module}.".startswith(f"{each}.") for each in UNUSED)]
     assert held == []
 

@@ -25,7 +25,7 @@ def free_port() -> int:
 
 def start(data: Path) -> subprocess.Popen[str]:
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(data), "--override", listeners]
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(data), "--override", listeners]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
 
@@ -82,7 +82,7 @@ def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
         f"listeners=PLAINTEXT://127.0.0.1:{ports[2]},CONTROLLER://127.0.0.1:{ports[0]}\n"
         f"log.dirs={tmp_path}/data\n"
     )
-    command = [sys.executable, "-m", "broker.cli"]
+    command = [sys.executable, "-m", "moldau.broker.cli"]
     subprocess.run([*command, "format", "-c", str(file)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen([*command, "serve", str(file)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     read_until(process, "ends at offset")
@@ -96,7 +96,7 @@ def test_a_terminal_is_greeted_and_told_what_ctrl_c_does(tmp_path: Path) -> None
     """Until the node serves, a person sees no detail of the log."""
     ours, theirs = pty.openpty()
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(tmp_path), "--override", listeners]
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(tmp_path), "--override", listeners]
     process = subprocess.Popen(command, cwd=ROOT, stderr=theirs, stdout=subprocess.DEVNULL)
     os.close(theirs)
     with open(ours, encoding="utf-8") as terminal:
@@ -123,8 +123,8 @@ def test_a_node_that_serves_has_loaded_its_whole_hot_path() -> None:
     """The extension modules of a checkout may be exchanged beside it."""
     program = (
         "import sys; from building.hot_path import COMPILED_SOURCES, NEEDS_LIBRT;"
-        " import broker.node.main, broker.node.node;"
-        " broker.node.main.load_hot_path();"
+        " import moldau.broker.node.main, moldau.broker.node.node;"
+        " moldau.broker.node.main.load_hot_path();"
         " left = [n for n in COMPILED_SOURCES if n.rpartition('.')[0].replace('/', '.') not in sys.modules];"
         " print([n for n in left if n not in NEEDS_LIBRT])"
     )

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from security.principal import Principal
-from security.sasl.oauthbearer.messages import bearer_message
-from security.sasl.oauthbearer.token import unsecured_token
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.security.principal import Principal
+from moldau.security.sasl.oauthbearer.messages import bearer_message
+from moldau.security.sasl.oauthbearer.token import unsecured_token
 from tests.support.cluster import Cluster
 from tests.support.identity_provider import IdentityProvider
 from tests.support.node import Client, Closed, Node, serve_and

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.cli.scram_credentials import scram_record
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from security.principal import Principal
-from security.sasl.scram.credential import ScramMechanism
+from moldau.broker.cli.scram_credentials import scram_record
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.security.principal import Principal
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, Node, serve_and
 from tests.support.scram_login import password_of, scram_log_in, without_password

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.invocation import load_config
-from broker.metadata.quorum_start import UnsupportedFeatures
-from broker.node.start_refusal import refusal_line
+from moldau.broker.cli.invocation import load_config
+from moldau.broker.metadata.quorum_start import UnsupportedFeatures
+from moldau.broker.node.start_refusal import refusal_line
 
 ROOT = Path(__file__).parents[4]
-COMMAND = [sys.executable, "-m", "broker.cli"]
+COMMAND = [sys.executable, "-m", "moldau.broker.cli"]
 
 
 def free_port() -> int:

@@ -14,7 +14,7 @@ from typing import Final
 import boto3
 import pytest
 
-from storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.layout import ObjectKind
 from tests.support.s3_server import S3Server
 from tests.unit.broker.node.test_main import ROOT, free_port, read_until
 
@@ -70,7 +70,7 @@ def broker(data: Path, *overrides: str) -> Iterator[str]:
         "log.segment.delete.delay.ms=0",
         *overrides,
     ]
-    command = [sys.executable, "-m", "broker.cli", "serve", "--data", str(data)]
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(data)]
     for each in given:
         command += ["--override", each]
     environment = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
-from broker.purgatory.purgatory import (
+from moldau.broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
+from moldau.broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
@@ -19,12 +19,12 @@ from broker.purgatory.purgatory import (
     Purgatory,
     Watch,
 )
-from broker.runtime.pending import Pending
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from protocol.record_builder import Record, build_batch
-from replication.partition import Partition
-from replication.updated_partitions import UpdatedPartitions
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.partition import Partition
+from moldau.replication.updated_partitions import UpdatedPartitions
 from tests.support.node import batch
 from tests.support.partitions import partition
 from tests.support.purgatories import ManualLoop, purgatory_of, watch_count

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from broker.purgatory.timer_wheel import QUEUES_MAX, Timeouts
+from moldau.broker.purgatory.timer_wheel import QUEUES_MAX, Timeouts
 from tests.support.simulation.world import World
 
 

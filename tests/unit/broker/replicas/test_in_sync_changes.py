@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionResponse
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import AlterPartitionResponse
 from tests.support.in_sync_stage import Stage
 from tests.support.node import batch
 

@@ -7,17 +7,17 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from broker.replicas.log_cleaner import Throttle
-from protocol.compression import Codec
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.replicas.log_cleaner import Throttle
+from moldau.protocol.compression import Codec
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.record_builder import Record, build_batch
-from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, read_offsets
-from storage.log.log import Log
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, read_offsets
+from moldau.storage.log.log import Log
 from tests.support.node import Client, Node, serve_and
 
 SEGMENT = 1 << 20

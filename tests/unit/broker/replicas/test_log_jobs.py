@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets
 from tests.support.node import Node, batch, serve_and
 
 

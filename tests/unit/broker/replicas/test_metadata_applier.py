@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.support.node import Node, batch, serve_and
 
 

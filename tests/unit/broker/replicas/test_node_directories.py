@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from broker.config.config import Config
-from broker.replicas.node_directories import Directories, NotFormatted, look_into
-from broker.runtime.environment import Environment
-from storage.checkpoints.meta_properties import (
+from moldau.broker.config.config import Config
+from moldau.broker.replicas.node_directories import Directories, NotFormatted, look_into
+from moldau.broker.runtime.environment import Environment
+from moldau.storage.checkpoints.meta_properties import (
     META_PROPERTIES,
     InvalidMetaProperties,
     MetaProperties,

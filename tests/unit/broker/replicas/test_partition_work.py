@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from broker.replicas import partition_work
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.broker.replicas import partition_work
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 
 WIDE = 60

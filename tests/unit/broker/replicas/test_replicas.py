@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replicas.replicas import Replicas
+from moldau.broker.replicas.replicas import Replicas
 from tests.support.partitions import partition
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceResponse
-from security.access import ResourceKind
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.principal import ANONYMOUS
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import ProduceResponse
+from moldau.security.access import ResourceKind
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.principal import ANONYMOUS
 from tests.support.node import Client, Node, batch, produce_request, serve_and
 
 NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

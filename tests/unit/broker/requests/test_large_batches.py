@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from protocol.record_validation import LOOP_EXPANDED_SIZE_MAX, LOOP_RECORDS_MAX
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.record_validation import LOOP_EXPANDED_SIZE_MAX, LOOP_RECORDS_MAX
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 HUGE = build_batch([Record(b"k", bytes(LOOP_EXPANDED_SIZE_MAX + 1), 1000)], codec=Codec.ZSTD)
@@ -151,7 +151,7 @@ def test_an_examination_that_fails_ends_its_connection_and_leaves_nothing_behind
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        monkeypatch.setattr("broker.requests.large_batches.examine_batch", fail)
+        monkeypatch.setattr("moldau.broker.requests.large_batches.examine_batch", fail)
         with pytest.raises(Closed):
             await client.ask(produce_request("t", HUGE), PRODUCE)
         monkeypatch.undo()

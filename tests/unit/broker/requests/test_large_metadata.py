@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from broker.requests.handlers import metadata
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.broker.requests.handlers import metadata
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.support.node import Client, Node, serve_and
 
 

@@ -10,27 +10,27 @@ from typing import Any, cast
 import pytest
 
 from bench.frames import request_frame
-from broker.network.route import Binding, RequestContext, Route
-from broker.requests import parts
-from broker.requests.long_lists import BOUNDS, ONE_PASS, PARTS, lists_of_requests
-from broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
-from broker.requests.table import APIS
-from broker.runtime.pending import Pending
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.describe_topic_partitions import (
+from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.requests import parts
+from moldau.broker.requests.long_lists import BOUNDS, ONE_PASS, PARTS, lists_of_requests
+from moldau.broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
+from moldau.broker.requests.table import APIS
+from moldau.broker.runtime.pending import Pending
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from replication.fetch_session import SESSION_PARTITIONS_MAX
-from security.access import Unrestricted
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.replication.fetch_session import SESSION_PARTITIONS_MAX
+from moldau.security.access import Unrestricted
 from tests.limits.lists import LongList, long_lists, long_request
 from tests.support.node import Node, batch, serve_and
 

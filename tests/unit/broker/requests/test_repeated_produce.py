@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.network.connection import Connection
-from protocol.compiler import encode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.primitives import uvarint
+from moldau.broker.network.connection import Connection
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.primitives import uvarint
 from tests.support.node import Client, Node, batch, serve_and
 
 TOPICS = ("t", "u")
@@ -115,7 +115,7 @@ def test_what_is_not_the_same_again_is_looked_at_as_a_whole() -> None:
 
 def test_a_topic_that_is_deleted_and_made_again_is_another() -> None:
     async def story(node: Node) -> None:
-        from protocol.messages.delete_topics import DeleteTopicsRequest
+        from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 
         admin = await node.connect()
         await admin.create("t")

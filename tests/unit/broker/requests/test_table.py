@@ -6,17 +6,17 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from broker.network.route import RequestContext
-from broker.requests.api import Api, api, route
-from broker.requests.handlers import heartbeat
-from broker.requests.table import APIS, ROWS, routes, table_of
-from kraft.controller.apis import CONTROLLER_APIS
-from kraft.controller.apis import api as controller_api
-from kraft.controller.context import DecisionContext
-from kraft.controller.decision import Decision
-from protocol.messages.sync_group import SyncGroupRequest
-from protocol.schema import Int32, message, response_class_of, spec_of
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import RequestContext
+from moldau.broker.requests.api import Api, api, route
+from moldau.broker.requests.handlers import heartbeat
+from moldau.broker.requests.table import APIS, ROWS, routes, table_of
+from moldau.kraft.controller.apis import CONTROLLER_APIS
+from moldau.kraft.controller.apis import api as controller_api
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.decision import Decision
+from moldau.protocol.messages.sync_group import SyncGroupRequest
+from moldau.protocol.schema import Int32, message, response_class_of, spec_of
 from tests.support.node import Node, serve_and
 
 NO_SERVICES = cast("Any", None)

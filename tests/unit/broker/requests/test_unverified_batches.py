@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from broker.coordinators.transaction_verifier import TransactionQuestion
-from broker.requests.unverified_batches import NEW_PROTOCOL_VERSION, UnverifiedBatch, Verification, unverified_batch
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProduceRequest
-from protocol.record_builder import Record, build_batch
+from moldau.broker.coordinators.transaction_verifier import TransactionQuestion
+from moldau.broker.requests.unverified_batches import (
+    NEW_PROTOCOL_VERSION,
+    UnverifiedBatch,
+    Verification,
+    unverified_batch,
+)
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import ProduceRequest
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.partitions import partition
 
 NONE = ErrorCode.NONE

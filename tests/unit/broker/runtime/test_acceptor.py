@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.runtime.acceptor import ACCEPTS_MAX, FILES_SHARE, SocketAcceptor
+from moldau.broker.runtime.acceptor import ACCEPTS_MAX, FILES_SHARE, SocketAcceptor
 
 HOST = "127.0.0.1"
 PATIENCE_S = 10

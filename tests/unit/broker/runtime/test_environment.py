@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.runtime.environment import EXIT_HALTED, Environment, LocalEnvironment
+from moldau.broker.runtime.environment import EXIT_HALTED, Environment, LocalEnvironment
 
 
 def test_offloaded_work_runs_beside_the_loop() -> None:
@@ -58,7 +58,7 @@ def test_clocks_and_entropy() -> None:
 def test_halt_ends_the_process_without_cleaning_up_and_says_why() -> None:
     program = """
 import asyncio, atexit
-from broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.environment import LocalEnvironment
 atexit.register(print, "cleaned up")
 async def main():
     try:

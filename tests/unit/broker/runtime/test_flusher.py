@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from broker.runtime.environment import Environment
-from broker.runtime.flusher import Flusher
-from broker.runtime.tasks import Tasks
-from storage.files.open_file import OpenFile
-from storage.files.port import File
-from storage.log.log import Log
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Tasks
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.port import File
+from moldau.storage.log.log import Log
 from tests.support.simulation.world import World
 
 

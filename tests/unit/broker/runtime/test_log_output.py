@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.cli.terminal import Terminal
-from broker.config.log_levels import LEVELS
-from broker.runtime.log_output import LEVEL_WORDS, MESSAGE_LENGTH_MAX, write_log
+from moldau.broker.cli.terminal import Terminal
+from moldau.broker.config.log_levels import LEVELS
+from moldau.broker.runtime.log_output import LEVEL_WORDS, MESSAGE_LENGTH_MAX, write_log
 
 log = logging.getLogger("moldau.test")
 

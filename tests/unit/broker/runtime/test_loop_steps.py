@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from broker.node.main import TimedLoop
-from broker.runtime.loop_steps import NO_STEP, LoopSteps, callback_name
-from broker.runtime.tasks import Tasks
+from moldau.broker.node.main import TimedLoop
+from moldau.broker.runtime.loop_steps import NO_STEP, LoopSteps, callback_name
+from moldau.broker.runtime.tasks import Tasks
 
 
 class Clock:

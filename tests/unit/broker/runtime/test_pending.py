@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.runtime.pending import Pending
+from moldau.broker.runtime.pending import Pending
 
 
 def test_the_listener_hears_of_a_response_that_comes_later() -> None:

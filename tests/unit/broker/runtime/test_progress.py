@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from broker.coordinators.loading import Loading
-from broker.replicas.opening import Opening
-from broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, rest, size
+from moldau.broker.coordinators.loading import Loading
+from moldau.broker.replicas.opening import Opening
+from moldau.broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, rest, size
 
 
 class Clock:

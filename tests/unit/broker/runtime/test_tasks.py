@@ -7,7 +7,7 @@ import gc
 import warnings
 from collections.abc import Awaitable, Callable
 
-from broker.runtime.tasks import Job, Tasks
+from moldau.broker.runtime.tasks import Job, Tasks
 from tests.support.simulation.world import World
 
 

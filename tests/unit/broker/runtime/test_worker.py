@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.runtime.environment import LocalEnvironment
-from broker.runtime.worker import Work, WorkerDied
-from protocol.primitives import MalformedMessage
-from storage.files.port import FileSystem
-from storage.segment.transaction_index import CorruptTransactionIndex
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.worker import Work, WorkerDied
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.transaction_index import CorruptTransactionIndex
 
 pytestmark = pytest.mark.processes
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from broker.network.peer_channel import PeerChannel
-from broker.tiering.asking import ask
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from moldau.broker.network.peer_channel import PeerChannel
+from moldau.broker.tiering.asking import ask
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 
 class OverwrittenChannel:

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.tiering.block_cache import BLOCK_SIZE, READS_AHEAD_MAX, BlockCache
-from protocol.primitives import BytesLike
-from storage.tiered.errors import StorageUnavailable
+from moldau.broker.tiering.block_cache import BLOCK_SIZE, READS_AHEAD_MAX, BlockCache
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.errors import StorageUnavailable
 
 OBJECT = b"".join(bytes([number]) * BLOCK_SIZE for number in range(12)) + b"end"
 

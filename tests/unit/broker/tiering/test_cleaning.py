@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from protocol.batch_iterator import iterate_batches
-from protocol.messages.fetch import PartitionData
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from storage.tiered.layout import ObjectKind, parse_key
-from storage.tiered.metadata.lineage import Lineage, read_lineage
-from storage.tiered.segment_verification import verify_segment
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.messages.fetch import PartitionData
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.tiered.layout import ObjectKind, parse_key
+from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
+from moldau.storage.tiered.segment_verification import verify_segment
 from tests.support.node import Client, Node
 from tests.support.tiered_node import (
     URL,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from storage.tiered.layout import parse_key
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.tiered.layout import parse_key
 from tests.support.cluster import Cluster
 from tests.support.node import Closed
 from tests.support.tiered_node import TIERED, TOPIC_SETTINGS, URL

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.node.node import Node
-from broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
-from storage.tiered.layout import parse_key
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.broker.node.node import Node
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
+from moldau.storage.tiered.layout import parse_key
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, batch
 from tests.support.tiered_node import TIERED, TOPIC_SETTINGS, URL

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from broker.tiering.opening import RemoteStorageRefused
-from broker.tiering.remote_partitions import remote_partition
-from protocol.errors import ErrorCode
-from storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
-from storage.tiered.manifest import decode_manifest, encode_cluster_manifest
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.segment_copy import manifest_key
+from moldau.broker.tiering.opening import RemoteStorageRefused
+from moldau.broker.tiering.remote_partitions import remote_partition
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
+from moldau.storage.tiered.manifest import decode_manifest, encode_cluster_manifest
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.segment_copy import manifest_key
 from tests.support.node import PROPERTIES, Node
 from tests.support.simulated_storage import SimulatedBucket
 from tests.support.simulation.loop import SimulationFailed

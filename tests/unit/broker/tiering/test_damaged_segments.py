@@ -8,14 +8,14 @@ import json
 
 import pytest
 
-from broker.tiering.remote_partitions import FollowedRemoteLog
-from protocol.checksum import crc32c
-from storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.segment.offset_index import ENTRY as OFFSET_ENTRY
-from storage.segment.segment import Segment
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.metadata.records import RemoteChange
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.protocol.checksum import crc32c
+from moldau.storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
+from moldau.storage.segment.segment import Segment
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.records import RemoteChange
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from tests.support.node import Node
 from tests.support.tiered_node import (
     URL,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.tiering.expiration import expired
-from protocol.errors import ErrorCode
-from protocol.messages.delete_records import (
+from moldau.broker.tiering.expiration import expired
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from storage.tiered.layout import parse_key
+from moldau.storage.tiered.layout import parse_key
 from tests.support.node import Node
 from tests.support.tiered_node import (
     URL,

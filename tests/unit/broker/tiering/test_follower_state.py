@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.node.node import Node
-from protocol.batch_iterator import iterate_batches
-from replication.partition import Partition
+from moldau.broker.node.node import Node
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.replication.partition import Partition
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, batch
 from tests.support.tiered_node import TIERED, TOPIC_SETTINGS

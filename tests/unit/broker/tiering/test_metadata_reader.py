@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.tiering.metadata_reader import decode
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record, build_batch
+from moldau.broker.tiering.metadata_reader import decode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record, build_batch
 
 LAST_OFFSET_DELTA = 23
 """The position of this field in a batch."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.list_offsets import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.record_builder import Record, build_batch
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node
 from tests.support.tiered_node import copied, partition_of, serve_tiered, tiered_topic, until
 

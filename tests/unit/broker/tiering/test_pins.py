@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from storage.tiered.layout import ObjectKind, parse_key
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.pins import pin_current_segments, remove_pin
+from moldau.storage.tiered.layout import ObjectKind, parse_key
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.pins import pin_current_segments, remove_pin
 from tests.support.node import Node
 from tests.support.tiered_node import URL, copied, fill, followed_of, serve_tiered, tiered_topic, tiering_of, until
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import PartitionData
-from protocol.record_reader import records_of
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.layout import ObjectKind, parse_key
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import PartitionData
+from moldau.protocol.record_reader import records_of
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.layout import ObjectKind, parse_key
 from tests.support.node import Client, Node, fetch_request
 from tests.support.tiered_node import (
     URL,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.tiering.segment_contents import CannotCopy, Copyable, copyable, described
-from storage.checkpoints.leader_epochs import EpochStart
+from moldau.broker.tiering.segment_contents import CannotCopy, Copyable, copyable, described
+from moldau.storage.checkpoints.leader_epochs import EpochStart
 from tests.unit.storage.tiered.remote_partition import written_log
 
 ID = bytes(range(16))

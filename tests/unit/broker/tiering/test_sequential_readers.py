@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.tiering.sequential_readers import PLACES_MAX, ReaderPlace, SequentialReaders
+from moldau.broker.tiering.sequential_readers import PLACES_MAX, ReaderPlace, SequentialReaders
 
 AT_0 = ReaderPlace(bytes(16), 0, 0)
 SEGMENT = b"s" * 16

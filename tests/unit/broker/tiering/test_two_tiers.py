@@ -17,11 +17,11 @@ from random import Random
 
 import pytest
 
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
-from storage.compaction.request import CleanerLimits
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.compaction.request import CleanerLimits
+from moldau.storage.log_config import LogConfig
 from tests.unit.broker.tiering.two_tiers import TwoTiers
 from tests.unit.storage.compaction.histories import NOW_MS, apply
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.classic import group_state
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import FORMER_STATES, GroupState
+from moldau.coordinator.classic import group_state
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import FORMER_STATES, GroupState
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command
 

@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
-from coordinator.classic.join import JOIN_ACTIONS, JoinAction, Joiner
-from coordinator.classic.static_join import RETURN_ACTIONS
-from coordinator.classic.sync import SYNC_ANSWERS, SyncAction
-from protocol.errors import ErrorCode
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from moldau.coordinator.classic.join import JOIN_ACTIONS, JoinAction, Joiner
+from moldau.coordinator.classic.static_join import RETURN_ACTIONS
+from moldau.coordinator.classic.sync import SYNC_ANSWERS, SyncAction
+from moldau.protocol.errors import ErrorCode
 from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.classic.subscription import subscribed_topics
-from protocol.compiler import encode
-from protocol.records.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from moldau.coordinator.classic.subscription import subscribed_topics
+from moldau.protocol.compiler import encode
+from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
-from coordinator.group import events
-from coordinator.group.config import GroupConfig
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import TransactionEnd, TransactionWrite, Waiter
-from coordinator.shard.shard import GroupShard
-from protocol.messages.txn_offset_commit import (
+from moldau.coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import TransactionEnd, TransactionWrite, Waiter
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

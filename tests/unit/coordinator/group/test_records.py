@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.classic.group import ClassicGroup
-from coordinator.classic.loading import restore
-from coordinator.classic.records import generation_change, new_group_change
-from coordinator.group.records import (
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.loading import restore
+from moldau.coordinator.classic.records import generation_change, new_group_change
+from moldau.coordinator.group.records import (
     Change,
     CommittedOffset,
     GroupChange,
@@ -18,11 +18,11 @@ from coordinator.group.records import (
     change_of,
     record_of,
 )
-from coordinator.runtime.log_reading import LogReader, RecordReader
-from protocol.batch_iterator import iterate_batches
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
+from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
 
 LOGS = {
     lines[0].removeprefix("partition "): bytes.fromhex(lines[1])

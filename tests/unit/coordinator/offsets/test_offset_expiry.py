@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.group import events
-from coordinator.group.config import GroupConfig
-from coordinator.group.records import CommittedOffset, OffsetChange
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Waiter
-from coordinator.shard.shard import EXPIRED_RECORDS_MAX, GroupShard
-from protocol.messages.heartbeat import HeartbeatRequest
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.shard.shard import EXPIRED_RECORDS_MAX, GroupShard
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
 
 GROUPS = EXPIRED_RECORDS_MAX + 100
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.records import CommittedOffset, OffsetChange
-from coordinator.offsets.group_offsets import GroupOffsets
-from coordinator.offsets.offset_fetch import offsets_of
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.schema import ZERO_UUID
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange
+from moldau.coordinator.offsets.group_offsets import GroupOffsets
+from moldau.coordinator.offsets.offset_fetch import offsets_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.schema import ZERO_UUID
 
 OLD, NEW = b"\1" * 16, b"\2" * 16
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from coordinator.group.records import CommittedOffset, OffsetChange, OffsetsLoaded, TransactionEnded
-from coordinator.offsets.offset_store import OffsetStore, StoreChange
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, OffsetsLoaded, TransactionEnded
+from moldau.coordinator.offsets.offset_store import OffsetStore, StoreChange
 
 GROUPS = ("g", "h")
 PRODUCERS = (7, 8, 9)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded, change_of, record_of
-from coordinator.runtime.log_reading import LogReader, RecordReader
-from protocol.control_records import ControlRecordType, control_key, end_transaction_marker
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record, build_batch
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded, change_of, record_of
+from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.protocol.control_records import ControlRecordType, control_key, end_transaction_marker
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.one_by_one import OneByOne
 
 LAST_OFFSET_DELTA = 23

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.runtime.effects import Effects, MachineReply, Waiter
-from coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, Tick, Unloaded
-from protocol.errors import ErrorCode
+from moldau.coordinator.runtime.effects import Effects, MachineReply, Waiter
+from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, Tick, Unloaded
+from moldau.protocol.errors import ErrorCode
 from tests.support.counters import COMMIT_TIMEOUT_MS, IDLE_MS, Add, Count, CounterShard
 
 

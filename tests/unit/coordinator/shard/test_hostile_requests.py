@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group import events
-from coordinator.group.config import GroupConfig
-from coordinator.runtime import events as runtime_events
-from coordinator.runtime.effects import Effects, Waiter
-from coordinator.shard.shard import GroupShard
-from protocol.errors import ErrorCode
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.offset_commit import (
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.runtime import events as runtime_events
+from moldau.coordinator.runtime.effects import Effects, Waiter
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_delete import OffsetDeleteRequest
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 LONG = "x" * 40_000
 

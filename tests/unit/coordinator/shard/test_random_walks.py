@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from coordinator.classic.group_state import GroupState
-from coordinator.shard.shard import GroupShard
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from moldau.coordinator.classic.group_state import GroupState
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.records import (
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.records import (
     CommittedOffset,
     GroupChange,
     LoadedChange,
@@ -16,18 +16,18 @@ from coordinator.group.records import (
     TransactionEnded,
     record_of,
 )
-from coordinator.runtime.log_reading import LogReader, RecordReader
-from coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
-from coordinator.shard.shard import GroupShard
-from protocol.batch_iterator import iterate_batches
-from protocol.compiler import encode
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import HEADER_SIZE
-from protocol.record_builder import Record, build_batch
-from protocol.records.offsets import OffsetCommitValue
-from protocol.records.record_frames import type_prefix
+from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compiler import encode
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.offsets import OffsetCommitValue
+from moldau.protocol.records.record_frames import type_prefix
 from tests.support.one_by_one import OneByOne
 
 ALL_COMMITTED = 1 << 60

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.runtime.events import Unloaded
-from coordinator.transaction.events import ProducerIdAnswer, SendMarkers
-from coordinator.transaction.markers import COMPLETION_RETRY_MS
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.runtime.events import Unloaded
+from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
+from moldau.coordinator.transaction.markers import COMPLETION_RETRY_MS
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -17,7 +17,7 @@ from coordinator.transaction.transaction_state import (
     PREPARE_COMMIT,
     TransactionState,
 )
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 
 NONE = ErrorCode.NONE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.events import ProducerIdAnswer, SendMarkers
-from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import EMPTY, ONGOING
-from protocol.errors import ErrorCode
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
+from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.transaction_state import EMPTY, ONGOING
+from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 
 NONE = ErrorCode.NONE

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from coordinator.transaction.listing import TransactionDescription, unknown_states
-from protocol.errors import ErrorCode
+from moldau.coordinator.transaction.listing import TransactionDescription, unknown_states
+from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 
 

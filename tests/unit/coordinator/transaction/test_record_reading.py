@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.runtime.log_reading import LogReader
-from coordinator.transaction.record_reading import TransactionRecordReader
-from coordinator.transaction.records import TransactionChange, record_of
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import COMPLETE_COMMIT, EMPTY, ONGOING
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record, build_batch
-from protocol.records.record_frames import type_prefix
+from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.transaction.record_reading import TransactionRecordReader
+from moldau.coordinator.transaction.records import TransactionChange, record_of
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import COMPLETE_COMMIT, EMPTY, ONGOING
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.record_frames import type_prefix
 
 A = frozenset({("a", 0)})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transaction.records import KEY_LENGTH_MAX, TransactionChange, change_of, record_of
-from coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.records import KEY_LENGTH_MAX, TransactionChange, change_of, record_of
+from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -14,11 +14,11 @@ from coordinator.transaction.transaction_state import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
-from protocol.compiler import encode
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record
-from protocol.records.record_frames import type_prefix
-from protocol.records.transactions import TransactionLogKey
+from moldau.protocol.compiler import encode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records.record_frames import type_prefix
+from moldau.protocol.records.transactions import TransactionLogKey
 
 A = frozenset({("a", 0)})
 SECOND = 1_795_387_000_000

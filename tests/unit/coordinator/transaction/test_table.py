@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.transaction.events import ProducerIdAnswer, TopicPartition
-from coordinator.transaction.table import (
+from moldau.coordinator.transaction.events import ProducerIdAnswer, TopicPartition
+from moldau.coordinator.transaction.table import (
     CLAIMS,
     INIT_CLAIMS,
     NEXT_STATE,
@@ -20,8 +20,8 @@ from coordinator.transaction.table import (
     Move,
     Standing,
 )
-from coordinator.transaction.transaction import LAST_EPOCH, Transaction
-from coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction import LAST_EPOCH, Transaction
+from moldau.coordinator.transaction.transaction_state import (
     COMPLETED,
     DEAD,
     EMPTY,
@@ -31,7 +31,7 @@ from coordinator.transaction.transaction_state import (
     PREPARE_EPOCH_FENCE,
     TransactionState,
 )
-from protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_cells import (
     LATE,
     REACHABLE_REPLACED,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.transaction.config import TransactionConfig
-from coordinator.transaction.events import ProducerIdAnswer, SendMarkers
-from coordinator.transaction.expiry import ABORTS_MAX, EXAMINED_MAX
-from coordinator.transaction.records import TransactionChange
-from coordinator.transaction.transaction import Transaction
-from coordinator.transaction.transaction_state import EMPTY, ONGOING
-from protocol.errors import ErrorCode
+from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
+from moldau.coordinator.transaction.expiry import ABORTS_MAX, EXAMINED_MAX
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.transaction import Transaction
+from moldau.coordinator.transaction.transaction_state import EMPTY, ONGOING
+from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, TransactionStage
 
 NONE = ErrorCode.NONE

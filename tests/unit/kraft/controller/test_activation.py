@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kraft.controller.controller import Controller
-from kraft.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
-from kraft.image.replay import Replay
-from protocol.records.metadata import ConfigRecord, FeatureLevelRecord, RegisterControllerRecord
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from moldau.kraft.image.replay import Replay
+from moldau.protocol.records.metadata import ConfigRecord, FeatureLevelRecord, RegisterControllerRecord
 from tests.support.controller_scribe import SETTINGS
 
 REGISTRATION = RegisterControllerRecord(controller_id=0, incarnation_id=bytes(16), zk_migration_ready=False)

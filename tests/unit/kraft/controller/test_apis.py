@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.controller.apis import CONTROLLER_APIS, api, table_of
-from kraft.controller.context import DecisionContext
-from kraft.controller.controller import Controller
-from kraft.controller.decision import Decision
-from kraft.controller.producer_id_control import allocate_producer_ids
-from kraft.image.replay import Replay
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.records.metadata import NoOpRecord
-from protocol.schema import Int32, message, spec_of
+from moldau.kraft.controller.apis import CONTROLLER_APIS, api, table_of
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.controller.decision import Decision
+from moldau.kraft.controller.producer_id_control import allocate_producer_ids
+from moldau.kraft.image.replay import Replay
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
+from moldau.protocol.records.metadata import NoOpRecord
+from moldau.protocol.schema import Int32, message, spec_of
 from tests.support.controller_scribe import SETTINGS
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kraft.controller.config_control import still_eligible
-from kraft.controller.partition_index import PartitionIndex
-from kraft.controller.view import View
-from protocol.records import metadata as records
+from moldau.kraft.controller.config_control import still_eligible
+from moldau.kraft.controller.partition_index import PartitionIndex
+from moldau.kraft.controller.view import View
+from moldau.protocol.records import metadata as records
 from tests.support.controller_scribe import SETTINGS
 from tests.unit.kraft.image.images import image_of, topic, uuid
 

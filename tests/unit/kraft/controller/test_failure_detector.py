@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.controller.failure_detector import FailureDetector
+from moldau.kraft.controller.failure_detector import FailureDetector
 
 
 def beating(detector: FailureDetector, every_ms: int, until_ms: int, broker_id: int = 1) -> None:

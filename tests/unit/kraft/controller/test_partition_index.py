@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kraft.controller.partition_index import Indexed, PartitionIndex
-from kraft.image.metadata_image import MetadataImage
-from protocol.records import metadata as records
+from moldau.kraft.controller.partition_index import Indexed, PartitionIndex
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.records import metadata as records
 from tests.unit.kraft.image.images import everything, image_of, topic, uuid
 
 

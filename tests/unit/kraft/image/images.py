@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
-from protocol.records import metadata as records
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
+from moldau.protocol.records import metadata as records
 
 
 def uuid(number: int) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kraft.image.difference import difference
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
-from kraft.image.replay import Replay
-from protocol.records.metadata import (
+from moldau.kraft.image.difference import difference
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.protocol.records.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,

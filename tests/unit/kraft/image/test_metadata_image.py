@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from copy import copy
 
-from kraft.image.configs import ConfigResource, ResourceType
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta
-from kraft.image.security.acls import AclsImage
-from kraft.image.security.client_quotas import ClientQuotasImage
-from kraft.image.security.delegation_tokens import TokensImage
-from kraft.image.security.scram_credentials import ScramImage
-from kraft.image.topics import NO_LEADER
-from kraft.record_frame import record_classes
-from protocol.records import metadata as records
-from protocol.schema import fields_of
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta
+from moldau.kraft.image.security.acls import AclsImage
+from moldau.kraft.image.security.client_quotas import ClientQuotasImage
+from moldau.kraft.image.security.delegation_tokens import TokensImage
+from moldau.kraft.image.security.scram_credentials import ScramImage
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.kraft.record_frame import record_classes
+from moldau.protocol.records import metadata as records
+from moldau.protocol.schema import fields_of
 from tests.unit.kraft.image.images import broker, config, everything, image_of, provenance, topic, uuid
 
 TRANSACTIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, PersistentMap, place_of_text, place_of_uuid
+from moldau.kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, PersistentMap, place_of_text, place_of_uuid
 
 CHANGES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(), max_size=20)
 

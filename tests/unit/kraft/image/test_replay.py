@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.image.replay import Replay
-from protocol.primitives import MalformedMessage
-from protocol.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from moldau.kraft.image.replay import Replay
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from tests.unit.kraft.image.images import provenance, topic
 
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
-from protocol.records import metadata as records
+from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from moldau.protocol.records import metadata as records
 from tests.unit.kraft.image.images import broker, config, image_of, topic, uuid
 
 NAMES = ("a.b", "a_b")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.raft.election_state import CorruptQuorumState, ElectionState, decode_election, encode_election
+from moldau.kraft.raft.election_state import CorruptQuorumState, ElectionState, decode_election, encode_election
 from tests.unit.kraft.image.images import uuid
 
 # As Apache Kafka 4.3.1 wrote them.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kraft.raft.election_state import ElectionState
-from kraft.raft.events import Commit, Respond, SaveElection
-from kraft.raft.outbox import Outbox
-from protocol.messages.vote import VoteResponse
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.raft.events import Commit, Respond, SaveElection
+from moldau.kraft.raft.outbox import Outbox
+from moldau.protocol.messages.vote import VoteResponse
 
 REPLY = Respond(1, VoteResponse())
 OTHER = Respond(2, VoteResponse())

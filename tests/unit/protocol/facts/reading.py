@@ -18,9 +18,9 @@ import pkgutil
 from pathlib import Path
 from typing import NamedTuple
 
-import protocol.messages
-import protocol.records
-from protocol.schema import NEVER, Range, spec_of
+import moldau.protocol.messages
+import moldau.protocol.records
+from moldau.protocol.schema import NEVER, Range, spec_of
 
 HERE = Path(__file__).parent
 
@@ -105,7 +105,7 @@ def error_names() -> dict[int, str]:
 def declared() -> dict[str, type[object]]:
     """Every message and record class that the project declares, by name."""
     found: dict[str, type[object]] = {}
-    for package in (protocol.messages, protocol.records):
+    for package in (moldau.protocol.messages, moldau.protocol.records):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             names = vars(importlib.import_module(module.name))
             for name, cls in names.items():

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from protocol.schema import EMPTY, Field, Wire, fields_of
+from moldau.protocol.schema import EMPTY, Field, Wire, fields_of
 
 INT64_BIAS = 1 << 63
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
 
 LITERAL, PREFIXED, MATCH, ANY = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH, PatternType.ANY
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.authorizer import REMEMBERED_LENGTH_MAX, AclAccess, Authorizer, AuthorizerSettings
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.acl.client_address import java_address
-from security.principal import Principal
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.authorizer import REMEMBERED_LENGTH_MAX, AclAccess, Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.acl.client_address import java_address
+from moldau.security.principal import Principal
 
 ALICE = Principal("User", "alice")
 

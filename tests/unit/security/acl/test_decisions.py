@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from protocol.access import AclOperation
-from security.access import ResourceKind
-from security.acl.authorizer import (
+from moldau.protocol.access import AclOperation
+from moldau.security.access import ResourceKind
+from moldau.security.acl.authorizer import (
     AUDITED_NAMES_MAX,
     REMEMBERED_MAX,
     AlikeDecisions,
@@ -16,9 +16,9 @@ from security.acl.authorizer import (
     AuthorizerSettings,
     parse_super_users,
 )
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.acl.explaining import explain
-from security.principal import Principal
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.acl.explaining import explain
+from moldau.security.principal import Principal
 from tests.security.acl_decisions import Silent, differences
 from tests.support.acl_draws import SUPER_USERS, draw_bindings, draw_question
 

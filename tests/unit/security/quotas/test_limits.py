@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from security.quotas import throttling
-from security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
-from security.quotas.limits import Limit, QuotaLimits, Sharers
-from security.quotas.sampled_rate import Windows
-from security.quotas.throttling import ClientThrottle
+from moldau.security.quotas import throttling
+from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
+from moldau.security.quotas.limits import Limit, QuotaLimits, Sharers
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.throttling import ClientThrottle
 
 BOTH = Sharers("alice", "app")
 PRECEDENCE: tuple[tuple[dict[str, str | None], Sharers], ...] = (

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.principal import Principal
-from security.sasl.client_mechanism import LoginFailed
-from security.sasl.jaas import parse_jaas
-from security.sasl.mechanism import Authenticated, Failed
-from security.sasl.plain import INVALID, OTHER_IDENTITY, PlainClient, PlainServer, PlainUsers
+from moldau.security.principal import Principal
+from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.jaas import parse_jaas
+from moldau.security.sasl.mechanism import Authenticated, Failed
+from moldau.security.sasl.plain import INVALID, OTHER_IDENTITY, PlainClient, PlainServer, PlainUsers
 
 USERS = PlainUsers({"alice": "secret", "käthe": "pä55", "": "nothing"})
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.tls.certificate_names import (
+from moldau.security.tls.certificate_names import (
     MalformedCertificate,
     distinguished_name,
     escaped,

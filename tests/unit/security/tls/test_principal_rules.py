@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.tls.principal_rules import InvalidRule, PrincipalRules
+from moldau.security.tls.principal_rules import InvalidRule, PrincipalRules
 
 SEVERAL = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.client.connection import mechanism_of
-from spark_jobs.client.settings import Address, address_of, client_settings_of
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.client.connection import mechanism_of
+from moldau.spark_jobs.client.settings import Address, address_of, client_settings_of
+from moldau.spark_jobs.refusals import Refused
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="secret";'
 LOGIN = {"kafka.security.protocol": "sasl_plaintext", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": PLAIN}

@@ -8,10 +8,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import Codec, compress, decompress
-from protocol.primitives import MalformedMessage
-from protocol.record_reader import RECORDS_SIZE_MAX
-from spark_jobs.decoding.expansion import ROOM_MAX, ROOM_MIN, Expander
+from moldau.protocol.compression import Codec, compress, decompress
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_reader import RECORDS_SIZE_MAX
+from moldau.spark_jobs.decoding.expansion import ROOM_MAX, ROOM_MIN, Expander
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import parse_header
-from protocol.record_builder import NEXT_OFFSET, Record
-from protocol.record_reader import decode_run
-from spark_jobs.decoding import newest_records
-from spark_jobs.decoding.newest_records import MetKeys
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_builder import NEXT_OFFSET, Record
+from moldau.protocol.record_reader import decode_run
+from moldau.spark_jobs.decoding import newest_records
+from moldau.spark_jobs.decoding.newest_records import MetKeys
 from tests.unit.storage.compaction.runs import encoded, forms, plain_form, runs
 
 numbered = st.builds(

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.batch_iterator import iterate_batches
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import BatchHeader, TimestampType
-from protocol.record_builder import NEXT_OFFSET, Record, assemble, build_batch
-from protocol.record_reader import records_of
-from spark_jobs.decoding import segment_batches
-from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
-from spark_jobs.decoding.record_columns import Decoder, record_batches
-from spark_jobs.decoding.span_rows import decode_spans
-from spark_jobs.decoding.vectored_rows import decode_vectored
-from spark_jobs.origins.local_segments import LocalSegments
-from spark_jobs.origins.port import Slice, StoredSegment
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import BatchHeader, TimestampType
+from moldau.protocol.record_builder import NEXT_OFFSET, Record, assemble, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.spark_jobs.decoding import segment_batches
+from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+from moldau.spark_jobs.decoding.record_columns import Decoder, record_batches
+from moldau.spark_jobs.decoding.span_rows import decode_spans
+from moldau.spark_jobs.decoding.vectored_rows import decode_vectored
+from moldau.spark_jobs.origins.local_segments import LocalSegments
+from moldau.spark_jobs.origins.port import Slice, StoredSegment
 from tests.support.segments import mixed_batches
 
 SHOWN = {"timestamp": pa.int64()}

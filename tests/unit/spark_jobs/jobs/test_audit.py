@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import main
-from broker.cli.spark_audit import json_lines, text_lines
-from spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
-from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
-from storage.files.local_files import LocalFiles
+from moldau.broker.cli import main
+from moldau.broker.cli.spark_audit import json_lines, text_lines
+from moldau.spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
+from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tiered_copy import tiered_directory

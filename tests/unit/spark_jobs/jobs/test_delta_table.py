@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from broker.cli import main
-from spark_jobs.jobs import delta_table
-from spark_jobs.jobs.delta_table import DeltaLedger, DeltaOutput
-from spark_jobs.jobs.export import ExportJob, ledger_of, plan_export
-from spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
-from spark_jobs.jobs.parquet_files import written_file
-from spark_jobs.refusals import Refused
+from moldau.broker.cli import main
+from moldau.spark_jobs.jobs import delta_table
+from moldau.spark_jobs.jobs.delta_table import DeltaLedger, DeltaOutput
+from moldau.spark_jobs.jobs.export import ExportJob, ledger_of, plan_export
+from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
+from moldau.spark_jobs.jobs.parquet_files import written_file
+from moldau.spark_jobs.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 deltalake = pytest.importorskip("deltalake", reason="the extra moldau[delta] is not installed")
@@ -122,7 +122,7 @@ def test_the_command_without_deltalake_refuses_before_it_starts_spark(
     write_partition(tmp_path / "logs", mixed_batches(1, 10))
     write_checkpoints(tmp_path / "logs", {("t", 0): 10})
     monkeypatch.setattr(delta_table, "find_spec", lambda _: None)
-    monkeypatch.setattr("broker.cli.spark.job_session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("moldau.broker.cli.spark.job_session", lambda *_: pytest.fail("Spark was started"))
     given = ["--path", str(tmp_path / "logs"), "--topic", "t", "--output", str(tmp_path / "out"), "--format", "delta"]
     assert main(["spark", job, *given]) == 1
     assert "format delta: deltalake is not installed: pip install 'moldau[delta]'" in capsys.readouterr().err

@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from broker.cli.spark import add_arguments
-from spark_jobs.jobs import replay
-from spark_jobs.jobs.export import ExportJob, ExportReader, plan_export
-from spark_jobs.jobs.latest import LatestJob, LatestReader, plan_latest
-from spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, pinned, plan_replay, records_in
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.planning.planner import plan
-from storage.files.local_files import LocalFiles
+from moldau.broker.cli.spark import add_arguments
+from moldau.spark_jobs.jobs import replay
+from moldau.spark_jobs.jobs.export import ExportJob, ExportReader, plan_export
+from moldau.spark_jobs.jobs.latest import LatestJob, LatestReader, plan_latest
+from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, pinned, plan_replay, records_in
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.planning.planner import plan
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.transactional_log import TransactionalLog
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from broker.cli import main
-from spark_jobs.jobs import latest
-from spark_jobs.jobs.latest import LatestJob, LatestReader, latest_batches, plan_latest
-from spark_jobs.jobs.progress import JobProgress
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.views.latest_rows import last_rows
+from moldau.broker.cli import main
+from moldau.spark_jobs.jobs import latest
+from moldau.spark_jobs.jobs.latest import LatestJob, LatestReader, latest_batches, plan_latest
+from moldau.spark_jobs.jobs.progress import JobProgress
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.views.latest_rows import last_rows
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 
@@ -107,6 +107,6 @@ def test_the_command_refuses_before_it_starts_spark(
 def test_the_command_names_the_extra_that_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("broker.cli.spark.find_spec", lambda name: None if name == "pyspark" else object())
+    monkeypatch.setattr("moldau.broker.cli.spark.find_spec", lambda name: None if name == "pyspark" else object())
     assert main(["spark", "latest", "--path", "/data", "--topic", "t", "--output", "out"]) == 1
     assert "pyspark is not installed: pip install 'moldau[spark]'" in capsys.readouterr().err

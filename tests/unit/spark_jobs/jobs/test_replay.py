@@ -10,17 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.spark_replay import add_replay, dry_lines, job_of
-from protocol.record_builder import Record
-from spark_jobs.jobs.replay import PlannedReplay, ReplayJob, ReplayTarget, choices_of, outgoing, records_in, run_rounds
-from spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.planning.planner import plan
-from spark_jobs.refusals import Refused
-from spark_jobs.writing.commit import TransactionsLost
-from spark_jobs.writing.row_records import OutgoingRecord
-from spark_jobs.writing.transaction import Ending, ProducerIdentity
-from storage.files.local_files import LocalFiles
+from moldau.broker.cli.spark_replay import add_replay, dry_lines, job_of
+from moldau.protocol.record_builder import Record
+from moldau.spark_jobs.jobs.replay import (
+    PlannedReplay,
+    ReplayJob,
+    ReplayTarget,
+    choices_of,
+    outgoing,
+    records_in,
+    run_rounds,
+)
+from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.planning.planner import plan
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.writing.commit import TransactionsLost
+from moldau.spark_jobs.writing.row_records import OutgoingRecord
+from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 PLAN = ReplayPlan("id", "t", "cluster", "again", "cluster", {"subscribe": "t"}, {0: (5, 105), 2: (0, 7)}, 4)

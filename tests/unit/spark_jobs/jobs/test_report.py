@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker.cli.spark_report import add_report, job_of
-from spark_jobs.jobs.moments import milliseconds_of, shown_moment, shown_span
-from spark_jobs.jobs.report import KeyCountReader, KeyCountSource, ReportJob, key_figures, lags_of, plan_report
-from spark_jobs.jobs.report_figures import (
+from moldau.broker.cli.spark_report import add_report, job_of
+from moldau.spark_jobs.jobs.moments import milliseconds_of, shown_moment, shown_span
+from moldau.spark_jobs.jobs.report import KeyCountReader, KeyCountSource, ReportJob, key_figures, lags_of, plan_report
+from moldau.spark_jobs.jobs.report_figures import (
     BUCKETS_MAX,
     BucketFigures,
     GroupLag,
@@ -28,10 +28,10 @@ from spark_jobs.jobs.report_figures import (
     shown_key,
     skew_of,
 )
-from spark_jobs.jobs.report_html import page_of
-from spark_jobs.jobs.report_text import Blocks, shown_size, text_lines
-from spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart, nice_step
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.jobs.report_html import page_of
+from moldau.spark_jobs.jobs.report_text import Blocks, shown_size, text_lines
+from moldau.spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart, nice_step
+from moldau.spark_jobs.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from spark_jobs.jobs import replay
-from spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export
-from spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
-from spark_jobs.jobs.job_options import ISOLATION, isolation_of
-from spark_jobs.jobs.parquet_files import written_file
-from spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, forget, plan_replay
-from spark_jobs.jobs.replay_state import DoneRounds, ReplayState
-from spark_jobs.refusals import DataLost, IsolationDiffers, TopicRecreated
-from storage.checkpoints.partition_metadata import uuid_text, write_topic_id
-from storage.files.local_files import LocalFiles
+from moldau.spark_jobs.jobs import replay
+from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export
+from moldau.spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
+from moldau.spark_jobs.jobs.job_options import ISOLATION, isolation_of
+from moldau.spark_jobs.jobs.parquet_files import written_file
+from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, forget, plan_replay
+from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayState
+from moldau.spark_jobs.refusals import DataLost, IsolationDiffers, TopicRecreated
+from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 OLD, NEW = bytes.fromhex("ff" * 8 + "01" * 8), bytes.fromhex("7f" * 8 + "02" * 8)
@@ -62,7 +62,7 @@ def committed(plan: ExportPlan) -> ExportRun:
     number = ledger.begin("t", plan.cluster_id)
     files = []
     if plan.job.format == "delta":
-        from spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+        from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
 
         schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in plan.job.columns])
     else:

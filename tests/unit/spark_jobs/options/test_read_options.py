@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.options.offset_choices import Timestamps
-from spark_jobs.options.read_options import ReadOptions, TopicSelection, parse_options
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.options.offset_choices import Timestamps
+from moldau.spark_jobs.options.read_options import ReadOptions, TopicSelection, parse_options
+from moldau.spark_jobs.refusals import Refused
 
 NAMED = {"path": "/data", "subscribe": "t"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.options.write_options import parse_write_options
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.options.write_options import parse_write_options
+from moldau.spark_jobs.refusals import Refused
 
 NAMED = {"kafka.bootstrap.servers": "h:9092,i:9093", "topic": "t"}
 EXACTLY = {**NAMED, "delivery": "exactly-once"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocol.batch_iterator import iterate_batches
-from protocol.messages.fetch import AbortedTransaction
-from protocol.record_builder import Record, build_batch
-from spark_jobs.origins.broker_batches import committed
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.messages.fetch import AbortedTransaction
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.spark_jobs.origins.broker_batches import committed
 
 
 def reply(*batches: tuple[int, int, str]) -> bytes:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_builder import Record, build_batch
-from protocol.records.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
+from moldau.spark_jobs.origins.cluster_metadata import DIRECTORY, RECORDS
+from moldau.spark_jobs.refusals import DataLost, HistoriesDiffer, SegmentReplaced
+from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from pyspark_moldau import DefaultSource
-from spark_jobs.origins.cluster_metadata import DIRECTORY, RECORDS
-from spark_jobs.refusals import DataLost, HistoriesDiffer, SegmentReplaced
-from storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
 from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.refusals import ClusterMismatch, Refused
-from storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from storage.checkpoints.partition_metadata import write_topic_id
-from storage.files.local_files import LocalFiles
+from moldau.spark_jobs.refusals import ClusterMismatch, Refused
+from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.checkpoints.partition_metadata import write_topic_id
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 

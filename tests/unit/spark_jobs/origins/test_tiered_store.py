@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.decoding.record_columns import record_batches
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.options.store_address import StoreAddress
-from spark_jobs.origins.blocking_storage import BlockingStorage
-from spark_jobs.origins.tiered_listing import TieredSegment, stretches_of
-from spark_jobs.origins.tiered_segments import TieredSegments
-from spark_jobs.origins.tiered_store import TieredStore
-from spark_jobs.planning.planner import Plan, Planner
-from spark_jobs.refusals import ClusterMismatch, DataLost, Refused
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from storage.files.local_files import LocalFiles
-from storage.log_config import LogConfig
-from storage.segment.segment_listing import ListedSegment
-from storage.tiered.directory_storage import DirectoryStorage
-from storage.tiered.errors import CorruptObject
+from moldau.spark_jobs.decoding.record_columns import record_batches
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
+from moldau.spark_jobs.origins.tiered_listing import TieredSegment, stretches_of
+from moldau.spark_jobs.origins.tiered_segments import TieredSegments
+from moldau.spark_jobs.origins.tiered_store import TieredStore
+from moldau.spark_jobs.planning.planner import Plan, Planner
+from moldau.spark_jobs.refusals import ClusterMismatch, DataLost, Refused
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.segment_listing import ListedSegment
+from moldau.storage.tiered.directory_storage import DirectoryStorage
+from moldau.storage.tiered.errors import CorruptObject
 from tests.support.s3_server import CREDENTIALS, S3Server, bucket_of
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tiered_copy import CLUSTER, copy_sealed, copy_segment, tiered_directory

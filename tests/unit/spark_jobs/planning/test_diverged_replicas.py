@@ -18,18 +18,18 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import Codec
-from spark_jobs.decoding.record_columns import record_batches
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.planning.planner import plan
-from storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
-from storage.segment.segment_listing import ListedSegment, list_segments
-from storage.tiered.directory_storage import DirectoryStorage
-from storage.tiered.layout import CLUSTER_MANIFEST
-from storage.tiered.manifest import encode_cluster_manifest
+from moldau.protocol.compression import Codec
+from moldau.spark_jobs.decoding.record_columns import record_batches
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.planning.planner import plan
+from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments
+from moldau.storage.tiered.directory_storage import DirectoryStorage
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.storage.tiered.manifest import encode_cluster_manifest
 from tests.support.segments import EPOCH, write_checkpoints
 from tests.support.tiered_copy import CLUSTER, copy_segment
 from tests.support.transactional_log import PRODUCERS, TransactionalLog, transactional_logs

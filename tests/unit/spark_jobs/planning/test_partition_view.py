@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.origins.port import PartitionOrigin, StoredSegment
-from spark_jobs.planning.partition_view import PartitionView
-from spark_jobs.refusals import ClusterMismatch
+from moldau.spark_jobs.origins.port import PartitionOrigin, StoredSegment
+from moldau.spark_jobs.planning.partition_view import PartitionView
+from moldau.spark_jobs.refusals import ClusterMismatch
 
 
 @dataclass

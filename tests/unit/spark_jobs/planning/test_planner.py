@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.decoding.record_columns import record_batches
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.origins.local_partition import LocalPartition
-from spark_jobs.origins.port import Task
-from spark_jobs.planning import planner
-from spark_jobs.planning.planner import plan, tasks_of
-from spark_jobs.refusals import DataLost, Refused
-from storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
-from storage.files.local_files import LocalFiles
+from moldau.spark_jobs.decoding.record_columns import record_batches
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.origins.local_partition import LocalPartition
+from moldau.spark_jobs.origins.port import Task
+from moldau.spark_jobs.planning import planner
+from moldau.spark_jobs.planning.planner import plan, tasks_of
+from moldau.spark_jobs.refusals import DataLost, Refused
+from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 

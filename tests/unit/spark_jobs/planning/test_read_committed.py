@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.decoding.record_columns import record_batches
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.origins.log_directories import LogDirectories
-from spark_jobs.planning.planner import plan
-from spark_jobs.refusals import DataLost
-from storage.files.local_files import LocalFiles
-from storage.log_config import LogConfig
+from moldau.spark_jobs.decoding.record_columns import record_batches
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.origins.log_directories import LogDirectories
+from moldau.spark_jobs.planning.planner import plan
+from moldau.spark_jobs.refusals import DataLost
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log_config import LogConfig
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.transactional_log import TransactionalLog, transactional_logs
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import main
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.planning.planner import Planner
-from spark_jobs.planning.snapshot import Snapshot
-from spark_jobs.refusals import ClusterMismatch, DataLost, Refused, SnapshotChanged
-from storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
-from storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
+from moldau.broker.cli import main
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.planning.planner import Planner
+from moldau.spark_jobs.planning.snapshot import Snapshot
+from moldau.spark_jobs.refusals import ClusterMismatch, DataLost, Refused, SnapshotChanged
+from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
+from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
 from tests.support.segments import EPOCH, SMALL_SEGMENTS, mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 from tests.support.transactional_log import TransactionalLog

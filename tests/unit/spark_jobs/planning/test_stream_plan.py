@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_jobs.options.read_options import parse_options
-from spark_jobs.planning.stream_plan import StreamPlanner
-from spark_jobs.refusals import ClusterMismatch, DataLost, Refused, TopicRecreated
-from spark_jobs.streams.reader import TopicStreamReader
-from storage.checkpoints.partition_metadata import uuid_text, write_topic_id
-from storage.files.local_files import LocalFiles
+from moldau.spark_jobs.options.read_options import parse_options
+from moldau.spark_jobs.planning.stream_plan import StreamPlanner
+from moldau.spark_jobs.refusals import ClusterMismatch, DataLost, Refused, TopicRecreated
+from moldau.spark_jobs.streams.reader import TopicStreamReader
+from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 OLD, NEW = bytes(15) + b"\1", bytes(15) + b"\2"

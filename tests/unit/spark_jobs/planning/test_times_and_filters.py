@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
+from moldau.spark_jobs.refusals import Refused
+from moldau.spark_jobs.views.records import FilteringReader
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
 from pyspark_moldau import DefaultSource
-from spark_jobs.refusals import Refused
-from spark_jobs.views.records import FilteringReader
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
 from tests.support.segments import SMALL_SEGMENTS, mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 

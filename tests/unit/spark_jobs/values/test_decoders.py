@@ -16,10 +16,10 @@ from typing import ClassVar
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from spark_jobs.values.decoders import FramedValues, as_text
-from spark_jobs.values.framing import ValueNotDecoded, message_path, unframed
-from spark_jobs.values.moldau_value import PLACE, ColumnDecoding
-from spark_jobs.values.registry import SchemaSource
+from moldau.spark_jobs.values.decoders import FramedValues, as_text
+from moldau.spark_jobs.values.framing import ValueNotDecoded, message_path, unframed
+from moldau.spark_jobs.values.moldau_value import PLACE, ColumnDecoding
+from moldau.spark_jobs.values.registry import SchemaSource
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
 PERSON = {

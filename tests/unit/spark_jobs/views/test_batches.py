@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from protocol.compression import Codec
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import parse_header
+from moldau.protocol.compression import Codec
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import parse_header
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 from tests.support.transactional_log import TransactionalLog, transactional_logs

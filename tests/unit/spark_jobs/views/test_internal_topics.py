@@ -5,18 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from protocol.compiler import encode
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
-from protocol.records.offsets import (
+from moldau.protocol.compiler import encode
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.records.record_frames import type_prefix
-from protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from moldau.protocol.records.record_frames import type_prefix
+from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.tables import rows_of
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.primitives import MalformedMessage
-from spark_jobs.decoding import newest_records
-from spark_jobs.origins.broker_batches import BrokerBatches
-from spark_jobs.origins.port import Slice, StoredSegment
-from spark_jobs.views import latest
+from moldau.protocol.primitives import MalformedMessage
+from moldau.spark_jobs.decoding import newest_records
+from moldau.spark_jobs.origins.broker_batches import BrokerBatches
+from moldau.spark_jobs.origins.port import Slice, StoredSegment
+from moldau.spark_jobs.views import latest
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 
@@ -70,7 +70,7 @@ def test_as_of_a_time(directory: Path) -> None:
 
 
 def test_long_keys_are_told_apart(tmp_path: Path) -> None:
-    from protocol.record_builder import Record, build_batch
+    from moldau.protocol.record_builder import Record, build_batch
 
     keys = [b"x" * 40 + b"%d" % (number % 3) for number in range(9)]
     write_partition(tmp_path, [build_batch([Record(key, b"v", 5) for key in keys])])

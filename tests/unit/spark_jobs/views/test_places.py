@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.refusals import Refused
+from moldau.spark_jobs.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 

@@ -6,19 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
-from storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
-from storage.checkpoints.meta_properties import (
+from moldau.storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
+from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
+from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,
     disagreement,
     read_meta_properties,
     write_meta_properties,
 )
-from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets, write_offsets
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text, write_topic_id
-from storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from storage.files.local_files import LocalFiles
+from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets, write_offsets
+from moldau.storage.checkpoints.partition_metadata import (
+    CorruptPartitionMetadata,
+    read_topic_id,
+    uuid_text,
+    write_topic_id,
+)
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.files.local_files import LocalFiles
 
 FS = LocalFiles()
 ID = bytes.fromhex("5287f81146794c21b40f92d7a376c903")

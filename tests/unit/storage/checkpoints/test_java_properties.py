@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.checkpoints.java_properties import MalformedProperties, read_properties
+from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
 
 
 @pytest.mark.parametrize(

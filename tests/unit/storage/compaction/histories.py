@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from protocol.batch_iterator import iterate_batches
-from protocol.compression import Codec
-from protocol.control_records import end_transaction_marker
-from protocol.record_batch import BatchHeader, crc_is_valid
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import records_of
-from storage.compaction.cleanable import CleanablePart, cleanable_part
-from storage.compaction.cleaning import clean
-from storage.compaction.events import CleaningDone, CleaningEvent, Moved
-from storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
-from storage.directory.log_directory import LogDirectory
-from storage.files.port import FileSystem
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log_config import LogConfig
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.compaction.cleanable import CleanablePart, cleanable_part
+from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.events import CleaningDone, CleaningEvent, Moved
+from moldau.storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log_config import LogConfig
 
 NOW_MS = 1_000_000
 SALT = bytes(range(32))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from building.hot_path import ROOT
 from building.mypyc_build import EXTENSION_SUFFIX, c_compiler
-from protocol.record_batch import HEADER_SIZE
-from protocol.record_builder import NEXT_OFFSET, Record, build_batch
+from moldau.protocol.record_batch import HEADER_SIZE
+from moldau.protocol.record_builder import NEXT_OFFSET, Record, build_batch
 
-MODULE = "storage.compaction.offset_map"
+MODULE = "moldau.storage.compaction.offset_map"
 SOURCE = ROOT / "storage/compaction/offset_map.py"
 keys = st.none() | st.sampled_from([b"", b"a", b"b", b"eight by", b"c" * 200])
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple)

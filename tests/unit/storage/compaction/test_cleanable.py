@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import COMPACTED, NOW_MS, send
 

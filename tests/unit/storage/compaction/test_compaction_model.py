@@ -13,10 +13,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import Codec
-from storage.compaction.request import CleanerLimits
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.storage.compaction.request import CleanerLimits
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     NOW_MS,

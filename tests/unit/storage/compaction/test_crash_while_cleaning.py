@@ -7,15 +7,15 @@ from itertools import islice
 
 import pytest
 
-from protocol.compression import Codec
-from storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
-from storage.compaction.cleaning import clean
-from storage.compaction.request import CleanerLimits
-from storage.directory.log_directory import LogDirectory
-from storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, offset_name
-from storage.log.log import Log
-from storage.log.segment_swap import SegmentCleaned
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
+from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.request import CleanerLimits
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, offset_name
+from moldau.storage.log.log import Log
+from moldau.storage.log.segment_swap import SegmentCleaned
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     NOW_MS,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.primitives import MalformedMessage
-from protocol.record_batch import parse_header
-from protocol.record_builder import Record
-from protocol.record_reader import decode_run, records_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import decode_run, records_of
 from tests.unit.storage.compaction.runs import compiled_form, encoded, forms, plain_form, runs
 
 SALT = bytes(range(32))

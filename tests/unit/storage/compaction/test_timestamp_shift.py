@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.record_batch import HEADER_SIZE, parse_header
-from protocol.record_builder import Record, build_batch
-from protocol.record_reader import decode_run, records_of
-from storage.compaction.timestamp_shift import shifted
+from moldau.protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import decode_run, records_of
+from moldau.storage.compaction.timestamp_shift import shifted
 from tests.unit.storage.compaction.runs import runs
 
 

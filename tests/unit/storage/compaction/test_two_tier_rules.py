@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.compaction.cleaning import clean
-from storage.compaction.request import cleaning_request, open_before
-from storage.log.log import Log
-from storage.log_config import INT64_MAX
+from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.request import cleaning_request, open_before
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import INT64_MAX
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     COMPACTED,

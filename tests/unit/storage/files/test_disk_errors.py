@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.primitives import MalformedMessage
-from storage.checkpoints.partition_metadata import CorruptPartitionMetadata
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk, SimulatedFile
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 

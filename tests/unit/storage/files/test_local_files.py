@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.primitives import BytesLike
-from storage.files.local_files import BUFFERS_PER_CALL_MAX, LocalFile, LocalFiles
-from storage.files.port import File, FileSystem, write_atomically
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.local_files import BUFFERS_PER_CALL_MAX, LocalFile, LocalFiles
+from moldau.storage.files.port import File, FileSystem, write_atomically
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_lock_excludes_this_process_and_another(fs: FileSystem, tmp_path: Path) 
     attempt = [
         sys.executable,
         "-c",
-        "import sys; from storage.files.local_files import LocalFiles; LocalFiles().lock(sys.argv[1])",
+        "import sys; from moldau.storage.files.local_files import LocalFiles; LocalFiles().lock(sys.argv[1])",
     ]
     root = Path(__file__).parents[4]
     refused = subprocess.run([*attempt, path], cwd=root, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.files.log_paths import (
+from moldau.storage.files.log_paths import (
     PartitionDirectory,
     offset_name,
     offset_of_name,

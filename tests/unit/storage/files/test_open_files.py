@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import ErrorCode
-from storage.files.open_files import OpenFiles
-from storage.log.log import Log
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.files.open_files import OpenFiles
+from moldau.storage.log.log import Log
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 

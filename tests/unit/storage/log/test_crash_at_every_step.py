@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 

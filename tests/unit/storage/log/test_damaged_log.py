@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.files.file_slice import FileSlice
-from storage.files.open_file import OpenFile
-from storage.log.damaged_log import damage_of
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.open_file import OpenFile
+from moldau.storage.log.damaged_log import damage_of
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import batch
 

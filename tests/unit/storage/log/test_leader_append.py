@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.record_batch import TimestampType, parse_header
-from protocol.record_builder import Record, build_batch, seal
-from protocol.record_reader import records_of
-from storage.files.local_files import LocalFiles
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log_config import LogConfig
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import TimestampType, parse_header
+from moldau.protocol.record_builder import Record, build_batch, seal
+from moldau.protocol.record_reader import records_of
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log_config import LogConfig
 from tests.unit.storage.stories import NOW_MS, append, batch, open_log
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from protocol.errors import ErrorCode
-from storage.files.local_files import LocalFiles
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log_config import LogConfig
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import Operation, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 

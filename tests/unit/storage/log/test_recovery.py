@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from storage.files.local_files import LocalFiles
-from storage.log import recovery
-from storage.log.log import Log
-from storage.log.recovery import CorruptLog
-from storage.log_config import LogConfig
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log import recovery
+from moldau.storage.log.log import Log
+from moldau.storage.log.recovery import CorruptLog
+from moldau.storage.log_config import LogConfig
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 COUNT = 50
@@ -259,7 +259,7 @@ def test_a_log_that_ends_before_its_start_is_emptied(directory: Path) -> None:
 
 
 def test_long_recoveries_say_how_far_they_are(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log.recovery.CHECKED_EVERY_SIZE", 300)
+    monkeypatch.setattr("moldau.storage.log.recovery.CHECKED_EVERY_SIZE", 300)
     told: list[tuple[int, int]] = []
     log, reports = recover(directory, 0, checked=lambda checked, of: told.append((checked, of)))
     assert reports == [] and len(told) > 5

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
-from storage.log.remote_start import RemoteStart
-from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import encode_snapshot
-from storage.producers.producer_state import ProducerBatch, ProducerEntry, ProducerStates
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.log.log import Log
+from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_snapshot import encode_snapshot
+from moldau.storage.producers.producer_state import ProducerBatch, ProducerEntry, ProducerStates
 from tests.support.simulation.disk import SimulatedCrash, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 

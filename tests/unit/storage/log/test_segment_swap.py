@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from storage.compaction.cleaning import clean
-from storage.compaction.events import CleaningDone, LogChanged
-from storage.compaction.request import cleaning_request
-from storage.directory.log_directory import LogDirectory
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log.segment_swap import SegmentCleaned, discard_cleaned
-from storage.segment.segment_listing import list_segments
+from moldau.storage.compaction.cleaning import clean
+from moldau.storage.compaction.events import CleaningDone, LogChanged
+from moldau.storage.compaction.request import cleaning_request
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log.segment_swap import SegmentCleaned, discard_cleaned
+from moldau.storage.segment.segment_listing import list_segments
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     COMPACTED,

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.record_builder import Record, build_batch
-from storage.files.local_files import LocalFiles
-from storage.files.log_paths import TRANSACTION_INDEX_SUFFIX
-from storage.log.append_result import AppendOrigin
-from storage.log.log import Log
-from storage.log.reading import LogRead
-from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import encode_snapshot
-from storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.files.log_paths import TRANSACTION_INDEX_SUFFIX
+from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log.reading import LogRead
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_snapshot import encode_snapshot
+from moldau.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)

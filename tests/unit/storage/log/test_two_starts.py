@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from protocol.errors import ErrorCode
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
 from tests.support.segments import EPOCH, mixed_batches
 
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=1_000, is_tiered=True, local_retention_bytes=0)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from protocol.checksum import crc32c
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.record_batch import SEQUENCE_MAX
-from storage.files.local_files import LocalFiles
-from storage.log.append_result import AppendOrigin, AppendResult
-from storage.log.log import Log
-from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from storage.segment.transaction_index import AbortedTransaction
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import SEQUENCE_MAX
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
+from moldau.storage.segment.transaction_index import AbortedTransaction
 from tests.unit.storage.stories import NOW_MS, append, batch, open_log, read_all
 
 BIG = LogConfig()

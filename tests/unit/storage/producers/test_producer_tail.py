@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from storage.log_config import LogConfig
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 

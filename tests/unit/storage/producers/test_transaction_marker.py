@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.compression import Codec
-from protocol.control_records import END_TRANSACTION_MARKER, ControlRecordType, control_key, end_transaction_marker
-from protocol.primitives import MalformedMessage
-from protocol.record_builder import Record, build_batch
-from storage.producers.producer_state import TransactionMarker
-from storage.producers.transaction_marker import USUAL_SIZE, read_transaction_marker
+from moldau.protocol.compression import Codec
+from moldau.protocol.control_records import (
+    END_TRANSACTION_MARKER,
+    ControlRecordType,
+    control_key,
+    end_transaction_marker,
+)
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.producers.producer_state import TransactionMarker
+from moldau.storage.producers.transaction_marker import USUAL_SIZE, read_transaction_marker
 
 EPOCHS = (0, 11, (1 << 31) - 1, -1)
 

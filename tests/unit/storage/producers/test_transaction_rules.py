@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.control_records import end_transaction_marker
-from protocol.errors import ErrorCode
-from storage.files.local_files import LocalFiles
-from storage.log.append_result import AppendOrigin, AppendResult
-from storage.log.log import Log
-from storage.log_config import LogConfig
-from storage.producers.verification import NOT_REQUIRED, VerificationGuard
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.errors import ErrorCode
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 
 PRODUCER = 7

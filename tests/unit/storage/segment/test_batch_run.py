@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.control_records import end_transaction_marker
-from protocol.record_batch import PREFIX
-from storage.files.local_files import LocalFiles
-from storage.log import recovery, verified_batch
-from storage.log.log import Log
-from storage.log.recovery import CorruptLog
-from storage.log_config import LogConfig
-from storage.producers.producer_state import BATCHES_KEPT, ProducerEntry
-from storage.segment.batch_run import BatchRun
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_batch import PREFIX
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log import recovery, verified_batch
+from moldau.storage.log.log import Log
+from moldau.storage.log.recovery import CorruptLog
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerEntry
+from moldau.storage.segment.batch_run import BatchRun
 from tests.unit.storage.stories import NOW_MS, batch
 
 CONFIG = LogConfig(index_interval_bytes=300)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from storage.files.local_files import LocalFiles
-from storage.log_config import LogConfig
-from storage.segment.segment_listing import PositionRange, list_segments, locate, split
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log_config import LogConfig
+from moldau.storage.segment.segment_listing import PositionRange, list_segments, locate, split
 from tests.unit.storage.stories import NOW_MS, append, open_log
 
 FS = LocalFiles()

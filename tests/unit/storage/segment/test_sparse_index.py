@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.files.file_slice import NotCached
-from storage.files.local_files import LocalFiles
-from storage.segment import sparse_index
-from storage.segment.sparse_index import PENDING_COUNT_MAX, SparseIndex
+from moldau.storage.files.file_slice import NotCached
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.segment import sparse_index
+from moldau.storage.segment.sparse_index import PENDING_COUNT_MAX, SparseIndex
 from tests.support.simulation.disk import SimulatedDisk
 
 ENTRY = Struct(">ii")

@@ -7,24 +7,24 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
-from protocol.control_records import end_transaction_marker
-from protocol.record_batch import CONTROL_BIT
-from protocol.record_builder import Record, build_batch
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.checkpoints.text_checkpoint import format_checkpoint
-from storage.files.local_files import LocalFiles
-from storage.log.log import Log
-from storage.log_config import LogConfig
-from storage.producers.producer_snapshot import encode_snapshot
-from storage.producers.producer_state import ProducerStates
-from storage.producers.transaction_marker import read_transaction_marker
-from storage.tiered.index_cache import RemoteIndexCache
-from storage.tiered.layout import ObjectKind
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.port import Content, RemoteStorage
-from storage.tiered.segment_copy import FileContent, put_segment
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_batch import CONTROL_BIT
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
+from moldau.storage.producers.producer_snapshot import encode_snapshot
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.tiered.index_cache import RemoteIndexCache
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.port import Content, RemoteStorage
+from moldau.storage.tiered.segment_copy import FileContent, put_segment
 from tests.support.segments import EPOCH, mixed_batches
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
-from protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike
 from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
 
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from protocol.checksum import crc32c
-from protocol.record_batch import HEADER_SIZE, INT32, INT64
-from protocol.record_builder import Record, build_batch
-from storage.log.verified_batch import DamagedBatch
-from storage.tiered.batch_check import BatchCheck
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.record_batch import HEADER_SIZE, INT32, INT64
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.log.verified_batch import DamagedBatch
+from moldau.storage.tiered.batch_check import BatchCheck
 from tests.unit.storage.tiered.remote_partition import SMALL, written_log
 
 INDEX_SIZE_MAX = SMALL.segment_index_bytes

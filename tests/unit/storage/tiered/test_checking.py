@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.tiered.checking import check_cluster, check_storage
-from storage.tiered.errors import (
+from moldau.storage.tiered.checking import check_cluster, check_storage
+from moldau.storage.tiered.errors import (
     AccessRefused,
     CorruptObject,
     ObjectNotFound,

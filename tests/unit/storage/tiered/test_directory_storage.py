@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("aiofiles")
 
-from protocol.primitives import BytesLike
-from storage.tiered.directory_storage import DirectoryStorage
-from storage.tiered.errors import AccessRefused, StorageFull, StorageMissing, StorageUnavailable
-from storage.tiered.port import list_all
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.directory_storage import DirectoryStorage
+from moldau.storage.tiered.errors import AccessRefused, StorageFull, StorageMissing, StorageUnavailable
+from moldau.storage.tiered.port import list_all
 from tests.unit.storage.tiered.storages import run
 
 

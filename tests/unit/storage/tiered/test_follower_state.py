@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.checkpoints.text_checkpoint import format_checkpoint
-from storage.log.remote_start import RemoteStart
-from storage.producers.producer_snapshot import encode_snapshot
-from storage.producers.producer_state import ProducerStates
-from storage.tiered.errors import CorruptObject, ObjectNotFound
-from storage.tiered.follower_state import read_follower_state
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.port import Content, RemoteStorage
-from storage.tiered.segment_copy import FileContent, put_segment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
+from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.producers.producer_snapshot import encode_snapshot
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
+from moldau.storage.tiered.follower_state import read_follower_state
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.port import Content, RemoteStorage
+from moldau.storage.tiered.segment_copy import FileContent, put_segment
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.files.local_files import LocalFiles
-from storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
-from storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
-from storage.tiered.layout import ObjectKind, object_key
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
+from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import (
     CLUSTER,

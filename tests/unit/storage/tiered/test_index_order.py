@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.segment.offset_index import ENTRY as OFFSET_ENTRY
-from storage.segment.time_index import ENTRY as TIME_ENTRY
-from storage.tiered.index_order import offset_index_problem, time_index_problem
+from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
+from moldau.storage.segment.time_index import ENTRY as TIME_ENTRY
+from moldau.storage.tiered.index_order import offset_index_problem, time_index_problem
 from tests.unit.storage.tiered.remote_partition import written_log
 
 OUTSIDE, DISORDER = "an entry is outside of the segment", "the entries are out of order"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints.partition_metadata import uuid_text
-from storage.tiered.layout import ObjectKind, SegmentObject, object_key, parse_key, segment_keys
-from storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.tiered.layout import ObjectKind, SegmentObject, object_key, parse_key, segment_keys
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 ORDERS = RemotePartition("orders.v1", bytes(range(16)), 3)
 ID = bytes.fromhex("fbefbe00000000000000000000000001")

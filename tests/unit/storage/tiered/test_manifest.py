@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.errors import CorruptObject, RemoteStorageError, WrongCluster
-from storage.tiered.layout import REQUIRED_KINDS, ObjectKind
-from storage.tiered.manifest import (
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.errors import CorruptObject, RemoteStorageError, WrongCluster
+from moldau.storage.tiered.layout import REQUIRED_KINDS, ObjectKind
+from moldau.storage.tiered.manifest import (
     ObjectSummary,
     SegmentManifest,
     decode_cluster_manifest,
     decode_manifest,
     encode_cluster_manifest,
 )
-from storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 
 ORDERS = RemotePartition("orders", bytes(range(16)), 3)
 ID = bytes(range(100, 116))

@@ -13,8 +13,8 @@ pytest.importorskip("moto.moto_server.werkzeug_app")
 
 from obstore.store import S3Store
 
-from storage.tiered.checking import check_storage
-from storage.tiered.errors import (
+from moldau.storage.tiered.checking import check_storage
+from moldau.storage.tiered.errors import (
     AccessRefused,
     InvalidStorageUrl,
     RemoteStorageError,
@@ -23,15 +23,15 @@ from storage.tiered.errors import (
     StorageUnavailable,
     WrongCluster,
 )
-from storage.tiered.object_options import ObjectStoreOptions
-from storage.tiered.object_storage import ObjectStorage
-from storage.tiered.port import get_all
-from storage.tiered.retrying import RetryingStorage
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_storage import ObjectStorage
+from moldau.storage.tiered.port import get_all
+from moldau.storage.tiered.retrying import RetryingStorage
 from tests.support.s3_server import S3Server, bucket_of, options_of
 from tests.unit.storage.tiered.storages import Chunks, VirtualTime, run
 
 if TYPE_CHECKING:
-    from storage.tiered.port import RemoteStorage
+    from moldau.storage.tiered.port import RemoteStorage
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from storage.tiered.errors import InvalidStorageUrl
-from storage.tiered.opening import open_storage
-from storage.tiered.port import get_all
+from moldau.storage.tiered.errors import InvalidStorageUrl
+from moldau.storage.tiered.opening import open_storage
+from moldau.storage.tiered.port import get_all
 from tests.unit.storage.tiered.storages import VirtualTime, run
 
 
@@ -41,6 +41,6 @@ def test_a_package_that_is_missing_is_named(
     url: str, package: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"storage.tiered.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"moldau.storage.tiered.{module}", raising=False)
     with pytest.raises(InvalidStorageUrl, match=rf"needs the package {package}: install moldau\[tiered\]"):
         open_storage(url, Random(1), VirtualTime().sleep)

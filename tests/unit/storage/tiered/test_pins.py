@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.tiered.bucket_reading import current, current_manifests
-from storage.tiered.errors import CorruptObject, StorageUnavailable
-from storage.tiered.pins import (
+from moldau.storage.tiered.bucket_reading import current, current_manifests
+from moldau.storage.tiered.errors import CorruptObject, StorageUnavailable
+from moldau.storage.tiered.pins import (
     LIFETIME_MAX_MS,
     Pin,
     decode_pin,
@@ -17,8 +17,8 @@ from storage.tiered.pins import (
     pinned_segments,
     remove_pin,
 )
-from storage.tiered.port import RemoteStorage
-from storage.tiered.segment_copy import get_manifest, remove_manifest, remove_segment
+from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.segment_copy import get_manifest, remove_manifest, remove_segment
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated

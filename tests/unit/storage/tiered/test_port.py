@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.tiered.errors import ObjectExists, ObjectNotFound
-from storage.tiered.port import RemoteStorage, content_bytes, get_all, list_all
+from moldau.storage.tiered.errors import ObjectExists, ObjectNotFound
+from moldau.storage.tiered.port import RemoteStorage, content_bytes, get_all, list_all
 from tests.unit.storage.tiered.storages import Chunks, run, simulated
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorage:
             return simulated()[0]
         case "directory":
             pytest.importorskip("aiofiles")
-            from storage.tiered.directory_storage import DirectoryStorage
+            from moldau.storage.tiered.directory_storage import DirectoryStorage
 
             return DirectoryStorage(str(tmp_path), Random(1))
         case "s3":
@@ -45,7 +45,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorage:
             return bucket_of(server, request.node.name)
         case _:
             obstore_store = pytest.importorskip("obstore.store")
-            from storage.tiered.object_storage import ObjectStorage
+            from moldau.storage.tiered.object_storage import ObjectStorage
 
             opened = ObjectStorage("s3://unused")
             opened._store = obstore_store.MemoryStore()

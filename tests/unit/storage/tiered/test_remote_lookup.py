@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch_iterator import iterate_batches
-from protocol.control_records import end_transaction_marker
-from protocol.record_builder import Record, build_batch
-from storage.log.aborted_transactions import aborted_transactions as local_aborted
-from storage.log.log import Log
-from storage.log.timestamp_lookup import offset_for_timestamp
-from storage.segment.transaction_index import AbortedTransaction
-from storage.tiered.errors import CorruptObject
-from storage.tiered.index_cache import RemoteIndexCache
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.port import RemoteStorage
-from storage.tiered.remote_lookup import aborted_transactions, batches_from, find_timestamp, log_key, read_from
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.log.aborted_transactions import aborted_transactions as local_aborted
+from moldau.storage.log.log import Log
+from moldau.storage.log.timestamp_lookup import offset_for_timestamp
+from moldau.storage.segment.transaction_index import AbortedTransaction
+from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.index_cache import RemoteIndexCache
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.remote_lookup import aborted_transactions, batches_from, find_timestamp, log_key, read_from
 from tests.support.segments import EPOCH
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, index_cache, written_log

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from storage.tiered.errors import AccessRefused, ObjectExists, ObjectNotFound, StorageUnavailable
-from storage.tiered.port import get_all
-from storage.tiered.retrying import RetryingStorage, RetryPolicy
+from moldau.storage.tiered.errors import AccessRefused, ObjectExists, ObjectNotFound, StorageUnavailable
+from moldau.storage.tiered.port import get_all
+from moldau.storage.tiered.retrying import RetryingStorage, RetryPolicy
 from tests.support.simulated_storage import SimulatedBucket, StorageFaults
 from tests.unit.storage.tiered.storages import Chunks, run, simulated
 

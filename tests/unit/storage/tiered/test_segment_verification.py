@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from storage.tiered.errors import StorageUnavailable
-from storage.tiered.layout import REQUIRED_KINDS, ObjectKind, object_key
-from storage.tiered.segment_verification import verify_segment
+from moldau.storage.tiered.errors import StorageUnavailable
+from moldau.storage.tiered.layout import REQUIRED_KINDS, ObjectKind, object_key
+from moldau.storage.tiered.segment_verification import verify_segment
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated

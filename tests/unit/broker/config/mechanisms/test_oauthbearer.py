@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import Config, ConfigError
-from broker.config.mechanisms.oauthbearer import oauth_login_settings, oauth_server_settings
-from broker.config.sources import single_node_defaults
+from moldau.broker.config import Config, ConfigError
+from moldau.broker.config.mechanisms.oauthbearer import oauth_login_settings, oauth_server_settings
+from moldau.broker.config.sources import single_node_defaults
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 KEYS, TOKENS = "https://idp.example/keys", "https://idp.example/token"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.metadata.raft.foreign_quorum import Address, ClusterCheck
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
+from moldau.broker.metadata.raft.foreign_quorum import Address, ClusterCheck
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchResponse
 
 REFUSED = FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
 TAKEN = FetchResponse(error_code=ErrorCode.NONE)

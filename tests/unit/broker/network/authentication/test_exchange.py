@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.network.authentication.exchange import (
+from moldau.broker.network.authentication.exchange import (
     LATE_TOKEN,
     RENEWAL_MS_MIN,
     Accepted,
@@ -18,8 +18,8 @@ from broker.network.authentication.exchange import (
     Mistaken,
     SaslExchange,
 )
-from protocol.errors import ErrorCode
-from security.principal import Principal
+from moldau.protocol.errors import ErrorCode
+from moldau.security.principal import Principal
 from tests.support.word_mechanism import WordMechanism, word
 
 ALICE = Principal("User", "alice")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.network.authentication.peer_login import PeerLogin, Versions
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.broker.network.authentication.peer_login import PeerLogin, Versions
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.word_mechanism import WordClient, word
 
 VERSIONS: Versions = {0: (0, 9)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from broker.config.mechanisms.oauthbearer import Fetching
-from broker.network.authentication.provider_keys import LOOK_MS_MIN, ProviderKeys
-from broker.network.authentication.provider_requests import ProviderFailure
-from broker.runtime.environment import Environment
+from moldau.broker.config.mechanisms.oauthbearer import Fetching
+from moldau.broker.network.authentication.provider_keys import LOOK_MS_MIN, ProviderKeys
+from moldau.broker.network.authentication.provider_requests import ProviderFailure
+from moldau.broker.runtime.environment import Environment
 from tests.support.identity_provider import IdentityProvider
 from tests.support.simulation.world import SimulatedEnvironment, World
 

@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from broker.config.mechanisms.oauthbearer import Fetching, OauthLoginSettings
-from broker.network.authentication.provider_requests import ProviderFailure
-from broker.network.authentication.provider_tokens import ProviderTokens
-from broker.runtime.environment import Environment
-from security.sasl.client_mechanism import LoginFailed
-from security.sasl.oauthbearer.token import expiry_ms, unsecured_token
+from moldau.broker.config.mechanisms.oauthbearer import Fetching, OauthLoginSettings
+from moldau.broker.network.authentication.provider_requests import ProviderFailure
+from moldau.broker.network.authentication.provider_tokens import ProviderTokens
+from moldau.broker.runtime.environment import Environment
+from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.oauthbearer.token import expiry_ms, unsecured_token
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 SETTINGS = OauthLoginSettings(

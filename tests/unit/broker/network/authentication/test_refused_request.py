@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.authentication.refused_request import api_type, refused_response
-from broker.requests.table import APIS
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.create_topics import (
+from moldau.broker.network.authentication.refused_request import api_type, refused_response
+from moldau.broker.requests.table import APIS
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.messages.fetch import (
+from moldau.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from moldau.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -24,10 +24,10 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.schema import default_struct, response_class_of
+from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from moldau.protocol.schema import default_struct, response_class_of
 
 ERROR, TEXT = ErrorCode.ILLEGAL_SASL_STATE, "text"
 

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.network.authentication.sasl import LOGIN_S
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import ProduceRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from security.principal import ANONYMOUS, Principal
+from moldau.broker.network.authentication.sasl import LOGIN_S
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.messages.produce import ProduceRequest
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.security.principal import ANONYMOUS, Principal
 from tests.support.node import Client, Closed, Node, serve_and
 
 SASL_PORT, RENEWING_PORT = 9094, 9095

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.quotas.throttled_route import is_exempt
-from broker.requests.handlers import decision
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.fetch import FetchRequest, ReplicaState
-from protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from security.access import Unrestricted
-from security.principal import Principal
-from security.requester import Requester
+from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.requests.handlers import decision
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
+from moldau.protocol.messages.fetch import FetchRequest, ReplicaState
+from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from moldau.security.access import Unrestricted
+from moldau.security.principal import Principal
+from moldau.security.requester import Requester
 
 FETCH, WRITE_TXN_MARKERS = 1, 27
 

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from protocol.compiler import encode
-from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.list_groups import ListGroupsRequest
+from moldau.protocol.compiler import encode
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.protocol.messages.fetch import FetchResponse
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.list_groups import ListGroupsRequest
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 FETCH_VERSION = 12

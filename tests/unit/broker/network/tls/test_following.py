@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.tls import ClientAuth, TlsSettings
-from broker.network.tls import following
-from broker.network.tls.following import FollowedTls, PeerChain
+from moldau.broker.config.tls import ClientAuth, TlsSettings
+from moldau.broker.network.tls import following
+from moldau.broker.network.tls.following import FollowedTls, PeerChain
 from tests.support.certificates import Authority, Issued
 from tests.support.tls_pair import settings_of
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from broker.network.tls import handshakes as limits
-from broker.network.tls.handshakes import HANDSHAKE_S, STEPS_MAX, Handshakes
+from moldau.broker.network.tls import handshakes as limits
+from moldau.broker.network.tls.handshakes import HANDSHAKE_S, STEPS_MAX, Handshakes
 
 
 class Loop:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker.config.tls import ClientAuth
-from broker.network.tls.contexts import make_contexts
-from broker.network.tls.following import PeerChain
-from broker.network.tls.handshakes import Handshakes
-from broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
-from storage.files.file_slice import FileSlice
-from storage.files.open_file import OpenFile
+from moldau.broker.config.tls import ClientAuth
+from moldau.broker.network.tls.contexts import make_contexts
+from moldau.broker.network.tls.following import PeerChain
+from moldau.broker.network.tls.handshakes import Handshakes
+from moldau.broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.open_file import OpenFile
 from tests.support.certificates import Authority
 from tests.support.cold_file import ColdFile
 from tests.support.tls_pair import Side, Talker, connect, contexts_of, settings_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
-from storage.files.file_slice import FileSlice
-from storage.files.memory_file import MemoryFile, memory_slice
-from storage.files.open_file import OpenFile
+from moldau.broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
+from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.memory_file import MemoryFile, memory_slice
+from moldau.storage.files.open_file import OpenFile
 from tests.support.cold_file import ColdFile
 
 DATA = bytes(range(256)) * 1024

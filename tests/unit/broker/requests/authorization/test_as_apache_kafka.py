@@ -7,23 +7,23 @@ from typing import Any, cast
 
 import pytest
 
-from broker.requests.authorization import group_rules, topic_rules
-from broker.requests.authorization.cluster_rules import no_credentials_described
-from broker.requests.authorization.visible_topics import operations_on, visible_topics
-from kraft.image.topics import TopicsDelta, TopicsImage
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequestTopic
-from protocol.records.metadata import TopicRecord
-from protocol.schema import ZERO_UUID
-from security.access import ResourceKind
-from security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.principal import Principal
+from moldau.broker.requests.authorization import group_rules, topic_rules
+from moldau.broker.requests.authorization.cluster_rules import no_credentials_described
+from moldau.broker.requests.authorization.visible_topics import operations_on, visible_topics
+from moldau.kraft.image.topics import TopicsDelta, TopicsImage
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from moldau.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.metadata import MetadataRequestTopic
+from moldau.protocol.records.metadata import TopicRecord
+from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import ResourceKind
+from moldau.security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.principal import Principal
 from tests.security.acl_decisions import Silent
 
 

@@ -11,20 +11,20 @@ from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.api import Api
-from broker.requests.authorization.guard import guarded
-from broker.requests.authorization.rows import RULES
-from broker.requests.table import APIS
-from protocol.access import AclOperation as Op
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.schema import ZERO_UUID, default_struct, response_class_of
-from security.access import ResourceKind as Kind
-from security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.principal import ANONYMOUS, Principal
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.api import Api
+from moldau.broker.requests.authorization.guard import guarded
+from moldau.broker.requests.authorization.rows import RULES
+from moldau.broker.requests.table import APIS
+from moldau.protocol.access import AclOperation as Op
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from moldau.protocol.schema import ZERO_UUID, default_struct, response_class_of
+from moldau.security.access import ResourceKind as Kind
+from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.principal import ANONYMOUS, Principal
 from tests.unit.protocol.facts.sampling import sample
 
 HOST: Final = "192.0.2.7"

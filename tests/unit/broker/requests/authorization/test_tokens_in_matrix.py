@@ -10,15 +10,15 @@ from typing import Any, Final, cast
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.api import Api, route
-from broker.requests.table import APIS
-from protocol.access import AclOperation
-from protocol.errors import ErrorCode
-from security.access import ResourceKind
-from security.acl.authorizer import Authorizer, AuthorizerSettings
-from security.acl.bindings import AclBinding, PatternType, PermissionType
-from security.principal import Principal
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.api import Api, route
+from moldau.broker.requests.table import APIS
+from moldau.protocol.access import AclOperation
+from moldau.protocol.errors import ErrorCode
+from moldau.security.access import ResourceKind
+from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.principal import Principal
 from tests.support.deciding import Deciding
 from tests.unit.broker.requests.authorization.test_matrix import (
     ALICE,

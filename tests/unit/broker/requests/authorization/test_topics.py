@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.requests.authorization import topic_rules
-from broker.requests.authorization.visible_topics import operations_on, visible_topics
-from protocol.access import AclOperation
-from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
-from protocol.messages.metadata import MetadataRequestTopic
-from security.access import ResourceKind
+from moldau.broker.requests.authorization import topic_rules
+from moldau.broker.requests.authorization.visible_topics import operations_on, visible_topics
+from moldau.protocol.access import AclOperation
+from moldau.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from moldau.protocol.messages.metadata import MetadataRequestTopic
+from moldau.security.access import ResourceKind
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 NAMES = {"a": A, "b": B, "c": C}

@@ -13,14 +13,14 @@ from typing import Any, Final, cast
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.api import Api
-from broker.requests.handlers import envelope
-from broker.requests.table import APIS, routes
-from protocol.compiler import encode
-from protocol.errors import ErrorCode
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from security.access import Unrestricted
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.api import Api
+from moldau.broker.requests.handlers import envelope
+from moldau.broker.requests.table import APIS, routes
+from moldau.protocol.compiler import encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.security.access import Unrestricted
 from tests.unit.broker.network.test_connection import Wire
 from tests.unit.broker.requests.authorization.test_matrix import BROKER, CONTROLLER, requests
 

@@ -7,32 +7,32 @@ from typing import Any
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from broker.requests.handlers.api_versions import SOFTWARE_LENGTH_MAX
-from broker.requests.table import APIS
-from kraft.image.configs import ResourceType
-from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_configs import (
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from moldau.broker.requests.handlers.api_versions import SOFTWARE_LENGTH_MAX
+from moldau.broker.requests.table import APIS
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
+from moldau.protocol.messages.alter_configs import AlterConfigsRequest
+from moldau.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
+from moldau.protocol.messages.api_versions import ApiVersionsRequest
+from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
+from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
-from protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from protocol.messages.incremental_alter_configs import (
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from moldau.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
-from protocol.messages.push_telemetry import PushTelemetryRequest
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
+from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from moldau.protocol.messages.push_telemetry import PushTelemetryRequest
 from tests.support.node import CONTROLLER_PORT, HOST, PORT, Client, Node, serve_and
 
 SET, DELETE = 0, 1

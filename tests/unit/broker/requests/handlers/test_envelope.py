@@ -6,16 +6,21 @@ from typing import Any, cast
 
 import pytest
 
-from broker.network.listener_role import ListenerRole
-from broker.network.route import RequestContext
-from broker.requests.api import api
-from broker.requests.table import routes
-from protocol.compiler import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.messages.vote import VoteRequest
+from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import RequestContext
+from moldau.broker.requests.api import api
+from moldau.broker.requests.table import routes
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    TopicData,
+)
+from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.protocol.messages.vote import VoteRequest
 from tests.support.node import CONTROLLER_PORT, Client, Node, serve_and
 
 ANONYMOUS = b"\0\0" + b"\x05User" + b"\x0aANONYMOUS" + b"\0" + b"\0"

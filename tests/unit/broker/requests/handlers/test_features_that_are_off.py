@@ -7,30 +7,30 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_replica_log_dirs import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest
-from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from protocol.messages.describe_client_quotas import (
+from moldau.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest
+from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest
+from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from moldau.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntryData,
 )
-from protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from protocol.messages.describe_user_scram_credentials import (
+from moldau.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from moldau.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResult,
     UserName,
 )
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tests.support.node import CONTROLLER_PORT, PORT, Node, serve_and
 
 FILTER = DescribeAclsRequest(

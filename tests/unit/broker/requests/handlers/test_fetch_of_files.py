@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 import uvloop
 
-from broker.config.config import Config
-from broker.metadata.storage_format import format_directories
-from broker.network.reply import SLICE_SIZE_MIN
-from broker.node.node import Node
-from broker.runtime.environment import LocalEnvironment
-from storage.files.local_files import LocalFile
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.network.reply import SLICE_SIZE_MIN
+from moldau.broker.node.node import Node
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.storage.files.local_files import LocalFile
 from tests.support.node import PROPERTIES, Client, batch
 
 PATIENCE_S = 30.0

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config.log_levels import LOGGERS
-from protocol.messages import describe_configs as describing
-from protocol.messages.incremental_alter_configs import (
+from moldau.broker.config.log_levels import LOGGERS
+from moldau.protocol.messages import describe_configs as describing
+from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

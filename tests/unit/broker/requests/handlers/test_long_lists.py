@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.requests.handlers import describe_user_scram_credentials
-from protocol.errors import ErrorCode
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from moldau.broker.requests.handlers import describe_user_scram_credentials
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 
 COUNT = 500
 

@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from protocol.checksum import crc32c
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import PartitionProduceResponse
-from storage.segment import segment_files
+from moldau.protocol.checksum import crc32c
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.produce import PartitionProduceResponse
+from moldau.storage.segment import segment_files
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 

@@ -7,24 +7,24 @@ from typing import cast
 
 import pytest
 
-from broker.requests.handlers import describe_acls
-from broker.requests.handlers.describe_acls import DescribeAclsServices
-from broker.requests.handlers.describe_client_quotas import matches
-from protocol.errors import ErrorCode
-from protocol.messages import alter_client_quotas as altering
-from protocol.messages.alter_user_scram_credentials import (
+from moldau.broker.requests.handlers import describe_acls
+from moldau.broker.requests.handlers.describe_acls import DescribeAclsServices
+from moldau.broker.requests.handlers.describe_client_quotas import matches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import alter_client_quotas as altering
+from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from protocol.messages.describe_user_scram_credentials import (
+from moldau.protocol.messages.describe_acls import DescribeAclsRequest
+from moldau.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from moldau.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from protocol.records.metadata import AccessControlEntryRecord
-from security.quotas.entity import QuotaEntity
+from moldau.protocol.records.metadata import AccessControlEntryRecord
+from moldau.security.quotas.entity import QuotaEntity
 from tests.support.node import Node, serve_and
 from tests.unit.kraft.image.images import image_of, uuid
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from broker.config.internal_topics import GROUP_METADATA_TOPIC
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import (
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.record_validation import LOOP_EXPANDED_SIZE_MAX
+from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from moldau.protocol.messages.end_txn import EndTxnRequest
+from moldau.protocol.messages.list_transactions import ListTransactionsRequest
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from moldau.protocol.record_validation import LOOP_EXPANDED_SIZE_MAX
 from tests.support.node import Client, Node, serve_and
 from tests.support.transactional_producer import (
     COMMITTED,

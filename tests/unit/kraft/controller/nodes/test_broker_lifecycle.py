@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from kraft.controller.broker_sessions import BrokerSessions
-from kraft.controller.context import DecisionContext
-from kraft.controller.failure_detector import FailureDetector
-from kraft.controller.nodes.broker_lifecycle import (
+from moldau.kraft.controller.broker_sessions import BrokerSessions
+from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.failure_detector import FailureDetector
+from moldau.kraft.controller.nodes.broker_lifecycle import (
     MOVES_MIN,
     NEXT_STATE,
     BrokerState,
@@ -18,11 +18,11 @@ from kraft.controller.nodes.broker_lifecycle import (
     next_state,
     state_of,
 )
-from kraft.controller.partition_index import PartitionIndex
-from kraft.controller.view import View
-from kraft.image.cluster import Broker
-from kraft.image.metadata_image import MetadataImage, Provenance
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from moldau.kraft.controller.partition_index import PartitionIndex
+from moldau.kraft.controller.view import View
+from moldau.kraft.image.cluster import Broker
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.support.controller_scribe import SETTINGS
 from tests.unit.kraft.image.images import broker, image_of, topic
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kraft.controller.partitions.in_sync_control import alter_partition
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, TopicData
+from moldau.kraft.controller.partitions.in_sync_control import alter_partition
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, TopicData
 
 NOBODY: Any = SimpleNamespace(view=SimpleNamespace(image=SimpleNamespace(cluster=SimpleNamespace(brokers={}))))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kraft.controller.apis import CONTROLLER_APIS
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from moldau.kraft.controller.apis import CONTROLLER_APIS
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-from security.acl.bindings import AclBinding
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from moldau.security.acl.bindings import AclBinding
 from tests.support.deciding import Deciding
 
 NO_COLON = " (no colon is present separating the principal type from the principal name)"

@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.alter_client_quotas import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
     OpData,
     RequestEntryData,
 )
-from security.quotas.entity import QuotaEntity
+from moldau.security.quotas.entity import QuotaEntity
 from tests.support.deciding import Deciding
 
 Names = dict[str, str | None]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.image.security.scram_credentials import ScramKey
-from protocol.errors import ErrorCode
-from protocol.messages.alter_user_scram_credentials import (
+from moldau.kraft.image.security.scram_credentials import ScramKey
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from security.sasl.scram.credential import ScramMechanism, credential_of_password, salted_password
+from moldau.security.sasl.scram.credential import ScramMechanism, credential_of_password, salted_password
 from tests.support.deciding import Deciding
 
 TWICE = (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")

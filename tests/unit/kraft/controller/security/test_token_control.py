@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hmac
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_delegation_token import (
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from security.principal import ANONYMOUS, Principal
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from moldau.security.principal import ANONYMOUS, Principal
 from tests.support.deciding import KEY, Deciding
 
 ALICE, BOB, CAROL, ADMIN = (Principal("User", name) for name in ("alice", "bob", "carol", "admin"))

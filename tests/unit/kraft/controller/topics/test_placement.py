@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from kraft.controller.topics.placement import place_replicas
-from kraft.image.cluster import Broker
+from moldau.kraft.controller.topics.placement import place_replicas
+from moldau.kraft.image.cluster import Broker
 
 
 def brokers(count: int, racks: int = 0, fenced: tuple[int, ...] = ()) -> list[Broker]:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import cast
 
-from kraft.controller.controller import Controller
-from kraft.image.metadata_image import Provenance
-from kraft.image.replay import Replay
-from kraft.image.security.client_quotas import record_of
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from moldau.kraft.controller.controller import Controller
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.image.security.client_quotas import record_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from protocol.records.metadata import RegisterBrokerRecord, UnfenceBrokerRecord
-from protocol.schema import ZERO_UUID
-from security.principal import Principal
-from security.quotas.entity import CONTROLLER_MUTATION_RATE, QuotaEntity
-from security.requester import NODE, Requester
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from moldau.protocol.records.metadata import RegisterBrokerRecord, UnfenceBrokerRecord
+from moldau.protocol.schema import ZERO_UUID
+from moldau.security.principal import Principal
+from moldau.security.quotas.entity import CONTROLLER_MUTATION_RATE, QuotaEntity
+from moldau.security.requester import NODE, Requester
 from tests.support.controller_scribe import SETTINGS
 
 ALICE = Requester(Principal("User", "alice"), "app", is_strict=True)

@@ -7,9 +7,9 @@ from itertools import permutations
 
 import pytest
 
-from coordinator.runtime.partition import java_hash
-from kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage, record_of
-from security.quotas.entity import CLIENT_KEYS, IP_KEYS, PLACES, QuotaEntity
+from moldau.coordinator.runtime.partition import java_hash
+from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage, record_of
+from moldau.security.quotas.entity import CLIENT_KEYS, IP_KEYS, PLACES, QuotaEntity
 
 USER = QuotaEntity.of([("user", "u")])
 

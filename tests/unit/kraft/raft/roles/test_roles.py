@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.quorum.control_records import QuorumDescription
-from kraft.quorum.quorum_history import QuorumHistory
-from kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
-from kraft.raft.election_state import ElectionState
-from kraft.raft.events import (
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.quorum_history import QuorumHistory
+from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode, VoterSet
+from moldau.kraft.raft.election_state import ElectionState
+from moldau.kraft.raft.events import (
     DeadlineReached,
     Destination,
     ElectionSaved,
@@ -29,10 +29,10 @@ from kraft.raft.events import (
     Started,
     Stop,
 )
-from kraft.raft.raft import EVENTS, TRANSITIONS, Raft
-from kraft.raft.roles.role import RaftRole
-from kraft.raft.settings import QuorumIdentity, RaftSettings
-from kraft.raft.transitions import (
+from moldau.kraft.raft.raft import EVENTS, TRANSITIONS, Raft
+from moldau.kraft.raft.roles.role import RaftRole
+from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.kraft.raft.transitions import (
     BecomeCandidate,
     BecomeFollower,
     BecomeLeader,
@@ -43,8 +43,8 @@ from kraft.raft.transitions import (
     GrantVote,
     Transition,
 )
-from kraft.snapshot.names import SnapshotId
-from protocol.messages.describe_quorum import DescribeQuorumRequest
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
 from tests.simulation.raft.replicated_log import Entry, ReplicatedLog
 
 VOTERS = VoterSet.of(VoterNode(each, bytes(15) + bytes([each]), (("C", (f"h{each}", 1)),)) for each in (1, 2, 3))

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.principal import Principal
-from security.sasl.client_mechanism import LoginFailed
-from security.sasl.mechanism import Authenticated, Challenge, Failed, NeedsLookup, Step
-from security.sasl.oauthbearer.allowed_urls import AllowedUrls, UrlNotAllowed
-from security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
-from security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
-from security.sasl.oauthbearer.messages import MalformedBearer, bearer_message, parse_bearer
-from security.sasl.oauthbearer.server import BearerServer
-from security.sasl.oauthbearer.token import InvalidToken, TokenRules, accept
+from moldau.security.principal import Principal
+from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, NeedsLookup, Step
+from moldau.security.sasl.oauthbearer.allowed_urls import AllowedUrls, UrlNotAllowed
+from moldau.security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
+from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
+from moldau.security.sasl.oauthbearer.messages import MalformedBearer, bearer_message, parse_bearer
+from moldau.security.sasl.oauthbearer.server import BearerServer
+from moldau.security.sasl.oauthbearer.token import InvalidToken, TokenRules, accept
 from tests.support.identity_provider import Claims, IdentityProvider, text, unsigned
 
 NOW_MS = 1_800_000_000_000

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from security.delegation_token import credential_of_token
-from security.principal import Principal
-from security.sasl.client_mechanism import LoginFailed
-from security.sasl.mechanism import Authenticated, Challenge, Failed, Step
-from security.sasl.scram.client import ScramClient, ScramLogin
-from security.sasl.scram.credential import (
+from moldau.security.delegation_token import credential_of_token
+from moldau.security.principal import Principal
+from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Step
+from moldau.security.sasl.scram.client import ScramClient, ScramLogin
+from moldau.security.sasl.scram.credential import (
     COMMON_FORM,
     ScramCredential,
     ScramForm,
@@ -26,8 +26,8 @@ from security.sasl.scram.credential import (
     form_of,
     new_salt,
 )
-from security.sasl.scram.messages import MalformedScram, escaped, parse_server_first, unescaped
-from security.sasl.scram.server import DRAW_BITS, ScramServer, TokenLogin
+from moldau.security.sasl.scram.messages import MalformedScram, escaped, parse_server_first, unescaped
+from moldau.security.sasl.scram.server import DRAW_BITS, ScramServer, TokenLogin
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SECRET = b"of the cluster"

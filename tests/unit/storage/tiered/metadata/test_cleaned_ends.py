@@ -7,13 +7,13 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.cleaned_ends import CleanedEnds
-from storage.tiered.metadata.lineage import Lineage, read_lineage
-from storage.tiered.metadata.records import RemoteChange
-from storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.cleaned_ends import CleanedEnds
+from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
+from moldau.storage.tiered.metadata.records import RemoteChange
+from moldau.storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 
 
 def metadata(end_offset: int) -> bytes | None:

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.cleaning_groups import cleaned_lineage, cleaning_groups, merged_epochs
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.cleaning_groups import cleaned_lineage, cleaning_groups, merged_epochs
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 
 FINISHED, DELETING, DELETED = list(SegmentState)[1:]
 

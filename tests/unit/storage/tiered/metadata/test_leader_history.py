@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.leader_history import epoch_at, is_in_history, with_remote_epochs
-from storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.leader_history import epoch_at, is_in_history, with_remote_epochs
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 LINES = Path(__file__).with_name("apache_epochs.txt").read_text().splitlines()
 

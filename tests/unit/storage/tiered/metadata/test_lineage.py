@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.tiered.metadata.lineage import FORMAT, Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.lineage import FORMAT, Lineage, ancestor_digest, read_lineage
 
 LINEAGE = Lineage(2, 1_000_000, 3, ancestor_digest([b"a" * 16, b"b" * 16, b"c" * 16]))
 

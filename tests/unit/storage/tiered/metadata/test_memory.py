@@ -5,10 +5,10 @@ from __future__ import annotations
 import tracemalloc
 from random import Random
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.remote_log import RemoteLog
-from storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
 
 COUNT = 10_000
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from storage.tiered.metadata.segment_state import PARTITION_STEPS, SEGMENT_STEPS, PartitionDeleteState, SegmentState
+from moldau.storage.tiered.metadata.segment_state import (
+    PARTITION_STEPS,
+    SEGMENT_STEPS,
+    PartitionDeleteState,
+    SegmentState,
+)
 
 FINISHED, MARKED = PartitionDeleteState.DELETE_PARTITION_FINISHED, PartitionDeleteState.DELETE_PARTITION_MARKED
 ALLOWED = {(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints.leader_epochs import EpochStart
-from storage.tiered.metadata.remote_segment import RemoteSegment
-from storage.tiered.metadata.segment_state import SegmentState
-from storage.tiered.metadata.segment_table import SegmentTable
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSETS = st.integers(0, (1 << 63) - 1)
 IDS = st.integers(0, 40).map(lambda number: number.to_bytes(8, "big") + bytes([0, 0, 0, number % 3]) + bytes(4))
