@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
-from building.hot_path import COMPILED_SOURCES, GROUP, NEEDS_LIBRT, PACKAGES, ROOT, digest_of
+from building.hot_path import COMPILED_SOURCES, GROUP, NEEDS_LIBRT, ROOT, digest_of
 from building.mypyc_build import (
     EXTENSION_SUFFIX,
     CannotCompile,
@@ -35,6 +35,7 @@ from building.mypyc_build import (
     refuse_without_c_compiler,
     run,
 )
+from building.wheel_tree import copy_tree
 
 DIGEST: Final = "digest"
 NICENESS: Final = 19
@@ -124,10 +125,7 @@ class Aside:
             shutil.rmtree(left, ignore_errors=True)
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._folder))
         try:
-            for package in PACKAGES:
-                shutil.copytree(
-                    self._root / package, work / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
-                )
+            copy_tree(self._root, work)
             digest = digest_of(work)
             compile_tree(work, COMPILED_SOURCES, GROUP, self._root / "requirements.lock")
             tried = [name for name in COMPILED_SOURCES if name not in NEEDS_LIBRT or find_spec("librt")]

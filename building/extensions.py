@@ -28,7 +28,7 @@ def compiled_files(root: Path = ROOT) -> Iterator[Path]:
     more.
     """
     for package in PACKAGES:
-        yield from sorted((root / package).rglob(f"*{EXTENSION_SUFFIX}"))
+        yield from sorted((root / "moldau" / package).rglob(f"*{EXTENSION_SUFFIX}"))
 
 
 def stale_files(root: Path = ROOT) -> list[Path]:

@@ -20,7 +20,7 @@ KINDS = ("pure", "compiled")
 
 
 class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs without Hatchling
-    """Puts the rewritten tree into the wheel, with its extension modules for a compiled wheel."""
+    """Puts a copy of the tree into the wheel, with its extension modules for a compiled wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -35,11 +35,11 @@ class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs wi
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from building.wheel_tree import BESIDE, TARGET, compile_wheel, make_tree
+        from building.wheel_tree import BESIDE, TARGET, compile_wheel, copy_tree
 
         self._directory = tempfile.TemporaryDirectory(prefix="moldau-wheel-")  # removed when the build ends
         tree = Path(self._directory.name)
-        make_tree(Path(self.root), tree)
+        copy_tree(Path(self.root), tree)
         if self._is_compiled:
             compile_wheel(tree)
             build_data["pure_python"] = False

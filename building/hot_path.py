@@ -87,12 +87,13 @@ stay Python: a compiled `__del__` that runs while the interpreter ends crashes i
 """
 C_SOURCES: Final = ("storage/compaction/offset_map.c",)
 """For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
-HEADERS: Final = ("storage/compaction/offset_map.h",)
+HEADERS: Final = ("moldau/storage/compaction/offset_map.h",)
 """What these include, beside them and with the same name."""
-COMPILED_SOURCES: Final = (*HOT_PATH, *C_SOURCES)
-NEEDS_LIBRT: Final = ("protocol/record_spans.py",)
+COMPILED_SOURCES: Final = tuple(f"moldau/{name}" for name in (*HOT_PATH, *C_SOURCES))
+"""Relative to the root, under the names by which Python imports them: `moldau/` has a link to each folder."""
+NEEDS_LIBRT: Final = ("moldau/protocol/record_spans.py",)
 """These need librt to be loaded, which the extra `spark` brings: nothing else imports them."""
-GROUP: Final = "moldau_hot_path"
+GROUP: Final = "moldau.hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
 
 

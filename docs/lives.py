@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.support.node import Client, Node
 
 ROOT: Final = Path(__file__).parents[1]
+LINKS: Final = f"{ROOT}/moldau/"
+"""Where Python finds the modules: a folder with links to those of the product."""
 PACKAGES: Final = ("broker", "protocol", "storage", "security", "replication", "kraft", "coordinator")
 HEAD: Final = (
     "# The lives, file by file",
@@ -60,7 +62,7 @@ class Trace:
         code = frame.f_code
         if event != "call" or code.co_filename in self.called or code.co_name == "<module>":
             return
-        path = Path(code.co_filename)
+        path = Path(code.co_filename.replace(LINKS, f"{ROOT}/", 1))
         if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
             return
         caller = frame.f_back

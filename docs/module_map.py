@@ -27,7 +27,7 @@ BY_NAME: Final = {
 }
 """What a module imports by a name that it computes."""
 TRANSCRIPTS: Final = {
-    "groups": ("tests.support.group_scribe", "coordinator."),
+    "groups": ("tests.support.group_scribe", "moldau.coordinator."),
     "raft": ("tests.support.raft_scribe", "moldau.kraft.raft."),
     "controller": ("tests.support.controller_scribe", "moldau.kraft.controller."),
 }
@@ -35,11 +35,11 @@ TRANSCRIPTS: Final = {
 SUITES: Final = {
     "cluster": ("",),
     "controller": ("moldau.kraft.controller.", "moldau.kraft.image."),
-    "groups": ("coordinator.",),
-    "metadata": ("moldau.broker.metadata.", "kraft."),
+    "groups": ("moldau.coordinator.",),
+    "metadata": ("moldau.broker.metadata.", "moldau.kraft."),
     "quotas": ("moldau.security.quotas.", "moldau.broker.network.quotas."),
     "raft": ("moldau.kraft.raft.",),
-    "replicas": ("replication.", "storage."),
+    "replicas": ("moldau.replication.", "moldau.storage."),
 }
 """Folders of `tests/simulation/`, and what each is about; `cluster` runs whole nodes."""
 TESTS_SHOWN_MAX: Final = 2

@@ -19,7 +19,7 @@ FRAME_VERSION: Final = 1
 class FramedRecords:
     """The records of one topic.
 
-    `what` names them in errors; `declarations` are the members of their module (`vars(moldau.protocol.records.metadata)`).
+    `what` names them in errors; `declarations` are the members of their module (`vars` of the module).
     """
 
     def __init__(self, what: str, declarations: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""docs/configuration.md, computed from the catalogue: `python -m moldau.broker.config.document > docs/configuration.md`.
+"""Computes docs/configuration.md from the catalogue: `python -m moldau.broker.config.document`.
 
 `--unread` lists instead the settings that are called honoured and that no module reads.
 """
@@ -25,8 +25,8 @@ from moldau.broker.config.values import allowed_text
 _INTRODUCTION = """\
 # Configuration
 
-This page is computed from the catalogue in `broker/config/tables` by `python -m moldau.broker.config.document`; a test holds
-it against the tables, and the tables against Apache Kafka 4.3.1.
+This page is computed from the catalogue in `broker/config/tables` by `python -m moldau.broker.config.document`; a test
+holds it against the tables, and the tables against Apache Kafka 4.3.1.
 
 Settings are Apache Kafka's own. A later source wins:
 

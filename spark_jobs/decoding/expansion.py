@@ -1,10 +1,10 @@
 """Decompressing batch after batch of a slice: one call of the library for each batch, and buffers that are kept between
 the calls.
 
-`moldau.protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event loop.
-A task has its interpreter for itself, so it uses a buffer for a whole batch, of the size that earlier batches needed.
-Data that does not fit, is corrupt, or has an unusual form is decompressed by `moldau.protocol.compression`, which has the
-limits and the messages.
+`moldau.protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event
+loop. A task has its interpreter for itself, so it uses a buffer for a whole batch, of the size that earlier batches
+needed. Data that does not fit, is corrupt, or has an unusual form is decompressed by `moldau.protocol.compression`,
+which has the limits and the messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decoding a chunk by the kernel `moldau.protocol.record_spans`: Arrow copies long keys and values out of their views."""
+"""Decoding a chunk by `moldau.protocol.record_spans`: Arrow copies long keys and values out of their views."""
 
 from __future__ import annotations
 

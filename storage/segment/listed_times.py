@@ -1,7 +1,7 @@
 """Looks up records by timestamp in the segments of a log that another process writes. It changes no file.
 
-As in `moldau.storage.log.timestamp_lookup`: the time index narrows the search to one index interval, and one or two batches
-are decompressed.
+As in `moldau.storage.log.timestamp_lookup`: the time index narrows the search to one index interval, and one or two
+batches are decompressed.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def copy(tree: Path) -> None:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=ignored)
+            shutil.copytree(source, tree / name, symlinks=True, ignore=ignored)
         elif source.exists():
             shutil.copy(source, tree / name)
 

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer
 
 from building.hot_path import ROOT
 from building.mypyc_build import CannotCompile, refuse_without_c_compiler
-from building.wheel_tree import BESIDE, MOVED, TARGET, files_of
+from building.wheel_tree import BESIDE, TARGET, files_of
 from moldau.spark_jobs.java_runtime import find_java, home_for_spark
 
 pytestmark = pytest.mark.processes
@@ -67,7 +67,7 @@ def wheel() -> Path:
     except CannotCompile as reason:
         pytest.skip(str(reason))
     digest = hashlib.sha256(sys.version.encode())
-    for package in (*MOVED, *BESIDE, TARGET, "building"):
+    for package in (*BESIDE, TARGET, "building"):
         for path in files_of(ROOT / package):
             digest.update(path.read_bytes())
     digest.update((ROOT / "pyproject.toml").read_bytes())
@@ -135,6 +135,18 @@ def test_a_wheel_holds_one_package_beside_the_one_that_spark_looks_for(wheel: Pa
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"moldau", "pyspark_moldau"}
+
+
+def test_the_files_of_a_wheel_are_those_of_the_tree(wheel: Path) -> None:
+    """Byte for byte; compiled modules aside."""
+    with zipfile.ZipFile(wheel) as archive:
+        held = {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if ".dist-info/" not in name and not name.endswith(".so")
+        }
+    files = [path for top in (TARGET, *BESIDE) for path in files_of(ROOT / top)]
+    assert held == {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
 
 
 def test_the_command_runs_compiled_and_says_so(installed: Installed) -> None:

@@ -191,5 +191,8 @@ def test_crc32c_has_the_published_check_value() -> None:
 
 
 def test_the_checksum_does_not_ask_for_package_metadata() -> None:
-    program = "import moldau.protocol.checksum, sys; print('importlib.metadata' in sys.modules, moldau.protocol.checksum.crc32c(b'', 0))"
+    program = (
+        "import sys; from moldau.protocol import checksum; "
+        "print('importlib.metadata' in sys.modules, checksum.crc32c(b'', 0))"
+    )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False 0\n"

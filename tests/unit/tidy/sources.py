@@ -10,18 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from building.wheel_tree import BESIDE, LINKED
+
 ROOT: Final = Path(__file__).parents[3]
-PACKAGES: Final = (
-    "broker",
-    "protocol",
-    "storage",
-    "security",
-    "replication",
-    "kraft",
-    "coordinator",
-    "spark_jobs",
-    "pyspark_moldau",
-)
+PACKAGES: Final = (*LINKED, *BESIDE)
 
 
 @cache
@@ -61,6 +53,8 @@ def tree_of(path: Path) -> ast.Module:
 def module_name(path: Path) -> str:
     """`storage/log/log.py` → `moldau.storage.log.log`; a package's `__init__.py` is the package itself."""
     parts = path.with_suffix("").parts
+    if parts[0] in LINKED:
+        parts = ("moldau", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

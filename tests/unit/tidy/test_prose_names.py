@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from building.wheel_tree import LINKED
 from tests.unit.tidy.sources import PACKAGES, ROOT, product, sources, text_of, tracked, tree_of
 from tests.unit.tidy.test_words import documents
 
@@ -52,7 +53,9 @@ LEAST_LENGTH: Final = 4
 IN_BACKTICKS: Final = re.compile(r"`([^`\n]+)`")
 WORD: Final = re.compile(r"[A-Za-z_]\w*")
 NAME: Final = re.compile(r"([A-Za-z_]\w*)(?:\(\))?")
-DOTTED: Final = re.compile(rf"(?:{'|'.join(PACKAGES)}|bench|tests|building)(?:\.\w+)+")
+DOTTED: Final = re.compile(rf"(?:(?:moldau\.)?(?:{'|'.join(PACKAGES)})|bench|tests|building)(?:\.\w+)+")
+SETTINGS: Final = frozenset({"broker.id", "broker.rack", "moldau.broker.silence.fence.ms"})
+"""Settings that look like the name of a module."""
 PATH: Final = re.compile(r"\w[\w.-]*(?:/[\w.-]+)+/?")
 
 
@@ -142,9 +145,13 @@ def place_exists(said: str) -> bool:
     if PATH.fullmatch(said):
         folder = said.split("/")[0]
         return folder not in places() or said.rstrip("/") in places()
-    if not DOTTED.fullmatch(said) or said.startswith("broker.rack"):
+    if not DOTTED.fullmatch(said) or said in SETTINGS:
         return True
     parts = said.split(".")
+    if parts[0] in LINKED:
+        return False  # A module has one name, which begins with `moldau`.
+    if parts[0] == "moldau":
+        del parts[0]
     for size in range(len(parts), 0, -1):
         place = "/".join(parts[:size])
         if f"{place}.py" in places():
@@ -177,6 +184,7 @@ def test_pages_name_what_exists() -> None:
         "`decides_no_more` reads it",
         "see `storage/log/gone.py`",
         "at most `moldau.storage.log.log.GONE_MAX`",
+        "see `storage.log.log`",
         "`GoneClass`",
     ],
 )
