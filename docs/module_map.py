@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from tests.mutants.catalogue import MUTANTS
 from tests.unit.tidy.import_graph import Graph, import_graph, reachable
-from tests.unit.tidy.sources import module_name, product, sources, tree_of
+from tests.unit.tidy.sources import module_name, path_of, product, sources, tree_of
 
 BY_NAME: Final = {
     "moldau.broker.cli.command": ("moldau.broker.cli.",),
@@ -128,7 +128,7 @@ def _unit_tests(path: Path, importers: dict[str, list[str]]) -> list[str]:
         named = importers.get(f"moldau.protocol.messages.{path.stem}", [])
         tests = [each for each in named if each.startswith("tests.unit.broker.") and ".test_" in each]
     if not tests:
-        through = [Path(*each.split(".")).with_suffix(".py") for each in named]
+        through = [path_of(each) for each in named]
         return [f"through `{each}`" for each in through if each in product() and _has_its_own(each)][:1]
     shown = [f"`{each.removeprefix('tests.').removeprefix('unit.')}`" for each in tests[:TESTS_SHOWN_MAX]]
     return [*shown, f"{len(tests) - TESTS_SHOWN_MAX} more"] if len(tests) > TESTS_SHOWN_MAX else shown

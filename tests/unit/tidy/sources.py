@@ -58,6 +58,14 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def path_of(module: str) -> Path:
+    """The path of a module that is no package: `moldau.storage.log.log` → `storage/log/log.py`."""
+    parts = module.split(".")
+    if parts[0] == "moldau" and parts[1] in LINKED:
+        del parts[0]
+    return Path(*parts).with_suffix(".py")
+
+
 REWRITE: Final = "MOLDAU_REWRITE" in os.environ
 """Whether lists of what offends are to be rewritten: `MOLDAU_REWRITE=1`. They only become shorter."""
 
