@@ -34,11 +34,12 @@ def bare_imports(tree: ast.AST) -> list[int]:
     """The lines that import a module of the product by another name than its own."""
     found = []
     for node in ast.walk(tree):
-        names = []
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or ""]
         elif isinstance(node, ast.Import):
             names = [each.name for each in node.names]
+        else:
+            continue
         found += [node.lineno for name in names if name.partition(".")[0] in LINKED]
     return found
 
