@@ -85,11 +85,11 @@ what the log cleaner does with each batch, and the Spark data source with each r
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
-C_SOURCES: Final = ("storage/compaction/offset_map.c",)
+C_SOURCES: Final = ("moldau/storage/compaction/offset_map.c",)
 """For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
 HEADERS: Final = ("moldau/storage/compaction/offset_map.h",)
 """What these include, beside them and with the same name."""
-COMPILED_SOURCES: Final = tuple(f"moldau/{name}" for name in (*HOT_PATH, *C_SOURCES))
+COMPILED_SOURCES: Final = (*(f"moldau/{name}" for name in HOT_PATH), *C_SOURCES)
 """Relative to the root, under the names by which Python imports them: `moldau/` has a link to each folder."""
 NEEDS_LIBRT: Final = ("moldau/protocol/record_spans.py",)
 """These need librt to be loaded, which the extra `spark` brings: nothing else imports them."""

@@ -5,6 +5,7 @@ next time.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import NamedTuple, Protocol
@@ -42,7 +43,7 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(self._supervise(work, name), name=name)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
-        task.add_done_callback(lambda _: work.close())  # A task that is cancelled before its first step awaits nothing.
+        task.add_done_callback(lambda _: _close_unbegun(work))
         return task
 
     def every(self, job: Job) -> asyncio.Task[None]:
@@ -63,6 +64,12 @@ class Tasks:
         except Exception:
             log.exception("%s failed", name)
             self._failed(f"{name} failed")
+
+
+def _close_unbegun(work: Coroutine[object, object, None]) -> None:
+    """Close a coroutine whose task was cancelled before its first step: Python warns of one that is never awaited."""
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
 
 
 async def _repeat(job: Job) -> None:

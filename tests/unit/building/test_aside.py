@@ -97,7 +97,7 @@ def test_sources_that_could_not_be_compiled_are_not_tried_at_every_start(
     def fail(*_: object) -> None:
         raise CannotCompile("mypyc or the C compiler failed", "error: unexpected")
 
-    monkeypatch.setattr(aside, "PACKAGES", ())
+    monkeypatch.setattr(aside, "copy_tree", lambda *_: None)
     monkeypatch.setattr(aside, "digest_of", lambda _: "d")
     monkeypatch.setattr(aside, "compile_tree", fail)
     monkeypatch.setattr(os, "nice", lambda _: 0)
