@@ -37,8 +37,8 @@ run: $(VENV)/.installed ## start a broker on 127.0.0.1:9092, data in ./data; the
 cluster: install ## start three nodes on 127.0.0.1:9092 to 9094, data in ./data-cluster
 	$(BIN)/moldau cluster --nodes 3
 
-test: $(VENV)/.installed-tests compiled ## every test that needs nothing from outside
-	$(BIN)/python -m pytest
+test: $(VENV)/.installed-tests compiled ## every test that needs nothing from outside, in two processes
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts
