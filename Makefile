@@ -38,7 +38,7 @@ cluster: install ## start three nodes on 127.0.0.1:9092 to 9094, data in ./data-
 	$(BIN)/moldau cluster --nodes 3
 
 test: $(VENV)/.installed-tests compiled ## every test that needs nothing from outside, in two processes
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts

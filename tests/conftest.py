@@ -1,4 +1,4 @@
-"""How the tests are spread over processes: `make test` runs two.
+"""How `make test` spreads the tests over two processes.
 
 A file stays in one process, because its tests share what its fixtures build. All tests with Spark stay in one: they
 share a JVM, which takes longer to start than most of them to run.
@@ -6,15 +6,23 @@ share a JVM, which takes longer to start than most of them to run.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-SPARK: Final = Path(__file__).parent / "spark"
+SPARK: Final = "tests/spark/"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        group = SPARK if item.path.is_relative_to(SPARK) else item.path
-        item.add_marker(pytest.mark.xdist_group(str(group)))
+class Together(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no types
+    """Spreads whole files, and the folder with Spark as if it were one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return SPARK if path.startswith(SPARK) else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """pytest-xdist asks for the scheduler where there are several processes."""
+    return Together(config, log)
