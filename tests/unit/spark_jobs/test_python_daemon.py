@@ -10,7 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,6 +79,13 @@ def test_a_trace_without_end_is_not_kept() -> None:
     assert stream.getvalue().count("\n") > 200
 
 
+@pytest.fixture
+def sockets() -> Iterator[str]:
+    """A directory whose path is short: the path of a Unix socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield directory
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("work", "is_killed", "error"),
@@ -86,12 +95,14 @@ def test_a_trace_without_end_is_not_kept() -> None:
         ("from pyspark.serializers import read_int; read_int(infile)", True, "EOFError"),
     ],
 )
-def test_a_worker_whose_reader_hung_up_says_nothing(tmp_path: Path, work: str, is_killed: bool, error: str) -> None:
+def test_a_worker_whose_reader_hung_up_says_nothing(
+    tmp_path: Path, sockets: str, work: str, is_killed: bool, error: str
+) -> None:
     """The daemon as Spark starts it, with a worker whose connection is closed while it waits and when it writes."""
     (tmp_path / "pyspark_hung_up.py").write_text(f"def main(infile, outfile):\n    {work}\n")
     variables = os.environ | {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true" if is_killed else "",
         "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
     }
