@@ -13,9 +13,10 @@ The oracle learns from leaders what is committed before the cleaner can have tou
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from moldau.protocol.record_batch import parse_header
@@ -188,12 +189,16 @@ def check_visible(table: Table, replica: Replica, batches: list[StoredBatch], en
         found = log.aborted_transactions(log.log_start_offset, end_offset)
     except (CorruptTransactionIndex, OSError):
         return  # told by the rule about the index
-    listed = [each for each in found if each.last_offset < end_offset]
+    listed: dict[int, list[tuple[int, int]]] = {}
+    """By producer: the first offset of an aborted transaction, and the last offset of those up to it."""
+    for each in sorted(found, key=lambda each: each.first_offset):
+        if each.last_offset < end_offset:
+            spans = listed.setdefault(each.producer_id, [])
+            spans.append((each.first_offset, max(each.last_offset, spans[-1][1]) if spans else each.last_offset))
     for batch in batches:
-        is_skipped = any(
-            each.producer_id == batch.producer_id and each.first_offset <= batch.last_offset <= each.last_offset
-            for each in listed
-        )
+        spans = listed.get(batch.producer_id, [])
+        place = bisect_right(spans, batch.last_offset, key=itemgetter(0))
+        is_skipped = place > 0 and batch.last_offset <= spans[place - 1][1]
         for offset in range(batch.base_offset, batch.last_offset + 1):
             record = table.records.get(offset)
             if batch.is_marker or record is None or table.has_gaps:
