@@ -72,17 +72,14 @@ def coalesce(pieces: list[Chunk]) -> list[Chunk]:
     out: list[Chunk] = []
     run: list[BytesLike] = []
     for piece in pieces:
-        if len(piece) < KEPT_PIECE_SIZE_MIN:
+        is_kept = len(piece) >= KEPT_PIECE_SIZE_MIN
+        if not is_kept:
             run.append(cast("BytesLike", piece))
-            if len(run) < JOINED_PIECES_MAX:
-                continue
+        if run and (is_kept or len(run) == JOINED_PIECES_MAX):
             out.append(b"".join(run))
             run = []
-            continue
-        if run:
-            out.append(b"".join(run))
-            run = []
-        out.append(piece)
+        if is_kept:
+            out.append(piece)
     if run:
         out.append(b"".join(run))
     return out

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from moldau.broker.runtime.environment import Environment
@@ -71,22 +71,18 @@ class Parts:
 
     def is_long(self, request: object) -> bool:
         """Whether a request has more elements than a part."""
-        left = self.whole_max
+        left = max(self.size, self.long_from)
         for each in self.lists:
-            name, _, inner = each.request.partition(".")
+            name, inner = names_of(each.request)
             elements = getattr(request, name)
             if elements:
                 left -= len(elements)
                 if inner and left >= 0:
-                    left -= sum(weight(element, inner.split("."), left) - 1 for element in elements)
+                    for element in elements:
+                        left -= weight(element, inner, left) - 1
                 if left < 0:
                     return True
         return False
-
-    @property
-    def whole_max(self) -> int:
-        """The most elements of a request that is handled whole."""
-        return max(self.size, self.long_from)
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         """The parts of a request, whose lists are consumed; None where the next part takes long to find.
@@ -133,6 +129,13 @@ class ListPiece(NamedTuple):
 
     elements: list[object]
     continues: bool
+
+
+@cache
+def names_of(path: str) -> tuple[str, tuple[str, ...]]:
+    """The outer list of a path, and the lists inside its elements. Every request asks for those of its API."""
+    name, *inner = path.split(".")
+    return name, tuple(inner)
 
 
 def weight(element: object, inner: Sequence[str], most: int) -> int:
@@ -424,11 +427,8 @@ class LongRequest:
 
 def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
     """A handler that handles long requests in parts. `turns` gives the long requests of the node."""
-    whole_max = plan.whole_max
 
     def handle(context: RequestContext, request: object) -> object:
-        if 0 < context.request_size <= whole_max:  # An element has at least one byte.
-            return answer(context, request)
         if not plan.is_long(request) or (plan.is_exempt is not None and plan.is_exempt(context, request)):
             return answer(context, request)
         return LongRequest(plan, turns(), context, request, answer).begin()

@@ -83,13 +83,6 @@ def test_only_a_request_with_more_elements_than_a_part_is_long() -> None:
     assert plan.is_long(ListOffsetsRequest(replica_id=-1, topics=[topic("a"), topic("b"), topic("c"), topic("d")]))
 
 
-@pytest.mark.parametrize("each", [*long_lists()], ids=lambda each: each.name)
-def test_a_frame_that_is_not_looked_through_is_too_short_for_a_long_list(each: LongList) -> None:
-    plan = PARTS.get(each.name.partition(".")[0])
-    if plan is not None:
-        assert len(encode(long_request(each, plan.whole_max + 1), each.version)) > plan.whole_max
-
-
 def test_repeated_elements_are_left_out_where_results_are_large() -> None:
     names = ["a", "b", "a", "c", "b"]
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
