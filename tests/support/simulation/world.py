@@ -11,6 +11,7 @@ What a dead life still had to do never happens: its coroutines are kept, not clo
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 import warnings
 from collections import deque
@@ -391,5 +392,10 @@ def _throw_away(task: asyncio.Task[Any]) -> None:
     coroutine = task.get_coro()
     # What it raises while it is closed, nobody is there to hear: its host is gone.
     with suppress(BaseException):
+        if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            # Python warns of a coroutine that was never begun: this one's arguments may be such ones as well.
+            for argument in inspect.getcoroutinelocals(coroutine).values():
+                if inspect.iscoroutine(argument):
+                    argument.close()
         if coroutine is not None:
             coroutine.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import warnings
 from functools import partial
 
 import pytest
 
 from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Tasks
 from moldau.storage.files.port import write_atomically
 from tests.support.simulation.disk import Operation
 from tests.support.simulation.loop import SimulationFailed, SimulationStuck
@@ -365,3 +368,22 @@ def test_a_paused_host_does_nothing_until_it_is_resumed() -> None:
     with World(1) as world:
         world.run(scenario())
     assert [round(tick, 2) for tick in ticks] == [1.0, 2.0, 12.5, 13.5]
+
+
+def test_a_killed_process_leaves_no_coroutine_that_was_never_awaited() -> None:
+    async def never_begun() -> None:
+        raise AssertionError
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with World(1) as world:
+            host = world.add_host("a")
+
+            async def main(environment: SimulatedEnvironment) -> None:
+                Tasks(environment.halt).spawn(never_begun())
+                host.kill()
+
+            host.boot(main)
+            world.run(asyncio.sleep(1))
+        gc.collect()
+    assert [str(each.message) for each in warned if never_begun.__name__ in str(each.message)] == []

@@ -104,5 +104,5 @@ def test_a_task_that_is_stopped_before_its_first_step_leaves_no_coroutine_that_w
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         asyncio.run(run())
-        gc.collect()
-    assert [str(each.message) for each in warned] == []
+        gc.collect()  # which also frees, and warns of, what other tests of this process left
+    assert [str(each.message) for each in warned if never_begun.__name__ in str(each.message)] == []
