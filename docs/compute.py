@@ -216,8 +216,9 @@ def long_lists_page() -> str:
 _LISTS_INTRODUCTION = (
     "# Long lists in requests",
     "",
-    "Computed from the declarations in `protocol/messages/` and from `broker/requests/long_lists.py` by",
-    "`python docs/compute.py`: every list in every request, and what keeps the event loop free where it is long.",
+    "Computed from the declarations in `protocol/messages/` and from the rows in `broker/requests/table.py` and",
+    "`kraft/controller/apis.py` by `python docs/compute.py`: every list in every request, and what keeps the event",
+    "loop free where it is long.",
     "",
     "- *parts of n*: a request with more elements is handled in parts of at most n. For each part the ACLs are asked",
     "  and the handler runs; the responses are joined. Other requests have their turn after each slice of 2 ms. What",

@@ -109,6 +109,27 @@ class Parts:
                 yield None
 
 
+def cut(
+    request: str,
+    response: str | None = None,
+    *,
+    size: int = SIZE,
+    open_max: int = 0,
+    is_distinct: bool = False,
+    groups_results: bool = False,
+    refuses: Callable[[object], Handler | None] | None = None,
+) -> Parts:
+    """How requests with one list are cut: the paths of the list and of its results, which are equal by default."""
+    return Parts(
+        (ListPath(request, response or request),),
+        size,
+        open_max=open_max,
+        is_distinct=is_distinct,
+        groups_results=groups_results,
+        refuses=refuses,
+    )
+
+
 class RequestPart(NamedTuple):
     """A part of a request."""
 

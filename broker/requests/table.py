@@ -2,21 +2,28 @@
 
 A new API is one declaration in `protocol/messages/`, one handler in `broker/requests/handlers/`, one row here. An API
 that the controller decides is one declaration, one handler in `kraft/controller/` and one row in
-`kraft/controller/apis.py`: it needs a row here only where brokers do more than forward it.
+`kraft/controller/apis.py`: it needs a row here only where brokers do more than forward it, or where its rule of
+authorization is more than an operation on the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.route import Route
-from moldau.broker.requests import handlers
-from moldau.broker.requests.api import Api, api, route
+from moldau.broker.requests import authorization, handlers
+from moldau.broker.requests.api import Api, api, handler_asks, on_cluster, open_to_all, route
+from moldau.broker.requests.long_fetch import FetchParts
+from moldau.broker.requests.long_lists import MetadataParts, too_many_topics
+from moldau.broker.requests.parts import ListPath, Parts, cut
 from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
-from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApi
+from moldau.broker.requests.topic_pages import TopicPages
+from moldau.kraft.controller.apis import CONTROLLER_APIS, ENTRIES_MAX, ControllerApi
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.protocol.access import AclOperation
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -29,6 +36,7 @@ from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_records import DeleteRecordsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest
 from moldau.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -41,6 +49,7 @@ from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
 from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from moldau.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
 from moldau.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from moldau.protocol.messages.end_txn import EndTxnRequest
 from moldau.protocol.messages.envelope import EnvelopeRequest
@@ -75,143 +84,467 @@ from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from moldau.protocol.messages.vote import VoteRequest
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
+if TYPE_CHECKING:
+    from moldau.broker.requests.authorization import (  # noqa: F401  the rows name them through their package
+        cluster_rules,
+        group_rules,
+        topic_rules,
+        transaction_rules,
+    )
+    from moldau.broker.requests.handlers import (  # noqa: F401  the rows name them through their package
+        add_offsets_to_txn,
+        add_partitions_to_txn,
+        alter_configs,
+        alter_replica_log_dirs,
+        api_versions,
+        create_delegation_token,
+        create_partitions,
+        create_topics,
+        decision,
+        delete_groups,
+        delete_records,
+        describe_acls,
+        describe_client_quotas,
+        describe_cluster,
+        describe_configs,
+        describe_delegation_token,
+        describe_groups,
+        describe_log_dirs,
+        describe_producers,
+        describe_topic_partitions,
+        describe_transactions,
+        describe_user_scram_credentials,
+        end_txn,
+        envelope,
+        expire_delegation_token,
+        fetch,
+        find_coordinator,
+        forwarded,
+        get_telemetry_subscriptions,
+        heartbeat,
+        incremental_alter_configs,
+        init_producer_id,
+        join_group,
+        leave_group,
+        list_config_resources,
+        list_groups,
+        list_offsets,
+        list_transactions,
+        metadata,
+        offset_commit,
+        offset_delete,
+        offset_fetch,
+        offset_for_leader_epoch,
+        produce,
+        push_telemetry,
+        quorum,
+        renew_delegation_token,
+        sasl_authenticate,
+        sasl_handshake,
+        sync_group,
+        txn_offset_commit,
+        write_txn_markers,
+    )
+
+RECORDS_SIZE: Final = 256
+"""Elements of a part whose handler writes records: that many are one batch."""
+OPEN_MAX: Final = 8
+"""The most parts of a request that wait for the controller, so that it answers other requests between them."""
+
 ROWS: Final = (
-    api(ProduceRequest, broker=lambda: handlers.produce.handle, hook=produce_hook),
-    api(FetchRequest, broker=lambda: handlers.fetch.handle, controller=lambda: handlers.quorum.handle),
-    api(ListOffsetsRequest, broker=lambda: handlers.list_offsets.handle),
-    api(MetadataRequest, broker=lambda: handlers.metadata.handle),
-    api(OffsetCommitRequest, broker=lambda: handlers.offset_commit.handle),
-    api(OffsetFetchRequest, broker=lambda: handlers.offset_fetch.handle),
-    api(FindCoordinatorRequest, broker=lambda: handlers.find_coordinator.handle),
-    api(JoinGroupRequest, broker=lambda: handlers.join_group.handle),
-    api(HeartbeatRequest, broker=lambda: handlers.heartbeat.handle),
-    api(LeaveGroupRequest, broker=lambda: handlers.leave_group.handle),
-    api(SyncGroupRequest, broker=lambda: handlers.sync_group.handle),
-    api(DescribeGroupsRequest, broker=lambda: handlers.describe_groups.handle),
-    api(ListGroupsRequest, broker=lambda: handlers.list_groups.handle),
+    api(
+        ProduceRequest,
+        broker=lambda: handlers.produce.handle,
+        rule=lambda: authorization.topic_rules.produce,
+        parts=cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE),
+        hook=produce_hook,
+    ),
+    api(
+        FetchRequest,
+        broker=lambda: handlers.fetch.handle,
+        controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
+        broker_rule=handler_asks,
+        parts=FetchParts(),
+    ),
+    api(
+        ListOffsetsRequest,
+        broker=lambda: handlers.list_offsets.handle,
+        rule=lambda: authorization.topic_rules.LIST_OFFSETS,
+        parts=cut("topics.partitions"),
+    ),
+    api(
+        MetadataRequest,
+        broker=lambda: handlers.metadata.handle,
+        rule=handler_asks,
+        parts=MetadataParts((ListPath("topics", "topics"),), is_distinct=True),
+    ),
+    api(
+        OffsetCommitRequest,
+        broker=lambda: handlers.offset_commit.handle,
+        rule=lambda: authorization.group_rules.offset_commit,
+        parts=cut("topics.partitions", size=RECORDS_SIZE),
+    ),
+    api(
+        OffsetFetchRequest,
+        broker=lambda: handlers.offset_fetch.handle,
+        rule=lambda: authorization.group_rules.offset_fetch,
+        parts=Parts(
+            (
+                ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
+                ListPath("topics.partition_indexes", "topics.partitions"),
+            )
+        ),
+    ),
+    api(
+        FindCoordinatorRequest,
+        broker=lambda: handlers.find_coordinator.handle,
+        rule=lambda: authorization.group_rules.find_coordinator,
+        parts=cut("coordinator_keys", "coordinators"),
+    ),
+    api(
+        JoinGroupRequest,
+        broker=lambda: handlers.join_group.handle,
+        rule=lambda: authorization.group_rules.join_group,
+        bounds={"protocols": ENTRIES_MAX},
+    ),
+    api(HeartbeatRequest, broker=lambda: handlers.heartbeat.handle, rule=lambda: authorization.group_rules.MEMBER),
+    api(
+        LeaveGroupRequest,
+        broker=lambda: handlers.leave_group.handle,
+        rule=lambda: authorization.group_rules.MEMBER,
+        parts=cut("members"),
+    ),
+    api(
+        SyncGroupRequest,
+        broker=lambda: handlers.sync_group.handle,
+        rule=lambda: authorization.group_rules.sync_group,
+        one_pass={
+            "assignments": "the assignments become those of the members, of which group.max.size bounds the number"
+        },
+    ),
+    api(
+        DescribeGroupsRequest,
+        broker=lambda: handlers.describe_groups.handle,
+        rule=lambda: authorization.group_rules.DESCRIBE_GROUPS,
+        parts=cut("groups", is_distinct=True),
+    ),
+    api(
+        ListGroupsRequest,
+        broker=lambda: handlers.list_groups.handle,
+        rule=lambda: authorization.group_rules.list_groups,
+        bounds={"states_filter": ENTRIES_MAX, "types_filter": ENTRIES_MAX},
+    ),
     api(
         SaslHandshakeRequest,
         broker=lambda: handlers.sasl_handshake.handle,
         controller=lambda: handlers.sasl_handshake.handle,
+        rule=open_to_all,
     ),
     api(
         ApiVersionsRequest,
         broker=lambda: handlers.api_versions.handle,
         controller=lambda: handlers.api_versions.handle,
+        rule=open_to_all,
         refuse_version=lambda: handlers.api_versions.unsupported_version,
     ),
     api(
         CreateTopicsRequest,
         broker=lambda: handlers.create_topics.handle,
         controller=lambda: handlers.decision.handle,
+        rule=lambda: authorization.topic_rules.create_topics,
+        parts=cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),
+        bounds={
+            "topics.assignments": NEW_PARTITIONS_MAX,
+            "topics.assignments.broker_ids": ENTRIES_MAX,
+            "topics.configs": ENTRIES_MAX,
+        },
         is_forwardable=True,
     ),
-    api(DeleteRecordsRequest, broker=lambda: handlers.delete_records.handle),
-    api(InitProducerIdRequest, broker=lambda: handlers.init_producer_id.handle),
-    api(OffsetForLeaderEpochRequest, broker=lambda: handlers.offset_for_leader_epoch.handle),
-    api(AddPartitionsToTxnRequest, broker=lambda: handlers.add_partitions_to_txn.handle),
-    api(AddOffsetsToTxnRequest, broker=lambda: handlers.add_offsets_to_txn.handle),
-    api(EndTxnRequest, broker=lambda: handlers.end_txn.handle),
-    api(WriteTxnMarkersRequest, broker=lambda: handlers.write_txn_markers.handle),
-    api(TxnOffsetCommitRequest, broker=lambda: handlers.txn_offset_commit.handle),
+    api(
+        DeleteRecordsRequest,
+        broker=lambda: handlers.delete_records.handle,
+        rule=lambda: authorization.topic_rules.DELETE_RECORDS,
+        parts=cut("topics.partitions"),
+    ),
+    api(
+        InitProducerIdRequest,
+        broker=lambda: handlers.init_producer_id.handle,
+        rule=lambda: authorization.transaction_rules.init_producer_id,
+    ),
+    api(
+        OffsetForLeaderEpochRequest,
+        broker=lambda: handlers.offset_for_leader_epoch.handle,
+        rule=lambda: authorization.topic_rules.offset_for_leader_epoch,
+        parts=cut("topics.partitions"),
+    ),
+    api(
+        AddPartitionsToTxnRequest,
+        broker=lambda: handlers.add_partitions_to_txn.handle,
+        rule=lambda: authorization.transaction_rules.add_partitions,
+        parts=Parts(
+            (
+                ListPath("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
+                ListPath("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
+            ),
+            size=64,
+        ),
+    ),
+    api(
+        AddOffsetsToTxnRequest,
+        broker=lambda: handlers.add_offsets_to_txn.handle,
+        rule=lambda: authorization.transaction_rules.add_offsets,
+    ),
+    api(
+        EndTxnRequest,
+        broker=lambda: handlers.end_txn.handle,
+        rule=lambda: authorization.transaction_rules.end_transaction,
+    ),
+    api(
+        WriteTxnMarkersRequest,
+        broker=lambda: handlers.write_txn_markers.handle,
+        rule=lambda: authorization.transaction_rules.write_markers,
+        parts=cut("markers.topics.partition_indexes", "markers.topics.partitions"),
+    ),
+    api(
+        TxnOffsetCommitRequest,
+        broker=lambda: handlers.txn_offset_commit.handle,
+        rule=lambda: authorization.transaction_rules.commit_offsets,
+        parts=cut("topics.partitions", size=RECORDS_SIZE),
+    ),
     api(
         DescribeAclsRequest,
         broker=lambda: handlers.describe_acls.handle,
         controller=lambda: handlers.describe_acls.handle,
+        rule=on_cluster(AclOperation.DESCRIBE),
     ),
     api(
         DescribeConfigsRequest,
         broker=lambda: handlers.describe_configs.handle,
         controller=lambda: handlers.describe_configs.handle,
+        rule=lambda: authorization.cluster_rules.DESCRIBE_CONFIGS,
+        parts=cut("resources", "results", size=4, is_distinct=True),
+        one_pass={"resources.configuration_keys": "the names become a set"},
     ),
     api(
         AlterConfigsRequest,
         broker=lambda: handlers.alter_configs.handle,
         controller=lambda: handlers.alter_configs.handle,
+        rule=lambda: authorization.cluster_rules.ALTER_CONFIGS,
+        parts=cut("resources", "responses", open_max=OPEN_MAX),
+        bounds={"resources.configs": ENTRIES_MAX},
         is_forwardable=True,
     ),
-    api(AlterReplicaLogDirsRequest, broker=lambda: handlers.alter_replica_log_dirs.handle),
-    api(DescribeLogDirsRequest, broker=lambda: handlers.describe_log_dirs.handle),
+    api(
+        AlterReplicaLogDirsRequest,
+        broker=lambda: handlers.alter_replica_log_dirs.handle,
+        rule=lambda: authorization.cluster_rules.ALTER_REPLICA_LOG_DIRS,
+        parts=cut("dirs.topics.partitions", "results.partitions"),
+    ),
+    api(
+        DescribeLogDirsRequest,
+        broker=lambda: handlers.describe_log_dirs.handle,
+        rule=on_cluster(AclOperation.DESCRIBE),
+        parts=cut("topics.partitions", "results.topics.partitions", groups_results=True),
+    ),
     api(
         CreatePartitionsRequest,
         broker=lambda: handlers.create_partitions.handle,
         controller=lambda: handlers.decision.handle,
+        rule=lambda: authorization.topic_rules.CREATE_PARTITIONS,
+        parts=cut("topics", "results", open_max=OPEN_MAX),
+        bounds={"topics.assignments": NEW_PARTITIONS_MAX, "topics.assignments.broker_ids": ENTRIES_MAX},
         is_forwardable=True,
     ),
     api(
         CreateDelegationTokenRequest,
         broker=lambda: handlers.create_delegation_token.handle,
         controller=lambda: handlers.create_delegation_token.decide,
+        rule=handler_asks,
+        bounds={"renewers": ENTRIES_MAX},
         is_forwardable=True,
     ),
     api(
         RenewDelegationTokenRequest,
         broker=lambda: handlers.renew_delegation_token.handle,
         controller=lambda: handlers.decision.handle,
+        rule=handler_asks,
         is_forwardable=True,
     ),
     api(
         ExpireDelegationTokenRequest,
         broker=lambda: handlers.expire_delegation_token.handle,
         controller=lambda: handlers.decision.handle,
+        rule=handler_asks,
         is_forwardable=True,
     ),
-    api(DescribeDelegationTokenRequest, broker=lambda: handlers.describe_delegation_token.handle),
+    api(
+        DescribeDelegationTokenRequest,
+        broker=lambda: handlers.describe_delegation_token.handle,
+        rule=handler_asks,
+        parts=cut("owners", "tokens", is_distinct=True),
+    ),
     api(
         SaslAuthenticateRequest,
         broker=lambda: handlers.sasl_authenticate.handle,
         controller=lambda: handlers.sasl_authenticate.handle,
+        rule=open_to_all,
     ),
-    api(DeleteGroupsRequest, broker=lambda: handlers.delete_groups.handle),
+    api(
+        DeleteGroupsRequest,
+        broker=lambda: handlers.delete_groups.handle,
+        rule=lambda: authorization.group_rules.DELETE_GROUPS,
+        parts=cut("groups_names", "results"),
+    ),
     api(
         IncrementalAlterConfigsRequest,
         broker=lambda: handlers.incremental_alter_configs.handle,
         controller=lambda: handlers.incremental_alter_configs.handle,
+        rule=lambda: authorization.cluster_rules.INCREMENTAL_ALTER_CONFIGS,
+        broker_rule=lambda: authorization.cluster_rules.alter_loggers,
+        parts=cut("resources", "responses", open_max=OPEN_MAX),
+        bounds={"resources.configs": ENTRIES_MAX},
         is_forwardable=True,
     ),
-    api(OffsetDeleteRequest, broker=lambda: handlers.offset_delete.handle),
-    api(DescribeClientQuotasRequest, broker=lambda: handlers.describe_client_quotas.handle),
-    api(DescribeUserScramCredentialsRequest, broker=lambda: handlers.describe_user_scram_credentials.handle),
-    api(VoteRequest, controller=lambda: handlers.quorum.handle),
-    api(BeginQuorumEpochRequest, controller=lambda: handlers.quorum.handle),
-    api(EndQuorumEpochRequest, controller=lambda: handlers.quorum.handle),
+    api(
+        OffsetDeleteRequest,
+        broker=lambda: handlers.offset_delete.handle,
+        rule=lambda: authorization.group_rules.offset_delete,
+        parts=cut("topics.partitions", size=RECORDS_SIZE),
+    ),
+    api(
+        DescribeClientQuotasRequest,
+        broker=lambda: handlers.describe_client_quotas.handle,
+        rule=lambda: authorization.cluster_rules.DESCRIBE_CLIENT_QUOTAS,
+        bounds={"components": ENTRIES_MAX},
+    ),
+    api(
+        DescribeUserScramCredentialsRequest,
+        broker=lambda: handlers.describe_user_scram_credentials.handle,
+        rule=lambda: authorization.cluster_rules.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        parts=cut("users", "results"),
+    ),
+    api(
+        VoteRequest,
+        controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
+        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX},
+    ),
+    api(
+        BeginQuorumEpochRequest,
+        controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
+        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX, "leader_endpoints": ENTRIES_MAX},
+    ),
+    api(
+        EndQuorumEpochRequest,
+        controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
+        bounds={
+            "topics": ENTRIES_MAX,
+            "topics.partitions": ENTRIES_MAX,
+            "topics.partitions.preferred_successors": ENTRIES_MAX,
+            "topics.partitions.preferred_candidates": ENTRIES_MAX,
+            "leader_endpoints": ENTRIES_MAX,
+        },
+    ),
     api(
         DescribeQuorumRequest,
         broker=lambda: handlers.forwarded.handle,
         controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.DESCRIBE),
+        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX},
         is_forwardable=True,
     ),
-    api(EnvelopeRequest, controller=lambda: handlers.envelope.handle),
-    api(FetchSnapshotRequest, controller=lambda: handlers.quorum.handle),
+    api(EnvelopeRequest, controller=lambda: handlers.envelope.handle, rule=handler_asks),
+    api(
+        FetchSnapshotRequest,
+        controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
+        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX},
+    ),
     api(
         DescribeClusterRequest,
         broker=lambda: handlers.describe_cluster.handle,
         controller=lambda: handlers.describe_cluster.handle,
+        rule=on_cluster(AclOperation.ALTER),
+        broker_rule=handler_asks,
     ),
-    api(DescribeProducersRequest, broker=lambda: handlers.describe_producers.handle),
+    api(
+        DescribeProducersRequest,
+        broker=lambda: handlers.describe_producers.handle,
+        rule=lambda: authorization.topic_rules.DESCRIBE_PRODUCERS,
+        parts=cut("topics.partition_indexes", "topics.partitions"),
+    ),
     api(
         GetTelemetrySubscriptionsRequest,
         broker=lambda: handlers.get_telemetry_subscriptions.handle,
+        rule=open_to_all,
         is_advertised=False,
     ),
-    api(PushTelemetryRequest, broker=lambda: handlers.push_telemetry.handle, is_advertised=False),
-    api(DescribeTransactionsRequest, broker=lambda: handlers.describe_transactions.handle),
-    api(ListTransactionsRequest, broker=lambda: handlers.list_transactions.handle),
-    api(ListConfigResourcesRequest, broker=lambda: handlers.list_config_resources.handle),
-    api(DescribeTopicPartitionsRequest, broker=lambda: handlers.describe_topic_partitions.handle),
+    api(PushTelemetryRequest, broker=lambda: handlers.push_telemetry.handle, rule=open_to_all, is_advertised=False),
+    api(
+        DescribeTransactionsRequest,
+        broker=lambda: handlers.describe_transactions.handle,
+        rule=lambda: authorization.transaction_rules.describe_transactions,
+        parts=cut("transactional_ids", "transaction_states", is_distinct=True),
+    ),
+    api(
+        ListTransactionsRequest,
+        broker=lambda: handlers.list_transactions.handle,
+        rule=lambda: authorization.transaction_rules.list_transactions,
+        bounds={"state_filters": ENTRIES_MAX},
+        one_pass={"producer_id_filters": "the ids become a set"},
+    ),
+    api(
+        ListConfigResourcesRequest,
+        broker=lambda: handlers.list_config_resources.handle,
+        rule=on_cluster(AclOperation.DESCRIBE_CONFIGS),
+        bounds={"resource_types": ENTRIES_MAX},
+    ),
+    api(
+        DescribeTopicPartitionsRequest,
+        broker=lambda: handlers.describe_topic_partitions.handle,
+        rule=lambda: authorization.topic_rules.describe_topic_partitions,
+        parts=TopicPages(),
+    ),
     api(
         AddRaftVoterRequest,
         broker=lambda: handlers.forwarded.handle,
         controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.ALTER),
+        bounds={"listeners": ENTRIES_MAX},
         is_forwardable=True,
     ),
     api(
         RemoveRaftVoterRequest,
         broker=lambda: handlers.forwarded.handle,
         controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.ALTER),
         is_forwardable=True,
     ),
-    api(UpdateRaftVoterRequest, controller=lambda: handlers.quorum.handle),
+    api(
+        UpdateRaftVoterRequest,
+        controller=lambda: handlers.quorum.handle,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
+        bounds={"listeners": ENTRIES_MAX},
+    ),
+    api(
+        DeleteTopicsRequest,
+        broker=lambda: handlers.forwarded.handle,
+        controller=lambda: handlers.decision.handle,
+        rule=lambda: authorization.topic_rules.delete_topics,
+        parts=Parts((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX),
+        is_forwardable=True,
+    ),
+    api(
+        ElectLeadersRequest,
+        broker=lambda: handlers.forwarded.handle,
+        controller=lambda: handlers.decision.handle,
+        rule=lambda: authorization.cluster_rules.ELECT_LEADERS,
+        parts=cut("topic_partitions.partitions", "replica_election_results.partition_result", open_max=OPEN_MAX),
+        is_forwardable=True,
+    ),
 )
 
 
@@ -219,10 +552,14 @@ def decided(row: ControllerApi) -> Api:
     """The row of an API of the controller: a controller's listener passes it to the controller; a broker forwards the
     requests of clients.
     """
+    lists = tuple(ListPath(*paths) for paths in row.cut)
     return api(
         row.request,
         broker=(lambda: handlers.forwarded.handle) if row.is_for_clients else None,
         controller=lambda: handlers.decision.handle,
+        rule=on_cluster(row.operation),
+        parts=Parts(lists, open_max=OPEN_MAX) if lists else None,
+        bounds=row.bounds,
         is_forwardable=row.is_forwardable,
     )
 

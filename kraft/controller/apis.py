@@ -1,12 +1,13 @@
 """The table of the controller's APIs: each row a request class and the handler that decides on it.
 
 A new API is one declaration (`protocol/messages/`), one handler (a function of the context and the request to a
-`Decision`) and one row here. A handler whose request type is not that of its row is a type error.
+`Decision`) and one row here. A handler whose request type is not that of its row is a type error. An API whose rule of
+authorization or whose lists need more than a row says here has a row in `broker/requests/table.py` too, which counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -39,6 +40,7 @@ from moldau.kraft.controller.security.token_control import create_token, expire_
 from moldau.kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
 from moldau.kraft.controller.topics.topic_creation import create_topics, refuse_topics
 from moldau.kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
+from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -69,6 +71,8 @@ Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]
 Refuse = Callable[[Request, ErrorCode, "str | None"], object]
 """Makes the response to a request in which every part has the given error and message."""
+ENTRIES_MAX: Final = 1_000
+"""The most elements of most lists that are handled whole. What they name is limited: settings, brokers, directories."""
 
 
 class ControllerApi(NamedTuple):
@@ -85,6 +89,14 @@ class ControllerApi(NamedTuple):
     """Whether the request may arrive inside an Envelope."""
     refuse: Refuse[object]
     """Makes the response to a request on which the controller did not decide, or whose records it could not write."""
+    operation: AclOperation
+    """What is needed on the cluster."""
+    cut: Sequence[tuple[str, str]]
+    """The lists of the request that are decided in parts, each with the list of the response, as paths of names."""
+    bounds: Mapping[str, int]
+    """The most elements of lists that are handled whole, by path. DIVERGES: a request with more is refused with
+    INVALID_REQUEST; Apache Kafka has no such limits.
+    """
 
 
 def refuse_whole(request: object, error: ErrorCode, message: str | None) -> object:
@@ -102,10 +114,14 @@ def api(
     is_for_clients: bool = False,
     is_forwardable: bool | None = None,
     refuse: Refuse[Request] = refuse_whole,
+    operation: AclOperation = AclOperation.CLUSTER_ACTION,
+    cut: Sequence[tuple[str, str]] = (),
+    bounds: Mapping[str, int] = MappingProxyType({}),
 ) -> ControllerApi:
     """Make the row of an API; its key is that of the request class.
 
     `is_forwardable`: whether brokers forward the request; by default they forward the requests of clients.
+    `operation`: what is needed on the cluster; by default what its own nodes have.
     """
     return ControllerApi(
         request,
@@ -113,6 +129,9 @@ def api(
         is_for_clients,
         is_for_clients if is_forwardable is None else is_forwardable,
         cast("Refuse[object]", refuse),
+        operation,
+        cut,
+        bounds,
     )
 
 
@@ -131,25 +150,78 @@ def table_of(rows: Iterable[ControllerApi]) -> ControllerApis:
 CONTROLLER_APIS: Final = table_of(
     (
         api(AllocateProducerIdsRequest, allocate_producer_ids, is_forwardable=True),
-        api(AlterClientQuotasRequest, alter_client_quotas, is_for_clients=True, refuse=refuse_quotas),
+        api(
+            AlterClientQuotasRequest,
+            alter_client_quotas,
+            is_for_clients=True,
+            refuse=refuse_quotas,
+            operation=AclOperation.ALTER_CONFIGS,
+            cut=[("entries", "entries")],
+            bounds={"entries.entity": ENTRIES_MAX // 10, "entries.ops": ENTRIES_MAX},
+        ),
         api(AlterConfigsRequest, alter_configs, is_for_clients=True, refuse=refuse_alterations),
-        api(AlterPartitionReassignmentsRequest, alter_reassignments, is_for_clients=True, refuse=refuse_reassignments),
-        api(AlterPartitionRequest, alter_partition),
+        api(
+            AlterPartitionReassignmentsRequest,
+            alter_reassignments,
+            is_for_clients=True,
+            refuse=refuse_reassignments,
+            operation=AclOperation.ALTER,
+            cut=[("topics.partitions", "responses.partitions")],
+            bounds={"topics.partitions.replicas": ENTRIES_MAX},
+        ),
+        api(
+            AlterPartitionRequest,
+            alter_partition,
+            cut=[("topics.partitions", "topics.partitions")],
+            bounds={"topics.partitions.new_isr": ENTRIES_MAX, "topics.partitions.new_isr_with_epochs": ENTRIES_MAX},
+        ),
         api(
             AlterUserScramCredentialsRequest,
             alter_scram_credentials,
             is_for_clients=True,
             refuse=refuse_scram_alterations,
+            operation=AclOperation.ALTER,
+            cut=[("deletions", "results"), ("upsertions", "results")],
         ),
-        api(AssignReplicasToDirsRequest, assign_replicas),
-        api(BrokerHeartbeatRequest, heartbeat),
-        api(BrokerRegistrationRequest, register_broker),
-        api(ControllerRegistrationRequest, register_controller),
-        api(CreateAclsRequest, create_acls, is_for_clients=True, refuse=refuse_creations),
+        api(
+            AssignReplicasToDirsRequest,
+            assign_replicas,
+            cut=[("directories.topics.partitions", "directories.topics.partitions")],
+        ),
+        api(
+            BrokerHeartbeatRequest,
+            heartbeat,
+            bounds={"offline_log_dirs": ENTRIES_MAX, "cordoned_log_dirs": ENTRIES_MAX},
+        ),
+        api(
+            BrokerRegistrationRequest,
+            register_broker,
+            bounds={"listeners": ENTRIES_MAX, "features": ENTRIES_MAX, "log_dirs": ENTRIES_MAX},
+        ),
+        api(
+            ControllerRegistrationRequest,
+            register_controller,
+            bounds={"listeners": ENTRIES_MAX, "features": ENTRIES_MAX},
+        ),
+        api(
+            CreateAclsRequest,
+            create_acls,
+            is_for_clients=True,
+            refuse=refuse_creations,
+            operation=AclOperation.ALTER,
+            cut=[("creations", "results")],
+        ),
         api(CreateDelegationTokenRequest, create_token, is_for_clients=True),
         api(CreatePartitionsRequest, create_partitions, is_for_clients=True, refuse=refuse_partitions),
         api(CreateTopicsRequest, create_topics, is_for_clients=True, refuse=refuse_topics),
-        api(DeleteAclsRequest, delete_acls, is_for_clients=True, refuse=refuse_filters),
+        api(
+            DeleteAclsRequest,
+            delete_acls,
+            is_for_clients=True,
+            refuse=refuse_filters,
+            operation=AclOperation.ALTER,
+            cut=[("filters", "filter_results")],
+        ),
         api(DeleteTopicsRequest, delete_topics, is_for_clients=True, refuse=refuse_deletions),
         api(ElectLeadersRequest, elect_leaders, is_for_clients=True),
         api(ExpireDelegationTokenRequest, expire_token, is_for_clients=True),
@@ -159,9 +231,21 @@ CONTROLLER_APIS: Final = table_of(
             is_for_clients=True,
             refuse=refuse_incremental_alterations,
         ),
-        api(ListPartitionReassignmentsRequest, list_reassignments, is_for_clients=True),
+        api(
+            ListPartitionReassignmentsRequest,
+            list_reassignments,
+            is_for_clients=True,
+            operation=AclOperation.DESCRIBE,
+            cut=[("topics.partition_indexes", "topics.partitions")],
+        ),
         api(RenewDelegationTokenRequest, renew_token, is_for_clients=True),
-        api(UnregisterBrokerRequest, unregister_broker, is_for_clients=True),
-        api(UpdateFeaturesRequest, update_features, is_for_clients=True),
+        api(UnregisterBrokerRequest, unregister_broker, is_for_clients=True, operation=AclOperation.ALTER),
+        api(
+            UpdateFeaturesRequest,
+            update_features,
+            is_for_clients=True,
+            operation=AclOperation.ALTER,
+            bounds={"feature_updates": ENTRIES_MAX},
+        ),
     )
 )

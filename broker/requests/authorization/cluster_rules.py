@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from moldau.broker.requests.authorization.rule import Answer, Each, Need, Rule, cluster, group, then, topic, with_field
+from moldau.broker.requests.authorization.rule import (
+    Answer,
+    Each,
+    Need,
+    Rule,
+    cluster,
+    group,
+    needs_cluster,
+    then,
+    topic,
+    with_field,
+)
 from moldau.broker.requests.own_resources import BROKER_LOGGER
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.access import AclOperation
@@ -145,6 +156,9 @@ def no_directories_altered(context: RequestContext, request: object, error: Erro
     )
 
 
+ALTER_REPLICA_LOG_DIRS: Final = needs_cluster(AclOperation.ALTER, no_directories_altered)
+
+
 def nothing_elected(context: RequestContext, request: object, error: ErrorCode) -> ElectLeadersResponse:
     """The response that refuses an election. Version 0 has no error for the whole response."""
     assert isinstance(request, ElectLeadersRequest)
@@ -163,6 +177,9 @@ def nothing_elected(context: RequestContext, request: object, error: ErrorCode) 
     )
 
 
+ELECT_LEADERS: Final = needs_cluster(AclOperation.ALTER, nothing_elected)
+
+
 def no_credentials_described(
     context: RequestContext, request: object, error: ErrorCode
 ) -> DescribeUserScramCredentialsResponse:
@@ -175,6 +192,12 @@ def no_credentials_described(
     return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=refused)
 
 
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = needs_cluster(AclOperation.DESCRIBE, no_credentials_described)
+
+
 def no_quotas_described(context: RequestContext, request: object, error: ErrorCode) -> DescribeClientQuotasResponse:
     """The response that refuses: an error and no entries."""
     return DescribeClientQuotasResponse(error_code=error, error_message=MESSAGES[error], entries=None)
+
+
+DESCRIBE_CLIENT_QUOTAS: Final = needs_cluster(AclOperation.DESCRIBE_CONFIGS, no_quotas_described)

@@ -7,25 +7,21 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.metadata.refusals import refused
 from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.requests.authorization.rows import RULES
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.authorization.rule import Answer
+    from moldau.broker.requests.authorization.rule import Answer, Rule
     from moldau.broker.requests.services import Services
 
 
 def guarded(
-    name: str, role: ListenerRole, services: Services, answer: Answer
+    rule: Rule, role: ListenerRole, services: Services, answer: Answer
 ) -> Callable[[RequestContext, object], object]:
     """The handler of an API behind its rule. `answer` is the handler, `role` the role of the listener: one of
     the two.
     """
-    row = RULES[name]
-    rule = row.broker if role is ListenerRole.BROKER else row.controller
-    assert rule is not None, f"{name} has no rule behind a listener of this role"
     is_for_leader = role is ListenerRole.CONTROLLER
 
     def handle(context: RequestContext, request: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.requests.authorization.rule import (
@@ -161,6 +161,9 @@ def refused_offsets(element: object, error: ErrorCode) -> object:
     )
 
 
+LIST_OFFSETS: Final = each_topic(AclOperation.DESCRIBE, refused_offsets)
+
+
 def refused_deletion(element: object, error: ErrorCode) -> object:
     each = cast("DeleteRecordsTopic", element)
     return DeleteRecordsTopicResult(
@@ -170,6 +173,9 @@ def refused_deletion(element: object, error: ErrorCode) -> object:
             for wish in each.partitions
         ],
     )
+
+
+DELETE_RECORDS: Final = each_topic(AclOperation.DELETE, refused_deletion)
 
 
 def refused_epochs(element: object, error: ErrorCode) -> object:
@@ -200,6 +206,9 @@ def refused_producers(element: object, error: ErrorCode) -> object:
             for index in each.partition_indexes
         ],
     )
+
+
+DESCRIBE_PRODUCERS: Final = each_topic(AclOperation.READ, refused_producers)
 
 
 def describe_topic_partitions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -338,6 +347,9 @@ def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[D
 def refused_partitions(element: object, error: ErrorCode) -> object:
     each = cast("CreatePartitionsTopic", element)
     return CreatePartitionsTopicResult(name=each.name, error_code=error, error_message=MESSAGE)
+
+
+CREATE_PARTITIONS: Final = each_topic(AclOperation.ALTER, refused_partitions, results="results")
 
 
 def is_internal(name: str) -> bool:

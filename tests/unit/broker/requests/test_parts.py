@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
 from bench.frames import request_frame
 from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.requests import parts
-from moldau.broker.requests.long_lists import BOUNDS, ONE_PASS, PARTS, lists_of_requests
+from moldau.broker.requests.api import Api
+from moldau.broker.requests.long_lists import lists_of_requests
 from moldau.broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.pending import Pending
@@ -36,12 +37,23 @@ from tests.support.node import Node, batch, serve_and
 
 WHOLE = {"AlterClientQuotas", "CreateTopics", "DescribeTopicPartitions", "Fetch", "Produce"}
 """APIs whose parts have tests of their own, or whose elements need more than names."""
+ROWS: Final = {row.name: row for row in APIS}
+
+
+def row_of(each: LongList) -> Api:
+    return ROWS[each.name.partition(".")[0]]
+
+
+def parts_of(api: str) -> Parts:
+    plan = ROWS[api].parts
+    assert plan is not None
+    return plan
+
+
 CUT = [
     each
     for each in long_lists()
-    if (name := each.name.partition(".")[0]) in PARTS
-    and name not in WHOLE
-    and not any(".".join(each.path) == path for path in BOUNDS.get(name, ()))
+    if (row := row_of(each)).parts is not None and row.name not in WHOLE and ".".join(each.path) not in row.bounds
 ]
 
 
@@ -86,7 +98,7 @@ def test_only_a_request_with_more_elements_than_a_part_is_long() -> None:
 def test_repeated_elements_are_left_out_where_results_are_large() -> None:
     names = ["a", "b", "a", "c", "b"]
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
-    cut = [each for each in PARTS["Metadata"].of(request) if isinstance(each, RequestPart)]
+    cut = [each for each in parts_of("Metadata").of(request) if isinstance(each, RequestPart)]
     assert [each.name for part in cut for each in cast("MetadataRequest", part.request).topics or ()] == ["a", "b", "c"]
 
 
@@ -175,7 +187,7 @@ def test_others_have_their_turn_after_each_slice() -> None:
 
         for _ in range(2):
             context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
-            reply = LongRequest(PARTS["FindCoordinator"], turns, context, keys(320), answer).begin()
+            reply = LongRequest(parts_of("FindCoordinator"), turns, context, keys(320), answer).begin()
             cast("Pending[object]", reply).listen(replies.append)
         loop.call_soon(tick)
         while len(replies) < 2:
@@ -308,7 +320,7 @@ def test_a_page_of_many_topics_is_that_of_the_whole_request(monkeypatch: pytest.
             found.append(reply)
 
         found: list[Any] = []
-        plan = PARTS["DescribeTopicPartitions"]
+        plan = parts_of("DescribeTopicPartitions")
         with monkeypatch.context() as patch:
             patch.setattr(parts, "SIZE", 4)
             if not cut:
@@ -333,11 +345,11 @@ def test_a_page_of_many_topics_is_that_of_the_whole_request(monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     "each",
-    [each for each in long_lists() if ".".join(each.path) in BOUNDS.get(each.name.partition(".")[0], {})],
+    [each for each in long_lists() if ".".join(each.path) in row_of(each).bounds],
     ids=lambda each: each.name,
 )
 def test_a_list_beyond_its_bound_is_refused(each: LongList) -> None:
-    bound = BOUNDS[each.name.partition(".")[0]][".".join(each.path)]
+    bound = row_of(each).bounds[".".join(each.path)]
 
     async def story(node: Node) -> None:
         client = await node.connect()
@@ -354,6 +366,5 @@ def test_every_list_of_every_request_is_cut_bounded_or_short() -> None:
     lists = list(lists_of_requests())
     assert not [f"{each.api}.{each.path}" for each in lists if not each.treatment]
     named = {(each.api, each.path) for each in lists}
-    tables: tuple[Mapping[str, Mapping[str, object]], ...] = (BOUNDS, ONE_PASS)
-    assert {(api, path) for table in tables for api, paths in table.items() for path in paths} <= named
-    assert {(api, each.request) for api, plan in PARTS.items() for each in plan.lists} <= named
+    assert {(row.name, path) for row in APIS for path in (*row.bounds, *row.one_pass)} <= named
+    assert {(row.name, each.request) for row in APIS if row.parts is not None for each in row.parts.lists} <= named

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.route import RequestContext
-from moldau.broker.requests.api import Api, api, route
+from moldau.broker.requests.api import Api, api, open_to_all, route
 from moldau.broker.requests.handlers import heartbeat
 from moldau.broker.requests.table import APIS, ROWS, routes, table_of
 from moldau.kraft.controller.apis import CONTROLLER_APIS
@@ -51,7 +51,7 @@ def test_a_new_api_is_a_declaration_a_handler_and_a_row() -> None:
     async def story(node: Node) -> None:
         await node.connect()
         (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.BROKER)
-        added = routes(ListenerRole.BROKER, NO_SERVICES, [api(AddOneRequest, broker=lambda: add_one)])
+        added = routes(ListenerRole.BROKER, NO_SERVICES, [api(AddOneRequest, broker=lambda: add_one, rule=open_to_all)])
         listener.routes = {**listener.routes, **added}
         client = await node.connect()
         for version in (0, 1):
@@ -70,7 +70,7 @@ def test_a_new_api_of_the_controller_is_one_row_there_and_none_here() -> None:
 
 def test_a_handler_of_another_request_is_a_type_error() -> None:
     """mypy checks this test: it would complain of a comment that is not needed."""
-    row = api(SyncGroupRequest, broker=lambda: heartbeat.handle)  # type: ignore[arg-type, return-value]
+    row = api(SyncGroupRequest, broker=lambda: heartbeat.handle, rule=open_to_all)  # type: ignore[arg-type, return-value]
     assert row.request is SyncGroupRequest
 
 

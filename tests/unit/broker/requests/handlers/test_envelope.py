@@ -8,7 +8,7 @@ import pytest
 
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.route import RequestContext
-from moldau.broker.requests.api import api
+from moldau.broker.requests.api import api, open_to_all
 from moldau.broker.requests.table import routes
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
@@ -133,7 +133,7 @@ def test_a_handler_that_fails_ends_its_request_and_not_the_connection(caplog: py
     async def story(node: Node) -> None:
         await node.connect()
         (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.CONTROLLER)
-        row = api(CreateTopicsRequest, controller=lambda: fail, is_forwardable=True)
+        row = api(CreateTopicsRequest, controller=lambda: fail, rule=open_to_all, is_forwardable=True)
         listener.routes = {**listener.routes, **routes(ListenerRole.CONTROLLER, cast("Any", None), [row])}
         client = await controller(node)
         for _ in range(2):
