@@ -67,9 +67,15 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         347,
         "the ACLs of the broker that forwards a request decide, though it may be fenced",
-        "broker/requests/authorization/rows.py",
-        "    return RuleRow(controller_asks, rule)\n",
-        "    return RuleRow(rule, open_to_all)\n",
+        "broker/requests/api.py",
+        "        if role is ListenerRole.CONTROLLER:\n"
+        "            return self.rule()\n"
+        "        if self.broker_rule is not None:\n"
+        "            return self.broker_rule()\n"
+        "        return authorization.rule.controller_asks if self.is_forwardable else self.rule()\n",
+        "        if role is ListenerRole.CONTROLLER:\n"
+        "            return authorization.rule.open_to_all if self.is_forwardable else self.rule()\n"
+        "        return self.rule() if self.broker_rule is None else self.broker_rule()\n",
         Hunt.METADATA,
     ),
 )
