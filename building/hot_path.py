@@ -34,7 +34,7 @@ HOT_PATH: Final = (
     "broker/requests/handlers/fetch.py",
     "broker/requests/handlers/produce.py",
     "broker/requests/produce_hook.py",
-    "broker/requests/repeated_produce.py",
+    "broker/requests/produce_hook.py",
     "broker/runtime/pending.py",
     "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",

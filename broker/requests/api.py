@@ -173,7 +173,7 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
     assert find is not None, f"{row.name} is not served behind a listener of this role"
     answer: Handler = partial(find(), services)
     if is_guarded:
-        from moldau.broker.requests.authorization.guard import guarded
+        from moldau.broker.requests.authorization.rule import guarded
 
         answer = guarded(row.rule_of(role), role, services, answer)
     if row.bounds:

@@ -1,15 +1,19 @@
-"""How the lists of requests are bounded: what is handled whole has at most so many elements. What is cut into parts is
-in `broker/requests/parts.py`; which list of an API is treated how says its row in the table of APIs.
+"""How long lists of requests are treated, where `broker/requests/parts.py` alone does not say it: lists that are
+handled whole have bounds, and Fetch, Metadata, DescribeTopicPartitions and CreateTopics are cut in ways of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.metadata.refusals import refused
-from moldau.broker.requests.parts import Parts, Pause, RequestPart
+from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart, pieces
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_client_quotas import (
@@ -18,12 +22,55 @@ from moldau.protocol.messages.alter_client_quotas import (
     ResponseEntryData,
 )
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.schema import fields_of
+from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import Handler, RequestContext
     from moldau.broker.requests.api import Api
+
+
+# Lists that are handled whole
+
+
+def bounded(limits: Mapping[str, int], answer: Handler) -> Handler:
+    """A handler that refuses a request in which a list has too many elements."""
+    paths = [(path.split("."), most) for path, most in limits.items()]
+
+    def handle(context: RequestContext, request: object) -> object:
+        for path, most in paths:
+            if _exceeds(request, path, most):
+                return _refused(request)
+        return answer(context, request)
+
+    return handle
+
+
+def _refused(request: object) -> object:
+    if isinstance(request, AlterClientQuotasRequest):
+        # The entities are left out, because they may be what is too long.
+        return AlterClientQuotasResponse(
+            entries=[ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, entity=[]) for _ in request.entries]
+        )
+    return refused(request, ErrorCode.INVALID_REQUEST)
+
+
+def _exceeds(holder: object, path: Sequence[str], most: int) -> bool:
+    elements = getattr(holder, path[0]) or ()
+    if len(path) == 1:
+        return len(elements) > most
+    return any(_exceeds(each, path[1:], most) for each in elements)
+
+
+# APIs whose requests are cut in ways of their own
 
 
 def too_many_topics(request: object) -> Handler | None:
@@ -58,6 +105,123 @@ class MetadataParts(Parts):
             request = copy(request)
             request.allow_auto_topic_creation = False
         return Parts.of(self, request)
+
+
+TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
+FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParts(Parts):
+    """How the fetches of consumers are cut. DIVERGES: records that arrive while such a fetch waits are sent when its
+    wait is over; Apache Kafka sends them at once.
+    """
+
+    lists: tuple[ListPath, ...] = (TOPICS, FORGOTTEN)
+    long_from: int = SESSION_PARTITIONS_MAX
+    open_max: int = 1
+    is_exempt: Callable[[RequestContext, object], bool] | None = is_exempt
+
+    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+        assert isinstance(request, FetchRequest)
+        if request.session_epoch > 0:
+            yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)
+            return
+        if not request.topics:
+            yield RequestPart(_changed(request), TOPICS, continues=False)
+            return
+        for wait_ms in (request.max_wait_ms, 0):
+            left = request.max_bytes
+            for piece in pieces(request.topics, ["partitions"], self.size):
+                part = _changed(
+                    request, session_epoch=FINAL_EPOCH, max_wait_ms=0, max_bytes=left, topics=piece.elements
+                )
+                response = yield RequestPart(part, TOPICS, piece.continues)
+                left -= records_size(response)
+                if left <= 0 or _has_failed(response):
+                    break
+            if wait_ms <= 0 or request.min_bytes <= 0 or left < request.max_bytes or _has_failed(response):
+                return
+            yield Pause(wait_ms)
+
+
+def _changed(request: FetchRequest, **fields: object) -> FetchRequest:
+    part = copy(request)
+    part.forgotten_topics_data = []
+    for name, value in fields.items():
+        setattr(part, name, value)
+    return part
+
+
+def records_size(response: object) -> int:
+    """The bytes of the records in a response."""
+    assert isinstance(response, FetchResponse)
+    return sum(len(data.records) for topic in response.responses for data in topic.partitions if data.records)
+
+
+def _has_failed(response: object) -> bool:
+    """Whether the whole request failed, or the client is throttled."""
+    return isinstance(response, FetchResponse) and (response.error_code != 0 or response.throttle_time_ms > 0)
+
+
+TOPIC_NAMES: Final = ListPath("topics", "topics")
+PAGE_PARTITIONS_MAX: Final = 2_000
+"""The most partitions in a page of several parts: the default of max.request.partition.size.limit. A page may have
+fewer than the client allows.
+"""
+SORTED_AT_ONCE: Final = 512
+"""The most names that are sorted without a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPages(Parts):
+    """The parts of one page: it ends where the partitions of its topics reach the limit of the request."""
+
+    lists: tuple[ListPath, ...] = (TOPIC_NAMES,)
+    open_max: int = 1
+
+    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+        assert isinstance(request, DescribeTopicPartitionsRequest)
+        cursor = request.cursor
+        is_cursor_named = cursor is None or any(each.name == cursor.topic_name for each in request.topics)
+        is_refused = cursor is not None and (cursor.partition_index < 0 or not is_cursor_named)
+        first_name = "" if cursor is None or is_refused else cursor.topic_name
+        runs: list[list[str]] = []
+        for start in range(0, len(request.topics), SORTED_AT_ONCE):
+            names = (each.name for each in request.topics[start : start + SORTED_AT_ONCE])
+            runs.append(sorted(name for name in names if name >= first_name))
+            yield None
+        sorted_names = _distinct(heapq.merge(*runs))
+        left = max(min(request.response_partition_limit, PAGE_PARTITIONS_MAX), 1)
+        while names_of_part := list(islice(sorted_names, SIZE)):
+            part = copy(request)
+            part.cursor = cursor
+            part.topics = [TopicRequest(name=name) for name in names_of_part]
+            part.response_partition_limit = left
+            response = yield RequestPart(part, TOPIC_NAMES, continues=False)
+            if not is_refused:
+                cursor = None
+            assert isinstance(response, DescribeTopicPartitionsResponse)
+            left -= sum(len(each.partitions) for each in response.topics)
+            if response.next_cursor is not None:
+                return
+            if left <= 0:
+                following = next(sorted_names, None)
+                if following is not None:
+                    response.next_cursor = Cursor(topic_name=following, partition_index=0)
+                return
+
+
+def _distinct(names: Iterator[str]) -> Iterator[str]:
+    """Sorted names, each once."""
+    before = None
+    for name in names:
+        if name != before:
+            yield name
+        before = name
+
+
+# All lists of all requests
 
 
 class ListOfRequest(NamedTuple):
@@ -100,32 +264,3 @@ def treatment(row: Api, path: str) -> str:
         texts.append(f"one pass: {row.one_pass[path]}")
     assert len(texts) <= 1, f"{row.name}.{path} has several treatments"
     return "".join(texts)
-
-
-def bounded(limits: Mapping[str, int], answer: Handler) -> Handler:
-    """A handler that refuses a request in which a list has too many elements."""
-    paths = [(path.split("."), most) for path, most in limits.items()]
-
-    def handle(context: RequestContext, request: object) -> object:
-        for path, most in paths:
-            if _exceeds(request, path, most):
-                return _refused(request)
-        return answer(context, request)
-
-    return handle
-
-
-def _refused(request: object) -> object:
-    if isinstance(request, AlterClientQuotasRequest):
-        # The entities are left out, because they may be what is too long.
-        return AlterClientQuotasResponse(
-            entries=[ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, entity=[]) for _ in request.entries]
-        )
-    return refused(request, ErrorCode.INVALID_REQUEST)
-
-
-def _exceeds(holder: object, path: Sequence[str], most: int) -> bool:
-    elements = getattr(holder, path[0]) or ()
-    if len(path) == 1:
-        return len(elements) > most
-    return any(_exceeds(each, path[1:], most) for each in elements)

@@ -15,12 +15,10 @@ from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.route import Route
 from moldau.broker.requests import authorization, handlers
 from moldau.broker.requests.api import Api, api, handler_asks, on_cluster, open_to_all, route
-from moldau.broker.requests.long_fetch import FetchParts
-from moldau.broker.requests.long_lists import MetadataParts, too_many_topics
+from moldau.broker.requests.long_lists import FetchParts, MetadataParts, TopicPages, too_many_topics
 from moldau.broker.requests.parts import ListPath, Parts, cut
 from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
-from moldau.broker.requests.topic_pages import TopicPages
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ENTRIES_MAX, ControllerApi
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.access import AclOperation

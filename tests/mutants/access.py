@@ -51,7 +51,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         345,
         "a client that says it is a follower is one",
-        "broker/requests/authorization/fetched_partitions.py",
+        "broker/requests/authorization/visibility.py",
         "self.replicates = is_follower and cluster(AclOperation.CLUSTER_ACTION).is_met(access)",
         "self.replicates = is_follower",
         Hunt.STORIES,
@@ -59,7 +59,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         346,
         "a controller that does not lead decides by its ACLs",
-        "broker/requests/authorization/guard.py",
+        "broker/requests/authorization/rule.py",
         "if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:",
         "if False:",
         Hunt.METADATA,

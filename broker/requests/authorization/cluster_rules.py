@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from moldau.broker.requests.authorization.rule import (
     Answer,
-    Each,
+    ElementsRule,
     Need,
     Rule,
     cluster,
@@ -99,19 +99,19 @@ def _refused_increment(element: object, error: ErrorCode) -> AlterConfigsResourc
     )
 
 
-DESCRIBE_CONFIGS: Rule = Each(
+DESCRIBE_CONFIGS: Rule = ElementsRule(
     "resources",
     "results",
     lambda element: need_of_settings(AclOperation.DESCRIBE_CONFIGS, element),
     _refused_description,
 )
-ALTER_CONFIGS: Rule = Each(
+ALTER_CONFIGS: Rule = ElementsRule(
     "resources",
     "responses",
     lambda element: need_of_settings(AclOperation.ALTER_CONFIGS, element),
     _refused_alteration,
 )
-INCREMENTAL_ALTER_CONFIGS: Rule = Each(
+INCREMENTAL_ALTER_CONFIGS: Rule = ElementsRule(
     "resources",
     "responses",
     lambda element: need_of_settings(AclOperation.ALTER_CONFIGS, element),

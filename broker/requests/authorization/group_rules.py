@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 from moldau.broker.requests.authorization.rule import (
     REFUSALS,
     Answer,
-    Each,
+    ElementsRule,
     Need,
+    RequestRule,
     Rule,
-    Whole,
     cluster,
     field_of,
     group,
@@ -68,7 +68,7 @@ SHARE = 2
 """The types of keys of FindCoordinator."""
 
 _group_id = field_of("group_id")
-MEMBER: Rule = Whole(lambda request: group(AclOperation.READ, _group_id(request)))
+MEMBER: Rule = RequestRule(lambda request: group(AclOperation.READ, _group_id(request)))
 """That of the members of a group."""
 
 
@@ -97,7 +97,7 @@ def _text(element: object) -> str:
     return element
 
 
-DESCRIBE_GROUPS: Rule = Each(
+DESCRIBE_GROUPS: Rule = ElementsRule(
     "groups",
     "groups",
     lambda element: group(AclOperation.DESCRIBE, _text(element)),
@@ -105,7 +105,7 @@ DESCRIBE_GROUPS: Rule = Each(
         error_code=error, group_id=_text(element), group_state="", protocol_type="", protocol_data=""
     ),
 )
-DELETE_GROUPS: Rule = Each(
+DELETE_GROUPS: Rule = ElementsRule(
     "groups_names",
     "results",
     lambda element: group(AclOperation.DELETE, _text(element)),
@@ -137,7 +137,7 @@ def find_coordinator(services: Services, context: RequestContext, request: objec
     if kind not in (GROUP, TRANSACTION) and (kind != SHARE or context.version < SHARE_VERSION):
         return answer(context, request)
     if request.coordinator_keys:
-        each = Each(
+        each = ElementsRule(
             "coordinator_keys", "coordinators", lambda key: _coordinated(kind, _text(key)), _refused_coordinator
         )
         return each(services, context, request, answer)
@@ -226,7 +226,7 @@ def offset_delete(services: Services, context: RequestContext, request: object, 
 
 
 _name = field_of("name")
-DELETED_OFFSETS: Rule = Each(
+DELETED_OFFSETS: Rule = ElementsRule(
     "topics",
     "topics",
     lambda element: topic(AclOperation.READ, _name(element)),

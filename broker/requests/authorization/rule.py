@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from moldau.broker.metadata.refusals import refused
+from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.runtime.pending import Pending
+from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
@@ -108,7 +110,7 @@ def refuse_all(context: RequestContext, request: object, error: ErrorCode) -> ob
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class RequestRule:
     """One need for the whole request."""
 
     need: Callable[[object], Need]
@@ -122,7 +124,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
+class ElementsRule:
     """One need for each element of a list in the request. The refused elements come after the results of the allowed
     ones. A permission that several elements need is decided and logged once.
     """
@@ -170,7 +172,7 @@ def needs_cluster(
 ) -> Rule:
     """The rule of an API that is about the cluster."""
     need = cluster(operation)
-    return Whole(lambda request: need, refuse)
+    return RequestRule(lambda request: need, refuse)
 
 
 def field_of(name: str) -> Callable[[object], str]:
@@ -182,3 +184,26 @@ def field_of(name: str) -> Callable[[object], str]:
         return text
 
     return read
+
+
+def guarded(
+    rule: Rule, role: ListenerRole, services: Services, answer: Answer
+) -> Callable[[RequestContext, object], object]:
+    """The handler of an API behind its rule. `answer` is the handler, `role` the role of the listener: one of
+    the two.
+    """
+    is_for_leader = role is ListenerRole.CONTROLLER
+
+    def handle(context: RequestContext, request: object) -> object:
+        if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:
+            # The metadata of a controller that does not lead may be old: what it knows of ACLs decides nothing.
+            return refused(request, ErrorCode.NOT_CONTROLLER)
+        access = context.access
+        begins = access.begin_request()
+        try:
+            return rule(services, context, request, answer)
+        finally:
+            if begins:
+                access.end_request()
+
+    return handle

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.requests.authorization.rule import (
     Answer,
-    Each,
+    ElementsRule,
     Rule,
     cluster,
     field_of,
@@ -80,7 +80,7 @@ def each_topic(
 ) -> Rule:
     """The operation is needed on each topic that the request names."""
     name_of = field_of(name)
-    return Each("topics", results, lambda element: topic(operation, name_of(element)), refuse)
+    return ElementsRule("topics", results, lambda element: topic(operation, name_of(element)), refuse)
 
 
 # Produce

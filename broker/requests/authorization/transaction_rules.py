@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.requests.authorization.rule import (
     Answer,
-    Each,
+    ElementsRule,
     Rule,
     cluster,
     group,
@@ -162,7 +162,7 @@ def _text(element: object) -> str:
     return element
 
 
-DESCRIBED: Rule = Each(
+DESCRIBED: Rule = ElementsRule(
     "transactional_ids",
     "transaction_states",
     lambda element: transactional_id(AclOperation.DESCRIBE, _text(element)),

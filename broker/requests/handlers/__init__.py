@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moldau.broker.requests.lazy_modules import lazy_modules
+from moldau.broker.requests import lazy_modules
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_modules(__name__)

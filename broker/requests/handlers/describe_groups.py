@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.requests.authorized_operations import GROUP_OPERATIONS, permitted
+from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.security.access import ResourceKind

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.requests.authorized_operations import TOPIC_OPERATIONS, permitted
+from moldau.broker.requests.authorization.visibility import TOPIC_OPERATIONS, permitted
 from moldau.kraft.image.topics import PartitionRegistration, Topic
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -26,11 +26,12 @@ from moldau.broker.purgatory.purgatory import (
 )
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
-from moldau.broker.requests.fetch_quota import fetch_size_max, fetch_throttle_ms
 from moldau.broker.requests.fetched_records import RecordServices, read_records, sends_from_file
 from moldau.broker.runtime.pending import DATA, DISK, Pending
+from moldau.protocol.compiler import encoder_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from moldau.protocol.primitives import Chunk
 from moldau.replication.fetch_plan import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -48,8 +49,9 @@ from moldau.storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.authorization.fetched_partitions import FetchPermissions
+    from moldau.broker.requests.authorization.visibility import FetchPermissions
     from moldau.security.access import Access
+    from moldau.security.quotas.throttling import ClientThrottle
 
 log = logging.getLogger("moldau.fetch")
 
@@ -61,6 +63,8 @@ AWAITED: Final = {
     FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
 }
 """What has to move before more can be read."""
+SIZE_SIZE: Final = 4
+"""Bytes of the size before a frame: they count."""
 NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
 COLD_LOOKUPS_MAX: Final = 16
 """Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
@@ -161,7 +165,7 @@ class Fetch:
         """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
 
     def _restrict(self, access: Access) -> None:
-        from moldau.broker.requests.authorization.fetched_partitions import FetchPermissions
+        from moldau.broker.requests.authorization.visibility import FetchPermissions
 
         is_follower = self._replica is not None
         self._permissions = FetchPermissions(access, self._services.cluster, is_follower=is_follower)
@@ -322,3 +326,44 @@ class Fetch:
 
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     loop.call_soon(callback)
+
+
+# The byte rate of consumers: asked before records are read, so that a client above its quota gets none (KIP-219).
+
+
+def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int) -> int:
+    """The most bytes of records in one response: never more than the client's quota allows over all windows."""
+    most = quota.value_max(context.principal.name, context.client_id or "")
+    return size_max if most is None else min(size_max, int(most))
+
+
+def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
+    """How long the client has to wait, in ms. Where the result is 0, the bytes of the response are counted in
+    its rate.
+    """
+    user, client_id = context.principal.name, context.client_id or ""
+    size = response_size(reads, context.version)
+    throttle_ms = quota.record(user, client_id, size, now_ms)
+    if throttle_ms > 0:
+        quota.take_back(user, client_id, size, now_ms)
+    return throttle_ms
+
+
+def response_size(reads: Iterable[PlannedRead], version: int) -> int:
+    """The size in bytes of the response for these planned reads, whose records are not read yet."""
+    topics: dict[object, FetchableTopicResponse] = {}
+    records_size = 0
+    for read in reads:
+        topic, _ = read.key
+        named = topics.get(topic)
+        if named is None:
+            named = topics[topic] = (
+                FetchableTopicResponse(topic=topic)
+                if isinstance(topic, str)
+                else FetchableTopicResponse(topic_id=topic)
+            )
+        named.partitions.append(read.data)
+        records_size += read.size
+    pieces: list[Chunk] = []
+    encoder_of(FetchResponse, version)(FetchResponse(responses=list(topics.values())), pieces)
+    return SIZE_SIZE + sum(map(len, pieces)) + records_size

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.requests.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
+from moldau.broker.requests.authorization.visibility import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from moldau.kraft.topic_names import refusal_of_name
@@ -123,7 +123,7 @@ def handle(
 
 def _as_allowed(question: Question, access: Access, *, creates: bool) -> Question:
     """The question about the topics that the client may describe."""
-    from moldau.broker.requests.authorization.visible_topics import operations_on, visible_topics
+    from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
 
     topics = question.image.topics
     wishes, denied = visible_topics(access, topics, question.wishes, creates=creates)

@@ -16,7 +16,7 @@ from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
 from moldau.broker.config.setting import ValueType
 from moldau.broker.config.sources import single_node_defaults
 from moldau.broker.config.values import InvalidValue, linear_match, parse_type
-from moldau.broker.requests import client_metrics
+from moldau.broker.requests.handlers import get_telemetry_subscriptions
 from moldau.kraft.controller.config_control import AlterConfigOperation, edited
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource, ResourceType
@@ -200,7 +200,7 @@ def test_a_pattern_of_a_client_metrics_subscription_takes_linear_time() -> None:
 
 
 def test_a_subscription_matches_by_the_same_engine() -> None:
-    assert client_metrics._matches(
+    assert get_telemetry_subscriptions._matches(
         "client_id=a+,client_source_port=[0-9]+", {"client_id": "aa", "client_source_port": "9"}
     )
-    assert not client_metrics._matches("client_id=(a|aa)+", {"client_id": "a" * 5_000 + "c"})
+    assert not get_telemetry_subscriptions._matches("client_id=(a|aa)+", {"client_id": "a" * 5_000 + "c"})

@@ -39,7 +39,7 @@ class Offer:
 
 
 def view_of(*offers: Offer) -> PartitionView:
-    return PartitionView([cast(PartitionOrigin, offer) for offer in offers])
+    return PartitionView([cast("PartitionOrigin", offer) for offer in offers])
 
 
 def segment(start: int, end: int, name: str = "") -> StoredSegment:
@@ -97,7 +97,7 @@ def test_a_committed_read_leaves_an_origin_at_its_last_stable_offset() -> None:
     """Past it are transactions of which that origin does not know yet how they end."""
     near = Offer([segment(0, 100)], stable=40)
     far = Offer([segment(0, 150)], stable=120, tier="broker")
-    offers = [cast(PartitionOrigin, each) for each in (near, far)]
+    offers = [cast("PartitionOrigin", each) for each in (near, far)]
     taken = [
         (each.offer is offers[0], each.start_offset, each.end_offset)
         for each in PartitionView(offers, is_committed=True).pieces(0, 120)

@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.requests.authorization import group_rules, topic_rules
 from moldau.broker.requests.authorization.cluster_rules import no_credentials_described
-from moldau.broker.requests.authorization.visible_topics import operations_on, visible_topics
+from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
 from moldau.kraft.image.topics import TopicsDelta, TopicsImage
 from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode

@@ -13,7 +13,7 @@ import pytest
 
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.requests.api import Api
-from moldau.broker.requests.authorization.guard import guarded
+from moldau.broker.requests.authorization.rule import guarded
 from moldau.broker.requests.table import APIS
 from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.compiler import decode, encode

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moldau.broker.requests.authorization import topic_rules
-from moldau.broker.requests.authorization.visible_topics import operations_on, visible_topics
+from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
 from moldau.protocol.access import AclOperation
 from moldau.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from moldau.protocol.messages.metadata import MetadataRequestTopic
