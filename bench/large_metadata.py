@@ -7,9 +7,8 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
-from moldau.broker.requests.authorization.visibility import NOT_ASKED
-
 from moldau.broker.metadata.cluster_view import NodeAddress
+from moldau.broker.requests.authorization.visibility import NOT_ASKED
 from moldau.broker.requests.handlers.metadata import Question
 from moldau.broker.requests.large_metadata import LargeMetadata
 from moldau.broker.runtime.environment import LocalEnvironment
