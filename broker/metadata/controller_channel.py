@@ -94,8 +94,12 @@ class ControllerChannel:
         self._environment = environment
         self._loop = loop
         self._is_closed = False
-        self.clients: ClientService | None = None
+        self._clients: ClientService | None = None
         """Serves clients' requests while this node leads; None without an authorizer, or without a controller here."""
+
+    def serve_clients(self, service: ClientService) -> None:
+        """Pass clients' requests through the service while this node leads."""
+        self._clients = service
 
     def submit(
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
@@ -116,9 +120,9 @@ class ControllerChannel:
     def _try(self, attempt: Attempt) -> None:
         if self._is_closed:
             return
-        if self.clients is not None and attempt.client is not None and self._leadership.is_active:
+        if self._clients is not None and attempt.client is not None and self._leadership.is_active:
             assert attempt.version is not None, "the request of a client has a version"
-            self.clients.serve(attempt.request, attempt.version, attempt.client, partial(self._served, attempt))
+            self._clients.serve(attempt.request, attempt.version, attempt.client, partial(self._served, attempt))
             return
         left_ms = attempt.deadline_ms - self._environment.monotonic_ms()
         requester = requester_of(attempt.request, attempt.version, attempt.client)

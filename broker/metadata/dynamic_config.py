@@ -24,13 +24,17 @@ class DynamicConfig:
         self.started_with = config
         self.config = config
         self.layers = BrokerLayers.of(config)
-        self.watchers: list[Callable[[Config], None]] = []
-        """Called after a change."""
+        self._listeners: list[Callable[[Config], None]] = []
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         """One configuration for each set of topic overrides.
 
         Most topics share a configuration, and a log keeps only a reference.
         """
+
+    def subscribe(self, listener: Callable[[Config], None]) -> None:
+        """Call the listener with the settings in force, now and after each change."""
+        self._listeners.append(listener)
+        listener(self.config)
 
     def follow(self, image: MetadataImage) -> None:
         """Apply the dynamic settings of the cluster and of this broker."""
@@ -41,8 +45,8 @@ class DynamicConfig:
         self.layers = BrokerLayers.of(self.started_with, default, own)
         self.config = effective(self.layers)
         self._log_configs.clear()
-        for changed in self.watchers:
-            changed(self.config)
+        for listener in self._listeners:
+            listener(self.config)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The log settings of a topic with these overrides."""

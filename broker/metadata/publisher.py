@@ -50,6 +50,7 @@ class MetadataPublisher:
         self.replay = Replay()
         """The state at the end of the published metadata; callers read it or fork it."""
         self.high_watermark = 0
+        self._at_start: MetadataImage | None = None
         self._listeners: list[Listener] = []
         self._pending: deque[UncommittedState] = deque()
         self._waiting: deque[WaitingReply] = deque()
@@ -57,6 +58,19 @@ class MetadataPublisher:
     @property
     def image(self) -> MetadataImage:
         return self.replay.image
+
+    def image_for_logins(self) -> MetadataImage:
+        """The committed metadata. Until this node knows the high watermark, the metadata up to the end of its own log:
+        controllers need it to log in to each other before they can elect a leader, which provides the high watermark.
+        """
+        image = self.image
+        if image.features.levels:
+            self._at_start = None
+        return self._at_start or image
+
+    def loaded(self, image: MetadataImage) -> None:
+        """Use the metadata up to the end of this node's log for logins, until the high watermark is known."""
+        self._at_start = image
 
     def subscribe(self, listener: Listener) -> None:
         """Call the listener with every later image, and with the delta that produced it."""

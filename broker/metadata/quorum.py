@@ -36,10 +36,6 @@ STOP_PATIENCE_MS: Final = 2_000
 """The time (ms) for which a clean stop waits for another node to become leader."""
 
 
-def not_told(*_: object) -> None:
-    """Does nothing: the callback of a composition without a listener, such as a quorum without a broker."""
-
-
 class Quorum:
     """The node's part in the quorum. Calls come in the order `open`, `join`, `stop`; listeners subscribe before `join`.
 
@@ -53,12 +49,13 @@ class Quorum:
         config: Config,
         properties: MetaProperties,
         settings: SettingsInForce,
+        publisher: MetadataPublisher,
         channels: PeerChannels,
-        on_shortage: Callable[[OSError], None] = not_told,
-        on_failure: Callable[[], None] = not_told,
+        on_shortage: Callable[[OSError], None],
+        on_failure: Callable[[], None],
     ) -> None:
         """`properties`: those of the metadata directory. `settings`: the settings in force, for the controller's
-        checks.
+        checks. `publisher`: publishes what this quorum commits.
 
         `on_shortage`: called when the disk of the metadata log has no room. `on_failure`: called when this disk has
         failed, before the node halts.
@@ -66,7 +63,7 @@ class Quorum:
         self._environment = environment
         self._config = config
         self._on_failure = on_failure
-        self._publisher = MetadataPublisher()
+        self._publisher = publisher
         self._around = QuorumSurroundings(
             environment,
             config,
@@ -85,7 +82,6 @@ class Quorum:
         self._lock: FileLock | None = None
         """The lock of a metadata directory that is not a log directory; a log directory holds its own lock."""
         self._opened: OpenedQuorum | None = None
-        self._at_start: MetadataImage | None = None
 
     # State
 
@@ -93,15 +89,6 @@ class Quorum:
     def image(self) -> MetadataImage:
         """The committed metadata."""
         return self._publisher.image
-
-    def image_for_logins(self) -> MetadataImage:
-        """The committed metadata. Until this node knows the high watermark, the metadata up to the end of its own log:
-        controllers need it to log in to each other before they can elect a leader, which provides the high watermark.
-        """
-        image = self.image
-        if image.features.levels:
-            self._at_start = None
-        return self._at_start or image
 
     @property
     def high_watermark(self) -> int:
@@ -180,7 +167,7 @@ class Quorum:
 
     def serve_clients(self, service: ClientService) -> None:
         """Pass clients' requests through the service while this node leads."""
-        self._controllers.clients = service
+        self._controllers.serve_clients(service)
 
     @property
     def is_active(self) -> bool:
@@ -245,7 +232,8 @@ class Quorum:
             loaded = MetadataLog.open(fs, config.metadata_log_dir, log_config, now_ms)
             return loaded, first_image(fs, config, loaded)
 
-        loaded, self._at_start = await environment.offload(load)
+        loaded, image = await environment.offload(load)
+        self._publisher.loaded(image)
         self._opened = opened_quorum(self._around, loaded)
         end = loaded.replay.image.provenance
         log.info("the metadata log %s ends at offset %d, epoch %d", loaded.log.directory, end.end_offset, end.epoch)

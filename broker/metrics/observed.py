@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.composition import BrokerCoordinators
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.metadata.quorum import Quorum
+    from moldau.broker.metrics.readiness import Readiness
     from moldau.broker.network.listener import Listener
     from moldau.broker.network.quotas.address_rates import AddressRates
     from moldau.broker.network.quotas.client_quotas import ClientQuotas
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from moldau.broker.requests.large_batches import LargeBatches
     from moldau.broker.runtime.environment import Environment
     from moldau.broker.runtime.flusher import Flusher
-    from moldau.broker.runtime.stage import Stage
     from moldau.broker.tiering.tiering import Tiering
 
 
@@ -59,8 +59,4 @@ class Observed:
     reply_memory: ReplyMemory
     large_batches: LargeBatches
     clock: RequestClock
-    stage: Callable[[], Stage]
-    not_ready: Callable[[], list[str]]
-    """Why clients are not served; empty where they are served."""
-    impaired: Callable[[], list[str]]
-    """The problems of a node that serves clients."""
+    readiness: Readiness

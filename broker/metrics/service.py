@@ -15,11 +15,11 @@ from moldau.broker.metrics.observed import Observed
 from moldau.broker.metrics.partitions import collect_partitions
 from moldau.broker.metrics.process_metrics import ProcessMetrics
 from moldau.broker.metrics.quotas import collect_quotas
+from moldau.broker.metrics.readiness import Stage
 from moldau.broker.metrics.reply_errors import ErrorCounter
 from moldau.broker.metrics.stall import StallWatch, collect_longest_step
 from moldau.broker.metrics.tiering import collect_tiering
 from moldau.broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
-from moldau.broker.runtime.stage import Stage
 from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.broker")
@@ -68,10 +68,10 @@ class Metrics:
 
     async def readiness(self) -> Answer:
         """The response of the readiness probe: whether clients are served; if not, the reasons."""
-        missing = self._node.not_ready()
+        missing = self._node.readiness.not_ready()
         if missing:
             return plain(503, "\n".join(missing))
-        return plain(200, "\n".join(["ok", *self._node.impaired()]))
+        return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
 
     async def metrics(self) -> Answer:
         began_ns = self._clock_ns()
@@ -84,7 +84,7 @@ class Metrics:
 
     async def _collect(self, page: Page) -> None:
         node = self._node
-        page.add("kafka_server_kafkaserver_brokerstate", node.stage())
+        page.add("kafka_server_kafkaserver_brokerstate", node.readiness.stage)
         page.add("moldau_uptime_seconds", (self._clock_ns() - self._began_ns) / 1e9)
         page.add("moldau_scrape_seconds", self._scrape_ns / 1e9)
         self._stall.collect(page)
@@ -103,5 +103,5 @@ class Metrics:
             await collect_tiering(page, node.tiering, node.environment.monotonic_ms(), self._series_max)
         collect_groups(page, node)
         collect_transactions(page, node)
-        if node.stage() is Stage.RUNNING:
+        if node.readiness.stage is Stage.RUNNING:
             await collect_cluster(page, node)

@@ -30,9 +30,17 @@ class Admission:
 
     def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:
         self.quotas = ConnectionQuotas(limits, listener_names, protected)
-        self.listeners: list[LimitedListener] = []
         self.address_rates: AddressRates | None = None
         """The quotas of addresses; None while none is set."""
+        self._listeners: list[LimitedListener] = []
+
+    def add(self, listener: LimitedListener) -> None:
+        """Count the connections of a listener, too."""
+        self._listeners.append(listener)
+
+    def limit_addresses(self, rates: AddressRates | None) -> None:
+        """Apply changed quotas of addresses."""
+        self.address_rates = rates
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """Apply changed limits: close the connections in excess, accept those that waited."""
@@ -42,7 +50,7 @@ class Admission:
     def room_made(self) -> None:
         """Close the connections in excess and accept those that waited, after a connection ended or a limit changed."""
         self.end_excess()
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.go_on()
 
     def end_excess(self) -> None:
@@ -50,7 +58,7 @@ class Admission:
         excess = self.quotas.excess()
         if not excess:
             return
-        excess -= sum(listener.closing_count for listener in self.listeners)
-        losers = [listener for listener in self.listeners if self.quotas.may_lose(listener.name)]
+        excess -= sum(listener.closing_count for listener in self._listeners)
+        losers = [listener for listener in self._listeners if self.quotas.may_lose(listener.name)]
         while excess > 0 and any(listener.close_one_in_excess() for listener in losers):
             excess -= 1

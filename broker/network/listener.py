@@ -88,6 +88,7 @@ class Listener:
         self._acceptor: Acceptor | None = None
         self._sweep: asyncio.Handle | None = None
         self._rate_timer: asyncio.TimerHandle | None = None
+        admission.add(self)
 
     async def bind(self) -> None:
         """Bind the address; clients are refused until `accept`. Raises OSError."""

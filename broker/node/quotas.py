@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from moldau.broker.config.config import Config
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.admission import Admission
 from moldau.broker.network.listener import Listener
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.quotas.address_rates import AddressRates
-from moldau.broker.network.quotas.client_quotas import ClientQuotas, quota_windows
+from moldau.broker.network.quotas.client_quotas import ClientQuotas
 from moldau.broker.network.quotas.throttled_route import ThrottledRequests
 from moldau.broker.network.route import Route
 from moldau.broker.runtime.environment import Environment
@@ -30,42 +29,44 @@ class NodeQuotas:
     overhead.
     """
 
-    def __init__(self, config: Config, environment: Environment) -> None:
-        self.clients = ClientQuotas(quota_windows(config))
-        self.addresses = AddressRates(self.clients.limits, self.clients.windows)
+    def __init__(
+        self,
+        clients: ClientQuotas,
+        addresses: AddressRates,
+        environment: Environment,
+        listeners: Sequence[Listener],
+        admissions: Sequence[Admission],
+    ) -> None:
+        self._clients = clients
+        self._addresses = addresses
+        self._listeners = listeners
+        self._admissions = admissions
         self._governors = {
             role: ThrottledRequests(
-                self.clients,
+                clients,
                 environment.precise_ns,
                 environment.monotonic_ms,
                 counts=role is ListenerRole.BROKER,
             )
             for role in (ListenerRole.BROKER, ListenerRole.CONTROLLER)
         }
-        self._listeners: Sequence[Listener] = ()
-        self._admissions: Iterable[Admission] = ()
         self._are_governed = False
-
-    def attach(self, listeners: Sequence[Listener], admissions: Iterable[Admission]) -> None:
-        """Set the listeners and admissions to which the quotas apply."""
-        self._listeners = listeners
-        self._admissions = admissions
 
     def begin(self, quorum: Quorum) -> None:
         """Apply the quotas of the current metadata, then follow its changes."""
-        self._take(dict(quorum.image.quotas.by_entity.items()))
+        self._apply(dict(quorum.image.quotas.by_entity.items()))
         quorum.subscribe(self._published)
 
     def _published(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if delta.quotas.changed:
-            self._take({entity: image.quotas.by_entity.get(entity) for entity in delta.quotas.changed})
+            self._apply({entity: image.quotas.by_entity.get(entity) for entity in delta.quotas.changed})
 
-    def _take(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
-        clients = self.clients
+    def _apply(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        clients = self._clients
         clients.changed(entities)
-        rates = self.addresses if clients.limits.are_set(CONNECTION_CREATION_RATE) else None
+        rates = self._addresses if clients.limits.are_set(CONNECTION_CREATION_RATE) else None
         for admission in self._admissions:
-            admission.address_rates = rates
+            admission.limit_addresses(rates)
         are_governed = not clients.is_idle
         if are_governed != self._are_governed:
             self._are_governed = are_governed

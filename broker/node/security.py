@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config.config import Config
@@ -11,14 +11,11 @@ from moldau.broker.config.sasl import AUTHENTICATED, LoginSettings, SaslSettings
 from moldau.broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.authentication.counts import AuthenticationCounts
-from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.listener_security import CertificatePrincipal, ListenerSecurity
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.network.peer_security import NodeTls, PeerSecurity
-from moldau.broker.network.route import ServingListener
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.release import KAFKA_VERSION
-from moldau.broker.requests.authorization.in_process import ClientsInProcess
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
@@ -124,15 +121,6 @@ class NodeSecurity:
                 authorizer.changed(delta.acls.changed)
 
         quorum.subscribe(published)
-
-    def attach(self, listeners: Iterable[ServingListener], quorum: Quorum) -> None:
-        """Let this node's controller serve requests of clients that come in through its broker, under the client's own
-        permissions.
-        """
-        controllers = (each for each in listeners if each.role is ListenerRole.CONTROLLER)
-        listener = next(controllers, None)
-        if self.authorizer is not None and listener is not None:
-            quorum.serve_clients(ClientsInProcess(listener))
 
     def of_listener(self, name: str) -> ListenerSecurity:
         """The security of a listener: the TLS and the SASL exchange of its connections, and the access of its

@@ -24,6 +24,7 @@ from moldau.broker.metadata.dynamic_config import DynamicConfig
 from moldau.broker.replicas.directory_assignments import DirectoryAssignments
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.log_failures import LogFailures
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.broker.runtime.flusher import Flusher
@@ -77,6 +78,7 @@ class DamagedReplicas:
         flusher: Flusher,
         assignments: DirectoryAssignments,
         removal: FileRemoval,
+        failures: LogFailures,
     ) -> None:
         self._node_id = node_id
         self._loop = loop
@@ -92,6 +94,7 @@ class DamagedReplicas:
         self._damaged: dict[tuple[bytes, int], DamagedReplica] = {}
         self.found_count = 0
         self.repaired_count = 0
+        failures.subscribe_to_damage(self.found)
 
     def __len__(self) -> int:
         return len(self._damaged)

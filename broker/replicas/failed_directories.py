@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.log_failures import LogFailures
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.storage.directory.log_directory import LogDirectory
@@ -19,21 +20,25 @@ class FailedDirectories:
         metadata_log_dir: str,
         replicas: Replicas,
         roles: ReplicaRoles,
+        failures: LogFailures,
         halt: Callable[[str], None],
+        report: Callable[[bytes], object],
     ) -> None:
-        """`halt`: stops the process at once."""
+        """`halt`: stops the process at once. `report`: reports the id of an offline directory to the controller."""
         self._logs = logs
         self._metadata_log_dir = metadata_log_dir
         self._replicas = replicas
         self._roles = roles
         self._halt = halt
-        self._tell: Callable[[bytes], object] | None = None
+        self._report = report
+        self._reports = False
+        failures.subscribe_to_directories(self.failed)
 
-    def begin(self, tell: Callable[[bytes], object]) -> None:
-        """The node serves: report the id of each offline directory to the controller, now and later."""
-        self._tell = tell
+    def begin(self) -> None:
+        """The node serves: report each offline directory to the controller, now and later."""
+        self._reports = True
         for path in self._logs.offline:
-            self._tell_of(path)
+            self._report_offline(path)
 
     def failed(self, directory: LogDirectory) -> None:
         """Take the directory offline. Without the metadata log, or without any log directory, the node halts."""
@@ -45,9 +50,9 @@ class FailedDirectories:
             if self._logs.directory_of(partition.log) == directory.path:
                 self._roles.take_offline(partition)
         directory.abandon()
-        self._tell_of(directory.path)
+        self._report_offline(directory.path)
 
-    def _tell_of(self, path: str) -> None:
+    def _report_offline(self, path: str) -> None:
         properties = self._logs.properties.get(path)
-        if self._tell is not None and properties is not None and properties.directory_id is not None:
-            self._tell(properties.directory_id)
+        if self._reports and properties is not None and properties.directory_id is not None:
+            self._report(properties.directory_id)

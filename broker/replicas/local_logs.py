@@ -442,9 +442,3 @@ def failing(directory: LogDirectory) -> Iterator[None]:
         yield
     except OSError as error:
         directory.refused(error)
-
-
-def impaired(logs: LocalLogs) -> list[str]:
-    """The problems of the log directories of a broker that serves clients."""
-    offline = [f"log directory {path} is offline: {why}" for path, why in logs.offline.items()]
-    return offline + [f"log directory {path} is full" for path in logs.space.full]

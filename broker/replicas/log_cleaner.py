@@ -92,8 +92,11 @@ class LogCleaner:
         flusher: Flusher,
         removal: FileRemoval,
         checkpoint: Callable[[], Awaitable[bool]],
+        remote: RemoteTier | None = None,
     ) -> None:
-        """`checkpoint` writes the checkpoints of all directories, and returns whether all of them are durable."""
+        """`checkpoint` writes the checkpoints of all directories, and returns whether all of them are durable.
+        `remote` cleans remote segments; None where no log is tiered.
+        """
         self._settings = settings
         self._environment = environment
         self._spawn = spawn
@@ -103,8 +106,7 @@ class LogCleaner:
         self._checkpoint = checkpoint
         self._running = 0
         self._in_progress: dict[Log, None] = {}
-        self.remote: RemoteTier | None = None
-        """The cleaning of remote segments; None where no log is tiered."""
+        self._remote = remote
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
         self._record_limits: dict[Log, int] = {}
@@ -114,8 +116,7 @@ class LogCleaner:
     def begin(self) -> None:
         """Start the cleaner, if log.cleaner.enable is set."""
         if self._settings.config.flag("log.cleaner.enable"):
-            self._settings.watchers.append(self._start_missing)
-            self._start_missing(self._settings.config)
+            self._settings.subscribe(self._start_missing)
 
     def _start_missing(self, config: Config) -> None:
         while self._running < config.integer("log.cleaner.threads"):
@@ -148,13 +149,13 @@ class LogCleaner:
 
     def _wants_remote(self, partition: Partition) -> bool:
         is_free = self._is_served(partition) and partition.log not in self._in_progress
-        return is_free and self.remote is not None and self.remote.wants(partition)
+        return is_free and self._remote is not None and self._remote.wants(partition)
 
     async def _clean_remote(self, partition: Partition) -> bool:
-        assert self.remote is not None
+        assert self._remote is not None
         self._in_progress[partition.log] = None
         try:
-            return await self.remote.clean(partition, self._limits())
+            return await self._remote.clean(partition, self._limits())
         finally:
             del self._in_progress[partition.log]
 
@@ -246,7 +247,7 @@ class LogCleaner:
         part = present._replace(
             first_uncleanable_offset=min(present.first_uncleanable_offset, part.first_uncleanable_offset)
         )
-        tombstones_end = INT64_MAX if self.remote is None else self.remote.tombstones_end_offset(partition)
+        tombstones_end = INT64_MAX if self._remote is None else self._remote.tombstones_end_offset(partition)
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
         throttle = Throttle(self._environment.monotonic_ms)
         from moldau.storage.compaction.cleaning import (

@@ -58,6 +58,8 @@ class FetcherPorts:
     broker_epoch: Callable[[], int]
     """The epoch of this broker's registration."""
     spawn: Spawn
+    remote_state: RemoteState | None
+    """The state of remote logs; None where tiered storage is off."""
 
 
 class ReplicaFetchers:
@@ -70,8 +72,6 @@ class ReplicaFetchers:
         until it stops.
         """
         self._fetchers: dict[int, RunningFetcher] = {}
-        self.remote_state: RemoteState | None = None
-        """The state of remote logs; None where tiered storage is off."""
 
     def begin(self) -> None:
         """Begin to fetch: this broker is registered and has its epoch."""
@@ -226,7 +226,7 @@ class RunningFetcher:
         """Rebuild the log. The state of the remote part is read and checked first; only then the log is changed."""
         partition, ports = effect.partition, self._ports
         try:
-            start = await remote_start(self._fetchers.remote_state, effect)
+            start = await remote_start(ports.remote_state, effect)
             partition.log.lower_recovery_point(partition.log.segments[0].base_offset)
             if not await ports.logs.checkpoint():
                 raise OSError(errno.ENOSPC, "the recovery point is not durable", partition.log.directory)

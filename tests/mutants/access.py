@@ -36,7 +36,7 @@ ACCESS_MUTANTS: Final = (
         343,
         "a client of the leader's own process needs no permission",
         "broker/metadata/controller_channel.py",
-        "if self.clients is not None and attempt.client is not None and self._leadership.is_active:",
+        "if self._clients is not None and attempt.client is not None and self._leadership.is_active:",
         "if False:",
         Hunt.STORIES,
     ),

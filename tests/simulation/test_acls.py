@@ -26,7 +26,9 @@ async def led(cluster: Cluster) -> tuple[ClusterNode, list[ClusterNode]]:
     while True:
         leader = cluster.leader_of_quorum()
         live = [node for node in cluster.nodes.values() if node.is_up]
-        if leader is not None and all(node.broker is not None and not node.broker.not_ready() for node in live):
+        if leader is not None and all(
+            node.broker is not None and not node.broker.readiness.not_ready() for node in live
+        ):
             return leader, [node for node in live if node is not leader]
         await asyncio.sleep(0.1)
 

@@ -57,7 +57,9 @@ def test_a_follower_that_dies_leaves_the_epochs_of_its_batches(is_power_cut: boo
             follower.kill()
             assert LeaderEpochs.load(follower.host.disk, copy.directory).entries == expected
         follower.boot()
-        await cluster.until(lambda: follower.broker is not None and not follower.broker.not_ready(), "it serves again")
+        await cluster.until(
+            lambda: follower.broker is not None and not follower.broker.readiness.not_ready(), "it serves again"
+        )
         await cluster.until(lambda: log_of(follower).epochs.entries == expected, "it has both epochs")
 
     with Cluster(5) as cluster:

@@ -94,7 +94,7 @@ async def fill_and_empty(node: Node, random: Random, history: History) -> None:
             disk.faults.capacity_bytes = PLENTY  # a start needs some
             before = node.broker
             node.boot()
-            while node.broker is before or node.broker.not_ready():
+            while node.broker is before or node.broker.readiness.not_ready():
                 await asyncio.sleep(0.01)
 
 

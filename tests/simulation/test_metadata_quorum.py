@@ -11,6 +11,7 @@ import pytest
 
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.raft import controller_terms
 from moldau.broker.metadata.storage_format import format_directories
@@ -94,7 +95,10 @@ class Story:
         properties = read_meta_properties(environment.fs, DATA)
         assert properties is not None
         channels = PeerChannels(asyncio.get_running_loop(), Timeouts(asyncio.get_running_loop()), "node-1", "4.3.1")
-        quorum = Quorum(environment, node, properties, DynamicConfig(node), channels)
+        publisher = MetadataPublisher()
+        quorum = Quorum(
+            environment, node, properties, DynamicConfig(node), publisher, channels, lambda _: None, lambda: None
+        )
         quorum.subscribe(self.published)
         try:
             await quorum.open()

@@ -86,7 +86,7 @@ def test_a_broker_is_not_ready_without_a_controller_nor_is_a_controller_without_
         for node_id in (3, 4):
             broker = cluster.nodes[node_id].broker
             assert broker is not None
-            await cluster.until(lambda broker=broker: bool(broker.not_ready()), "it says so", 30)  # type: ignore[misc]
+            await cluster.until(lambda broker=broker: bool(broker.readiness.not_ready()), "it says so", 30)  # type: ignore[misc]
         cluster.nodes[1].boot()
         cluster.nodes[2].boot()
         await asyncio.sleep(1)

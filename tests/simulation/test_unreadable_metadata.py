@@ -88,7 +88,7 @@ def test_a_snapshot_that_is_gone_is_not_found() -> None:
 
         files.read = gone  # type: ignore[method-assign, assignment]
         late.boot()
-        await cluster.until(lambda: late.broker is not None and not late.broker.not_ready(), "the late one")
+        await cluster.until(lambda: late.broker is not None and not late.broker.readiness.not_ready(), "the late one")
         assert reads > 1 and leader.is_up
 
     small: dict[str, Any] = {

@@ -236,7 +236,7 @@ class Cluster:
 
         def holds() -> bool:
             up = [node for node in self.nodes.values() if node.is_up]
-            return all(node.broker is not None and not node.broker.not_ready() for node in up)
+            return all(node.broker is not None and not node.broker.readiness.not_ready() for node in up)
 
         await self.until(holds, "all nodes serve")
 

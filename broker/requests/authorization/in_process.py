@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import cast
 
 from moldau.broker.metadata.enveloping import CORRELATION_ID, ForwardedClient
+from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.route import Authentication, RequestContext, ServingListener
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.schema import spec_of
@@ -19,11 +20,12 @@ from moldau.security.access import Access
 
 
 class ClientsInProcess:
-    """Passes clients' requests to the controller of this node."""
+    """Passes clients' requests to the controller of this node, under the client's own permissions."""
 
-    def __init__(self, listener: ServingListener) -> None:
-        """`listener`: one of this node's controller listeners, for its routes."""
+    def __init__(self, listener: ServingListener, quorum: Quorum) -> None:
+        """`listener`: one of this node's controller listeners, for its routes. `quorum` gets this service."""
         self._listener = listener
+        quorum.serve_clients(self)
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
         """Answer a request under the client's access; NOT_CONTROLLER where this node does not lead any more."""

@@ -442,7 +442,7 @@ class Swarm:
 
     def _is_whole(self) -> bool:
         brokers = [node.broker for node in self.cluster.nodes.values() if node.is_up and node.broker is not None]
-        if len(brokers) < len(self.cluster.nodes) or any(broker.not_ready() for broker in brokers):
+        if len(brokers) < len(self.cluster.nodes) or any(broker.readiness.not_ready() for broker in brokers):
             return False
         image = self._newest_image()
         return image.topics.by_name(TOPIC) is not None and all(
@@ -473,7 +473,7 @@ class Swarm:
             if broker is None or not node.is_up:
                 lines.append(f"node {node.id} is down")
                 continue
-            why = broker.not_ready()
+            why = broker.readiness.not_ready()
             bad = [
                 f"{topic.name}-{index} {assigned.leader} {assigned.isr}"
                 for topic, index, assigned in broker.image.topics.partitions()

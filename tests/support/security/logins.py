@@ -54,7 +54,7 @@ class Doors:
         if node.broker is None or not node.is_up or not node.broker.quorum.is_open:
             return None
         host = node.host
-        return Moment(host.lives, host.wall_skew_ms, host.wall_ms(), node.broker.quorum.image_for_logins())
+        return Moment(host.lives, host.wall_skew_ms, host.wall_ms(), node.broker.publisher.image_for_logins())
 
     async def log_in(
         self, node_id: int, login: ScramLogin, extensions: str = ""

@@ -8,7 +8,6 @@ import pytest
 
 from moldau.broker.metadata.refusals import undone
 from moldau.broker.replicas.disk_space import DiskSpace
-from moldau.broker.replicas.local_logs import impaired
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -54,13 +53,15 @@ def test_produce_is_refused_reads_go_on_and_all_resumes_by_itself(flush_messages
             assert "No space left" in (refused.error_message or "")
         assert (await client.fetch("t")).high_watermark == 1
         assert node.broker.logs.space.full == ("/data",) and not node.broker.logs.offline
-        assert node.broker.not_ready() == [] and impaired(node.broker.logs) == ["log directory /data is full"]
+        assert node.broker.readiness.not_ready() == [] and node.broker.readiness.impaired() == [
+            "log directory /data is full"
+        ]
         await asyncio.sleep(5)
-        assert node.host.is_up and node.broker.not_ready() == []
+        assert node.host.is_up and node.broker.readiness.not_ready() == []
         make_room(node)
         assert (await client.produce("t", batch("b"))).base_offset == 1
         await asyncio.sleep(3)
-        assert impaired(node.broker.logs) == []
+        assert node.broker.readiness.impaired() == []
         node.host.crash()
         node.boot()
         client = await node.connect()
@@ -113,7 +114,7 @@ def test_the_controller_refuses_and_the_node_lives() -> None:
                 assert error == STORAGE and "No space left" in (message or "")
         assert (await client.produce("t", batch("a"))).error_code == STORAGE
         await asyncio.sleep(30)
-        assert node.host.is_up and node.broker.not_ready() == [], "it does not even miss a heartbeat"
+        assert node.host.is_up and node.broker.readiness.not_ready() == [], "it does not even miss a heartbeat"
         assert node.broker.image.topics == before.topics and node.broker.image.configs == before.configs
         make_room(node)
         assert [error for error, _ in await everything_of_the_controller(client)] == [0, 0, 0, 0]

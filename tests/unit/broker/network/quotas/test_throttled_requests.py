@@ -125,11 +125,11 @@ def test_a_throttled_fetch_gives_up_the_session_that_it_opened_and_keeps_an_olde
         await set_quota(admin, "consumer_byte_rate", 1000, client_id="test")
         again = await client.ask(fetch_request([("t", 0, 0)], session=(opened.session_id, 1)), FETCH_VERSION)
         assert again.throttle_time_ms > 0 and again.session_id == opened.session_id
-        sessions = len(node.broker.fetch_sessions)
+        sessions = len(node.broker.services.fetch_sessions)
         other = await node.connect()
         new = await other.ask(fetch_request([("t", 0, 0)], session=(0, 0)), FETCH_VERSION)
         assert new.throttle_time_ms > 0 and new.session_id == 0
-        assert len(node.broker.fetch_sessions) == sessions
+        assert len(node.broker.services.fetch_sessions) == sessions
         await set_quota(admin, "consumer_byte_rate", None, client_id="test")
         more = await client.ask(fetch_request([("t", 0, 0)], session=(opened.session_id, 2)), FETCH_VERSION)
         assert more.error_code == 0 and more.responses[0].partitions[0].records

@@ -283,7 +283,7 @@ def test_a_session_tells_only_news() -> None:
         reply = await client.ask(fetch_request([], session=(session, 4)), 12)
         assert reply.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         await client.ask(fetch_request(wanted, session=(session, -1)), 17)
-        assert len(node.broker.fetch_sessions) == 0
+        assert len(node.broker.services.fetch_sessions) == 0
 
     serve_and(story)
 

@@ -1,0 +1,446 @@
+"""The composition of a node: its parts in dependency order. Each part is complete when it is made, and gets only parts
+that were made before it. A part that reports to a later one lets it subscribe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.config.config import Config
+from moldau.broker.config.http_address import read_address
+from moldau.broker.config.replica_selectors import RACK_AWARE
+from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
+from moldau.broker.metadata.broker_identity import broker_identity, heartbeat_ms
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.metadata.registration import Registration
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.metrics.readiness import Readiness
+from moldau.broker.network.admission import Admission
+from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE
+from moldau.broker.network.connection_quota import connection_limits
+from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
+from moldau.broker.network.listener import Listener
+from moldau.broker.network.listener_role import ListenerRole, role_of
+from moldau.broker.network.quotas.address_rates import AddressRates
+from moldau.broker.network.quotas.client_quotas import ClientQuotas, quota_windows
+from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.request_memory import RequestMemory, request_memory_size_max
+from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.node.mechanisms import NodeMechanisms
+from moldau.broker.node.quotas import NodeQuotas
+from moldau.broker.node.security import NodeSecurity
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.purgatory.timer_wheel import Timeouts
+from moldau.broker.replicas.damaged_replicas import DamagedReplicas
+from moldau.broker.replicas.directory_assignments import DirectoryAssignments
+from moldau.broker.replicas.failed_directories import FailedDirectories
+from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.log_cleaner import LogCleaner
+from moldau.broker.replicas.log_failures import LogFailures
+from moldau.broker.replicas.log_jobs import LogJobs
+from moldau.broker.replicas.metadata_applier import AppliedTo, MetadataApplier
+from moldau.broker.replicas.node_directories import look_into
+from moldau.broker.replicas.partition_work import PartitionWork
+from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.replicas.replication_throttles import ReplicationThrottles
+from moldau.broker.replicas.roles import ReplicaRoles
+from moldau.broker.requests.authorization.in_process import ClientsInProcess
+from moldau.broker.requests.forwarding import Forwarding
+from moldau.broker.requests.large_batches import LargeBatches
+from moldau.broker.requests.large_metadata import LargeMetadata
+from moldau.broker.requests.parts import LongRequests
+from moldau.broker.requests.rack_aware_selector import RackAwareReplicaSelector
+from moldau.broker.requests.services import Services
+from moldau.broker.requests.table import routes
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.loop_steps import LoopSteps
+from moldau.broker.runtime.tasks import Tasks
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.replication.fetch_plan import FetchPlanner
+from moldau.replication.fetch_session import FetchSessions
+from moldau.replication.source import LocalLog
+
+if TYPE_CHECKING:
+    from moldau.broker.metrics.service import Metrics
+    from moldau.broker.tiering.tiering import Tiering
+
+FETCH_SESSION_EVICTION_MS: Final = 120_000
+"""The time (ms) after which an unused fetch session may be evicted for a new one."""
+
+
+class NodeParts:
+    """The parts of one node. Only `broker/node/`, the command line and tests hold them all; each part holds what it
+    uses.
+    """
+
+    def __init__(
+        self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop, steps: LoopSteps | None = None
+    ) -> None:
+        """`steps`: the steps that the loop measures. Raises OSError, ValueError and `RemoteStorageRefused`."""
+        self.config = config
+        self.environment = environment
+        self.loop = loop
+        self.node_id = config.node_id
+        self.tasks = Tasks(environment.halt)
+        self.timeouts = Timeouts(loop)
+        self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
+        slow = SlowRequests(loop, config.integer("moldau.slow.request.ms"))
+        self.clock = RequestClock(environment.precise_ns, slow, LoopSteps() if steps is None else steps)
+        self.settings = DynamicConfig(config)
+        self.settings.subscribe(lambda config: slow.set_threshold(config.integer("moldau.slow.request.ms")))
+        self._compose_logs()
+        self._compose_metadata()
+        self._compose_replicas()
+        self._compose_upkeep()
+        self._compose_requests()
+        self._compose_listeners()
+        self.readiness = Readiness(config, self.quorum, self.registration, self.logs)
+        self.metrics = self._compose_metrics()
+
+    def _compose_logs(self) -> None:
+        """Compose the log directories, and what makes their logs durable."""
+        config, environment = self.config, self.environment
+        self.replicas = Replicas()
+        self.settings.subscribe(
+            lambda config: self.replicas.verify_transactions(config.flag("transaction.partition.verification.enable"))
+        )
+        self.flusher = Flusher(environment, Tasks(environment.halt).spawn, self.replicas.flushed)
+        self.failures = LogFailures(self.loop)
+        self.logs = LocalLogs(
+            config,
+            environment,
+            look_into(environment, config),
+            self.failures.directory_failed,
+            self.failures.log_damaged,
+            self.flusher.write_epochs,
+        )
+
+    def _compose_metadata(self) -> None:
+        """Compose the metadata quorum, the channels to other nodes, and the readers of the committed metadata."""
+        config, environment, loop, logs = self.config, self.environment, self.loop, self.logs
+        self.publisher = MetadataPublisher()
+        mechanisms = NodeMechanisms(config, environment, logs.cluster_id, self.publisher.image_for_logins)
+        self.security = NodeSecurity(config, environment, loop, self.tasks.spawn, mechanisms)
+        self.channels, controller_channels = self.security.channels(self.timeouts)
+        self.quorum = Quorum(
+            environment,
+            config,
+            logs.properties[config.metadata_log_dir],
+            self.settings,
+            self.publisher,
+            controller_channels,
+            on_shortage=partial(logs.space.refused, config.metadata_log_dir),
+            on_failure=logs.forget_serving_epochs,
+        )
+        self.cluster = ClusterView(self.quorum, logs.cluster_id, environment.random)
+        self.registration = Registration(
+            self.node_id,
+            lambda: broker_identity(
+                config, logs.cluster_id, environment.entropy(16), logs.directory_ids, logs.previous_broker_epoch
+            ),
+            self.quorum,
+            heartbeat_ms(config),
+            lambda: self.cluster.image.provenance.end_offset - 1,
+        )
+        self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, self._broker_epoch)
+        self.topics = TopicCreation(self.quorum)
+
+    def _compose_replicas(self) -> None:
+        """Compose the replicas of this broker, and the coordinators whose state is in them."""
+        config, environment, loop, spawn = self.config, self.environment, self.loop, self.tasks.spawn
+        self.tiering = self._compose_tiering()
+        self.throttles = ReplicationThrottles(config)
+        self.fetchers = ReplicaFetchers(
+            FetcherPorts(
+                self.node_id,
+                config,
+                environment,
+                loop,
+                self.cluster,
+                self.channels,
+                self.logs,
+                self.flusher,
+                self.throttles.follower,
+                self._broker_epoch,
+                spawn,
+                self.tiering.follower_state if self.tiering is not None else None,
+            )
+        )
+        self.coordinators = BrokerCoordinators(
+            CoordinatorPorts(
+                self.node_id,
+                config,
+                environment,
+                loop,
+                spawn,
+                self.cluster,
+                self.channels,
+                self.producer_ids,
+                self.replicas,
+                self.flusher,
+                self.purgatory,
+            )
+        )
+        self.roles = ReplicaRoles(
+            self.node_id,
+            self.replicas,
+            self.fetchers,
+            self.flusher,
+            self.coordinators.registry,
+            self.purgatory.followers.leadership_gained,
+            environment.monotonic_ms,
+        )
+        self.in_sync_changes = InSyncChanges(
+            self.node_id,
+            config.integer("replica.lag.time.max.ms"),
+            self.replicas,
+            self.cluster,
+            self.quorum,
+            self._broker_epoch,
+            environment,
+            loop,
+        )
+
+    def _compose_tiering(self) -> Tiering | None:
+        """Compose tiered storage.
+
+        None where remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
+        `RemoteStorageRefused`.
+        """
+        config = self.config
+        if not config.is_broker or not config.flag("remote.log.storage.system.enable"):
+            return None
+        from moldau.broker.tiering.metadata_reader import MetadataPorts
+        from moldau.broker.tiering.tiering import Tiering, TieringPorts
+
+        metadata = MetadataPorts(
+            self.node_id,
+            self.environment,
+            self.tasks.spawn,
+            self.cluster,
+            self.channels,
+            self.replicas,
+            config.inter_broker_listener_name,
+        )
+        return Tiering(TieringPorts(metadata, self.settings, self.flusher, self.topics))
+
+    def _compose_upkeep(self) -> None:
+        """Compose the parts that repair, create, delete and retain replicas."""
+        config, environment, spawn = self.config, self.environment, self.tasks.spawn
+        self.assignments = DirectoryAssignments(self.quorum, self.logs, self.loop, self.node_id, self._broker_epoch)
+        self.removal = FileRemoval(environment, spawn)
+        self.damaged = DamagedReplicas(
+            self.node_id,
+            self.loop,
+            spawn,
+            self.cluster,
+            self.settings,
+            self.logs,
+            self.replicas,
+            self.roles,
+            self.flusher,
+            self.assignments,
+            self.removal,
+            self.failures,
+        )
+        self.failed_directories = FailedDirectories(
+            self.logs,
+            config.metadata_log_dir,
+            self.replicas,
+            self.roles,
+            self.failures,
+            environment.halt,
+            lambda directory_id: spawn(self.registration.directory_failed(directory_id)),
+        )
+        self.partition_work = PartitionWork(environment, self.logs, self.removal)
+        self.applier = MetadataApplier(
+            self.node_id,
+            AppliedTo(
+                self.cluster,
+                self.settings,
+                self.throttles,
+                self.logs,
+                self.replicas,
+                self.roles,
+                self.fetchers,
+                self.in_sync_changes,
+                self.damaged,
+                self.assignments,
+                self.partition_work,
+                self.removal,
+                self.coordinators.groups.topics_deleted,
+            ),
+        )
+        self.log_jobs = LogJobs(
+            config, environment, self.replicas, self.logs, self.flusher, self.removal, self.applier.make_missing
+        )
+        self.cleaner = LogCleaner(
+            self.settings,
+            environment,
+            spawn,
+            self.replicas,
+            self.flusher,
+            self.removal,
+            self.logs.checkpoint,
+            self.tiering.cleaner if self.tiering is not None else None,
+        )
+
+    def _compose_requests(self) -> None:
+        """Compose the parts that the handlers of requests use."""
+        config, environment, loop, tiering = self.config, self.environment, self.loop, self.tiering
+        self.request_memory = RequestMemory(request_memory_size_max(config), loop)
+        self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
+        near = config.text_or_none("replica.selector.class") == RACK_AWARE
+        rack = config.text_or_none("broker.rack")
+        self.client_quotas = ClientQuotas(quota_windows(config))
+        self.large_batches = LargeBatches(environment)
+        self.services = Services(
+            node_id=self.node_id,
+            config=config,
+            environment=environment,
+            spawn=self.tasks.spawn,
+            cluster=self.cluster,
+            settings=self.settings,
+            quorum=self.quorum,
+            controller=Forwarding(self.quorum, self.purgatory, self.partition_work.when_done, self.client_quotas),
+            topics=self.topics,
+            producer_ids=self.producer_ids,
+            logs=self.logs,
+            replicas=self.replicas,
+            flusher=self.flusher,
+            in_sync_changes=self.in_sync_changes,
+            coordinators=self.coordinators.registry,
+            groups=self.coordinators.groups,
+            transactions=self.coordinators.transactions,
+            transaction_verifier=self.coordinators.transaction_verifier,
+            markers=self.coordinators.markers,
+            purgatory=self.purgatory,
+            request_memory=self.request_memory,
+            reply_memory=self.reply_memory,
+            fetch_sessions=FetchSessions(
+                config.integer("max.incremental.fetch.session.cache.slots"),
+                FETCH_SESSION_EVICTION_MS,
+                lambda: environment.random.randint(1, 0x7FFFFFFF),
+            ),
+            fetch_planner=FetchPlanner(
+                self.replicas,
+                LocalLog(),
+                self.throttles.leader,
+                RackAwareReplicaSelector(rack, self.cluster) if near else None,
+                environment.monotonic_ms,
+                tiering.source if tiering is not None else None,
+            ),
+            fetch_size_max=config.integer("fetch.max.bytes"),
+            remote_offsets=tiering.offsets if tiering is not None else None,
+            large_batches=self.large_batches,
+            large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
+            long_requests=LongRequests(environment, loop, self.tasks.spawn),
+            has_authorizer=self.security.authorizer is not None,
+            quotas=self.client_quotas,
+        )
+
+    def _compose_listeners(self) -> None:
+        """Compose the listeners' addresses, each with the routes of its role and the limits of its connections."""
+        config, limits = self.config, connection_limits(self.config)
+        admissions = {
+            ListenerRole.BROKER: Admission(
+                limits, tuple(each.name for each in config.broker_listeners), config.inter_broker_listener_name
+            ),
+            ListenerRole.CONTROLLER: Admission(limits, tuple(each.name for each in config.controller_listeners), None),
+        }
+        resources = ConnectionResources(
+            self.loop,
+            self.environment,
+            self.tasks.spawn,
+            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            self.request_memory,
+            self.reply_memory,
+            self.purgatory,
+            self.clock,
+            Transcoder(self.environment, self.request_memory),
+        )
+        self.listeners = [
+            Listener(
+                resources,
+                each.name,
+                each.host or None,
+                each.port,
+                role := role_of(each.name, config),
+                routes(role, self.services, is_guarded=self.services.has_authorizer),
+                admissions[role],
+                self.quorum.disconnected,
+                self.security.of_listener(each.name),
+                request_size_max=config.integer("socket.request.max.bytes"),
+                idle_ms_max=config.integer("connections.max.idle.ms"),
+                send_buffer_size=config.integer("socket.send.buffer.bytes"),
+            )
+            for each in config.listeners
+        ]
+        for each in admissions.values():
+            self.settings.subscribe(partial(limit_connections, each))
+        controllers = [each for each in self.listeners if each.role is ListenerRole.CONTROLLER]
+        if self.security.authorizer is not None and controllers:
+            ClientsInProcess(controllers[0], self.quorum)
+        self.address_rates = AddressRates(self.client_quotas.limits, self.client_quotas.windows)
+        self.quotas = NodeQuotas(
+            self.client_quotas, self.address_rates, self.environment, self.listeners, tuple(admissions.values())
+        )
+
+    def _compose_metrics(self) -> Metrics | None:
+        """The metrics and their HTTP server; None where moldau.http.listener is not set."""
+        address = read_address(self.config.text_or_none("moldau.http.listener") or "")
+        if address is None:
+            return None
+        from moldau.broker.metrics.observed import Observed
+        from moldau.broker.metrics.service import Metrics
+
+        observed = Observed(
+            config=self.config,
+            environment=self.environment,
+            cluster=self.cluster,
+            quorum=self.quorum,
+            logs=self.logs,
+            log_jobs=self.log_jobs,
+            cleaner=self.cleaner,
+            tiering=self.tiering,
+            replicas=self.replicas,
+            flusher=self.flusher,
+            throttles=self.throttles,
+            client_quotas=self.client_quotas,
+            address_rates=self.address_rates,
+            in_sync_changes=self.in_sync_changes,
+            damaged=self.damaged,
+            coordinators=self.coordinators,
+            purgatory=self.purgatory,
+            listeners=self.listeners,
+            request_memory=self.request_memory,
+            reply_memory=self.reply_memory,
+            large_batches=self.large_batches,
+            clock=self.clock,
+            readiness=self.readiness,
+        )
+        return Metrics(observed, address, self.loop, self.tasks.spawn)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.cluster.image
+
+    def _broker_epoch(self) -> int:
+        return self.registration.epoch
+
+
+def limit_connections(admission: Admission, config: Config) -> None:
+    """Apply the limits on connections that are in force."""
+    admission.set_limits(connection_limits(config))
