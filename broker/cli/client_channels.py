@@ -48,8 +48,7 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
         return PeerChannels(loop, timeouts, purpose, KAFKA_VERSION)
     from moldau.broker.config import Config
     from moldau.broker.config.config import ConfigError
-    from moldau.broker.node.mechanisms import NodeMechanisms
-    from moldau.broker.node.security import NodeSecurity
+    from moldau.broker.node.security import NodeMechanisms, NodeSecurity
     from moldau.broker.runtime.environment import LocalEnvironment
     from moldau.broker.runtime.tasks import Tasks
     from moldau.kraft.image.metadata_image import MetadataImage

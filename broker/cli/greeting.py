@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.cli.terminal import Terminal
-from moldau.broker.node.start_report import StartReport
+from moldau.broker.node.start_messages import StartReport
 from moldau.broker.release import form
 from moldau.broker.replicas.opening import Opened
 from moldau.broker.runtime.progress import duration, size

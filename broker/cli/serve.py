@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.invocation import Invocation, load_config
 
 if TYPE_CHECKING:
-    from moldau.broker.node.start_report import StartReport
+    from moldau.broker.node.start_messages import StartReport
 
 DESCRIPTION: Final = """\
 Run a node until SIGTERM or Ctrl-C.

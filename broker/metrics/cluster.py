@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.metrics.exposition import Page, Summary
-from moldau.broker.metrics.partitions import TURN
+from moldau.broker.metrics.storage import TURN
 from moldau.coordinator.transaction.transaction_state import NAMES
 from moldau.kraft.image.topics import NO_LEADER
 

@@ -1,9 +1,10 @@
-"""The parts of a node from which its metrics are collected."""
+"""What the metrics and the probes read of a node: its readiness, and the parts that have counts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from moldau.broker.coordinators.composition import BrokerCoordinators
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.metadata.quorum import Quorum
-    from moldau.broker.metrics.readiness import Readiness
+    from moldau.broker.metadata.registration import Registration
     from moldau.broker.network.listener import Listener
     from moldau.broker.network.quotas.address_rates import AddressRates
     from moldau.broker.network.quotas.client_quotas import ClientQuotas
@@ -30,6 +31,43 @@ if TYPE_CHECKING:
     from moldau.broker.runtime.environment import Environment
     from moldau.broker.runtime.flusher import Flusher
     from moldau.broker.tiering.tiering import Tiering
+
+
+class Stage(IntEnum):
+    """A stage in the life of a node. The value is that of Kafka's metric BrokerState."""
+
+    STARTING = 1
+    RUNNING = 3
+    STOPPING = 7
+
+
+class Readiness:
+    """The readiness of a node, as the probe /readyz reports it."""
+
+    def __init__(self, config: Config, quorum: Quorum, registration: Registration, logs: LocalLogs) -> None:
+        self.stage = Stage.STARTING
+        self._is_broker = config.is_broker
+        self._quorum = quorum
+        self._registration = registration
+        self._logs = logs
+
+    def enter(self, stage: Stage) -> None:
+        """Begin a stage."""
+        self.stage = stage
+
+    def not_ready(self) -> list[str]:
+        """Why this node does not serve clients; empty where it does."""
+        if self.stage is not Stage.RUNNING:
+            return [f"the node is {self.stage.name.lower()}"]
+        reasons = [] if self._quorum.leader_id >= 0 else ["the metadata quorum has no leader"]
+        if self._is_broker and self._registration.is_fenced:
+            reasons.append("the controller has fenced this broker")
+        return reasons
+
+    def impaired(self) -> list[str]:
+        """The problems of the log directories of a broker that serves clients."""
+        offline = [f"log directory {path} is offline: {why}" for path, why in self._logs.offline.items()]
+        return offline + [f"log directory {path} is full" for path in self._logs.space.full]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,20 @@ import asyncio
 import logging
 
 from moldau.broker.config.http_address import HttpAddress
-from moldau.broker.metrics.cleaner import collect_cleaner
 from moldau.broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
 from moldau.broker.metrics.http_server import Answer, HttpServer, plain
-from moldau.broker.metrics.limits import collect_limits
-from moldau.broker.metrics.observed import Observed
-from moldau.broker.metrics.partitions import collect_partitions
-from moldau.broker.metrics.process_metrics import ProcessMetrics
-from moldau.broker.metrics.quotas import collect_quotas
-from moldau.broker.metrics.readiness import Stage
-from moldau.broker.metrics.reply_errors import ErrorCounter
-from moldau.broker.metrics.stall import StallWatch, collect_longest_step
-from moldau.broker.metrics.tiering import collect_tiering
-from moldau.broker.metrics.traffic import collect_connections, collect_delayed_operations, collect_requests
+from moldau.broker.metrics.observed import Observed, Stage
+from moldau.broker.metrics.process import ProcessMetrics, StallWatch, collect_longest_step
+from moldau.broker.metrics.storage import collect_cleaner, collect_partitions, collect_tiering
+from moldau.broker.metrics.traffic import (
+    collect_connections,
+    collect_delayed_operations,
+    collect_limits,
+    collect_quotas,
+    collect_requests,
+    counting_encoder,
+)
 from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.broker")
@@ -40,10 +40,9 @@ class Metrics:
         self._scrape_ns = 0
         self._series_max = node.config.integer("moldau.metrics.series.max")
         paths = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
-        counter = ErrorCounter()
         for listener in node.listeners:
             for route in listener.routes.values():
-                route.reply_errors = counter
+                route.wrap_encoders(counting_encoder)
         self._server = HttpServer(loop, paths, spawn)
 
     async def start(self) -> None:

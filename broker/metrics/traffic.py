@@ -1,23 +1,44 @@
-"""Metrics of requests, connections and waiting requests, collected from the listeners."""
+"""Metrics of clients' traffic: requests and the errors in their replies, connections, limits, quotas.
+
+The parts that enforce the limits count how often they were reached. The handler of Produce counts its own errors. In
+the replies of all other APIs error codes are counted when the reply is encoded.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.metrics.exposition import Page
 from moldau.broker.network.request_times import RequestTimes
+from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.schema import fields_of
+from moldau.security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 
 if TYPE_CHECKING:
+    from moldau.broker.metrics.observed import Observed
     from moldau.broker.network.listener import Listener
     from moldau.broker.network.route import Route
+    from moldau.protocol.primitives import Chunk
+    from moldau.security.quotas.limits import Sharers
 
 REQUESTS: Final = "kafka_network_requestmetrics_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 SOCKETS: Final = "kafka_server_socket_server_metrics_"
+SERVER: Final = "kafka_network_socketserver_"
+RATES: Final = {
+    PRODUCER_BYTE_RATE: ("produce", "byte_rate"),
+    CONSUMER_BYTE_RATE: ("fetch", "byte_rate"),
+    REQUEST_PERCENTAGE: ("request", "request_time"),
+}
+PRODUCE: Final = 0
+ERROR_CODE: Final = "error_code"
 _NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in ErrorCode}
+
+Walk = Callable[[object], Iterator[int]]
 
 
 class ApiTraffic:
@@ -95,3 +116,93 @@ def collect_connections(page: Page, listeners: Iterable[Listener]) -> None:
             parked.update(connection.replies.parked_apis())
     for name, count in parked.items():
         page.add("kafka_server_delayedoperationpurgatory_purgatorysize", count, (("delayedoperation", name),))
+
+
+def collect_limits(page: Page, node: Observed) -> None:
+    memory = node.request_memory
+    page.add(f"{SERVER}memorypoolused", memory.used_size)
+    if memory.size_max is not None:
+        page.add(f"{SERVER}memorypoolavailable", memory.size_max - memory.used_size)
+    page.add("moldau_request_memory_waiting_connections", memory.waiting_count)
+    page.add("moldau_request_memory_waits_total", memory.waits_count)
+    page.add("moldau_request_memory_stalled_total", memory.stalled_count)
+    replies = node.reply_memory
+    page.add("moldau_reply_memory_used_bytes", replies.used_size)
+    page.add("moldau_reply_memory_holders", replies.holders_count)
+    page.add("moldau_slow_readers_aborted_total", replies.aborted_count)
+    for listener in node.listeners:
+        labels = (("listener", listener.name),)
+        page.add(f"{SERVER}expiredconnectionskilledcount", listener.idle_count, labels)
+        page.add("moldau_connections_refused_total", listener.refused_count, labels)
+        page.add("moldau_connections_excess_closed_total", listener.excess_count, labels)
+        page.add("moldau_accept_blocked", int(listener.is_blocked), labels)
+        page.add("moldau_accept_blocked_seconds_total", listener.blocked_s(), labels)
+        page.add("moldau_accept_failures_total", listener.accept_failures_count, labels)
+    page.add("moldau_large_batches_examined_total", node.large_batches.examined_count)
+    page.add("moldau_large_batches_waiting_bytes", node.large_batches.waiting_bytes)
+
+
+def collect_quotas(page: Page, node: Observed, series_max: int) -> None:
+    """Collect at most `series_max` samples of each metric, because under a default quota the clients choose the number
+    of rates.
+    """
+    now_ms = node.environment.monotonic_ms()
+    for key, throttle in node.client_quotas.by_key.items():
+        kind, name = RATES[key]
+        for sharers, each in islice(throttle.rates, series_max):
+            labels = labels_of(sharers)
+            page.add(f"kafka_server_{kind}_{name}", each.rate.measure(now_ms), labels)
+            page.add(f"kafka_server_{kind}_throttle_time", each.throttle_times.mean(now_ms), labels)
+    active = node.quorum.active_controller
+    if active is not None:
+        for sharers, tokens in islice(active.mutation_tokens().items(), series_max):
+            page.add("kafka_server_controllermutation_tokens", tokens, labels_of(sharers))
+    for address, rate in islice(node.address_rates.rates, series_max):
+        page.add(f"{SOCKETS}connection_accept_rate", rate.measure(now_ms), (("ip", address),))
+    for listener in node.listeners:
+        labels = (("listener", listener.name),)
+        mean_ms = listener.throttle_times.mean(now_ms)
+        page.add(f"{SOCKETS}ip_connection_accept_throttle_time", mean_ms, labels)
+        page.add("moldau_throttled_connections_total", listener.throttled_count, labels)
+
+
+def labels_of(sharers: Sharers) -> tuple[tuple[str, str], ...]:
+    return ("user", sharers.user), ("client_id", sharers.client_id)
+
+
+def counting_encoder(route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
+    """Wrap the encoder of an API's response so that the errors in each response are counted."""
+    walk = None if route.key == PRODUCE else errors_walk(response_class)
+    if walk is None:
+        return encode
+
+    def encode_and_count(response: object, out: list[Chunk]) -> None:
+        route.count_errors(walk(response))
+        encode(response, out)
+
+    return encode_and_count
+
+
+def errors_walk(cls: type[object]) -> Walk | None:
+    """A function that finds the error codes other than NONE in a response of this class; None where it has no such
+    field.
+    """
+    names = [(field.name, field.struct, field.is_array) for field in fields_of(cls)]
+    has_own = any(name == ERROR_CODE for name, _, _ in names)
+    inner = [
+        (name, is_array, deeper)
+        for name, struct, is_array in names
+        if struct is not None and (deeper := errors_walk(struct)) is not None
+    ]
+    if not has_own and not inner:
+        return None
+
+    def walk(value: object) -> Iterator[int]:
+        if has_own and (code := getattr(value, ERROR_CODE)):
+            yield code
+        for name, is_array, deeper in inner:
+            found = getattr(value, name)
+            for each in found or () if is_array else () if found is None else (found,):
+                yield from deeper(each)
+
+    return walk

@@ -241,11 +241,8 @@ class Binding:
         self.decoded_size_max = decoded_size_max
 
 
-class ReplyErrors(Protocol):
-    """Counts the errors in the replies of APIs, on a node that serves metrics."""
-
-    def counted(self, route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:
-        """Wrap an encoder so that it counts errors."""
+EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[object]]
+"""Wraps the encoder of a response of this class, for a route."""
 
 
 class Governor(Protocol):
@@ -263,6 +260,7 @@ class Route:
         "_binding",
         "_governor",
         "decoders",
+        "encoder_wrapper",
         "encoders",
         "errors",
         "first_version",
@@ -275,7 +273,6 @@ class Route:
         "key",
         "last_version",
         "name",
-        "reply_errors",
         "reply_flexible_from",
         "requests",
         "short_decoders",
@@ -305,7 +302,8 @@ class Route:
         """The number of requests served, for the metrics."""
         self.errors: dict[int, int] = {}
         """The number of refusals by error code, where they are counted."""
-        self.reply_errors: ReplyErrors | None = None
+        self.encoder_wrapper: EncoderWrapper | None = None
+        """Counts the errors in replies, on a node that serves metrics."""
         self.is_governed = False
         """Whether client quotas are set: then no frame is passed to a hook."""
         self.decoders: dict[int, Decoder[object]] = {}
@@ -328,6 +326,10 @@ class Route:
         if self._binding is not None:
             self._serve(self._binding)
 
+    def wrap_encoders(self, wrapper: EncoderWrapper) -> None:
+        """Wrap the encoders of the versions that are used from now on."""
+        self.encoder_wrapper = wrapper
+
     def load(self, version: int) -> Decoder[object] | None:
         """Compile the decoder of a version at its first use; None where the version is not served."""
         if not self.first_version <= version <= self.last_version:
@@ -336,9 +338,9 @@ class Route:
         decoder = self.decoders[version] = _bounded(
             request_decoder_of(binding.request_class, version), binding.decoded_size_max
         )
-        response_class, counter = binding.response_class, self.reply_errors
+        response_class, wrapper = binding.response_class, self.encoder_wrapper
         encoder = encoder_of(response_class, version)
-        self.encoders[version] = encoder if counter is None else counter.counted(self, response_class, encoder)
+        self.encoders[version] = encoder if wrapper is None else wrapper(self, response_class, encoder)
         return decoder
 
     def decode_short(self, version: int, frame: memoryview, position: int) -> object:

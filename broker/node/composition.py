@@ -20,7 +20,7 @@ from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.registration import Registration
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.metrics.readiness import Readiness
+from moldau.broker.metrics.observed import Readiness
 from moldau.broker.network.admission import Admission
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE
 from moldau.broker.network.connection_quota import connection_limits
@@ -33,9 +33,8 @@ from moldau.broker.network.reply_memory import ReplyMemory
 from moldau.broker.network.request_memory import RequestMemory, request_memory_size_max
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.slow_requests import SlowRequests
-from moldau.broker.node.mechanisms import NodeMechanisms
 from moldau.broker.node.quotas import NodeQuotas
-from moldau.broker.node.security import NodeSecurity
+from moldau.broker.node.security import NodeMechanisms, NodeSecurity
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.damaged_replicas import DamagedReplicas

@@ -18,8 +18,14 @@ import uvloop
 from moldau import __version__
 from moldau.broker.cli.terminal import Terminal
 from moldau.broker.config.config import Config
-from moldau.broker.node.advertised import doubts, named, told
-from moldau.broker.node.start_report import StartReport, report_of
+from moldau.broker.node.start_messages import (
+    StartReport,
+    advertised_addresses,
+    advertised_warnings,
+    refusal_line,
+    report_of,
+    with_advertised_hosts,
+)
 from moldau.broker.release import KAFKA_VERSION, form, python
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.log_output import write_log
@@ -68,7 +74,6 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
     """Run a node until SIGTERM or SIGINT, with its log on `errors`. Returns the exit status of the process."""
     from moldau.broker.metadata.registration import RegistrationRefused
     from moldau.broker.metadata.storage_format import FormatError
-    from moldau.broker.node.start_refusal import refusal_line
     from moldau.broker.replicas.node_directories import NotFormatted
     from moldau.storage.log.recovery import CorruptLog
 
@@ -76,11 +81,11 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
     log.info("moldau %s (Apache Kafka %s, %s, %s)", __version__, KAFKA_VERSION, python(), form())
     for warning in config.warnings:
         log.warning("%s", warning)
-    config = named(config, socket.getfqdn)
-    for line in told(config):
+    config = with_advertised_hosts(config, socket.getfqdn)
+    for line in advertised_addresses(config):
         log.info("%s", line)
-    for doubt in doubts(config):
-        log.warning("%s", doubt)
+    for warning in advertised_warnings(config):
+        log.warning("%s", warning)
     loop = TimedLoop(LocalEnvironment.precise_ns)
     asyncio.set_event_loop(loop)
     environment = LocalEnvironment(loop)

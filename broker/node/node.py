@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.metadata.controller_registration import keep_registered
-from moldau.broker.metrics.readiness import Stage
+from moldau.broker.metrics.observed import Stage
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.node.composition import NodeParts
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metrics.readiness import Stage
+from moldau.broker.metrics.observed import Stage
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.metrics.readiness import Stage
+from moldau.broker.metrics.observed import Stage
 from moldau.broker.purgatory.purgatory import CommitCallback
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE

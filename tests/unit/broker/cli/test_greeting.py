@@ -11,7 +11,7 @@ from pathlib import Path
 from moldau.broker.cli.greeting import as_json, found, greet
 from moldau.broker.cli.invocation import load_config
 from moldau.broker.cli.terminal import Terminal
-from moldau.broker.node.start_report import StartReport, report_of
+from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.opening import Opened
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
 

@@ -7,9 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from moldau.broker.metrics.catalogue import metrics
-from moldau.broker.metrics.quota_rows import QUOTA_ROWS
-from moldau.broker.metrics.tiered_rows import TIERED_ROWS
+from moldau.broker.metrics.catalogue import QUOTA_ROWS, TIERED_ROWS, metrics
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.node import HOST, Node, batch, fetch_request, serve_and
@@ -27,9 +25,9 @@ OF_THE_PROCESS = {
 }
 """A simulated node has none."""
 OF_TIERED_STORAGE = {row.split()[0] for row in TIERED_ROWS.strip().split("\n")[::3]}
-"""A node without it has none (`test_tiering.py`)."""
+"""A node without it has none (`test_storage_tiering.py`)."""
 OF_QUOTAS = {row.split()[0] for row in QUOTA_ROWS.strip().split("\n")[::3]}
-"""Without quotas there are none (`test_quotas.py`)."""
+"""Without quotas there are none (`test_traffic_quotas.py`)."""
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "moldau.json"
 
 
@@ -211,7 +209,7 @@ def test_without_a_listener_no_errors_are_counted() -> None:
         client = await node.connect()
         await client.create("a")
         assert node.broker.metrics is None
-        assert not [r for each in node.broker.listeners for r in each.routes.values() if r.reply_errors is not None]
+        assert not [r for each in node.broker.listeners for r in each.routes.values() if r.encoder_wrapper is not None]
 
     serve_and(story)
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from moldau.broker.metrics.exposition import Page
-from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.metrics.traffic import collect_limits
 from moldau.broker.network.listener import Listener
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any, cast
 
 from moldau.broker.metrics.exposition import Page
-from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.metrics.traffic import collect_limits
 from moldau.broker.network.connection import Connection
 from moldau.broker.network.reply_memory import STALL_MS, TAKEN_SIZE_MIN
 from moldau.protocol.messages.fetch import FetchResponse

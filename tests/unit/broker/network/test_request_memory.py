@@ -11,7 +11,7 @@ import pytest
 
 from moldau.broker.config import Config
 from moldau.broker.metrics.exposition import Page
-from moldau.broker.metrics.limits import collect_limits
+from moldau.broker.metrics.traffic import collect_limits
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from moldau.broker.network.partial_frame import PARTIAL_SIZE_FIRST
 from moldau.broker.network.request_memory import (

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from moldau.broker.metrics.exposition import Page
-from moldau.broker.metrics.stall import KEPT, StallWatch
+from moldau.broker.metrics.process import KEPT, StallWatch
 
 
 class Clock:

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from moldau.broker.metrics.exposition import Page
-from moldau.broker.metrics.process_metrics import ProcessMetrics
+from moldau.broker.metrics.process import ProcessMetrics
 from moldau.broker.runtime.process import Process
 
 

@@ -1,19 +1,55 @@
-"""The stall of the event loop: the delay of a timer that should fire every 100 ms."""
+"""Metrics of the process and its event loop: version, resources, pauses of the garbage collector, stalls."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from array import array
 from collections.abc import Callable
 from typing import Final
 
-from moldau.broker.metrics.exposition import Histogram, Page
+from moldau import __version__
+from moldau.broker.metrics.exposition import Histogram, Page, Summary
+from moldau.broker.release import KAFKA_VERSION
 from moldau.broker.runtime.loop_steps import LoopSteps
+from moldau.broker.runtime.process import GC_GENERATIONS, Process, ProcessFacts
 
 INTERVAL_S: Final = 0.1
+"""The interval (seconds) of the timer that measures stalls."""
 KEPT: Final = 6000
 """The stalls of the last ten minutes are kept."""
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+class ProcessMetrics:
+    """Watches garbage collection between `start` and `stop`."""
+
+    def __init__(self, process: Process) -> None:
+        self.pauses_s = [Summary() for _ in range(GC_GENERATIONS)]
+        """Pauses of the collector of cyclic garbage (seconds), by generation."""
+        self._process = process
+
+    def start(self) -> None:
+        self._process.start(lambda generation, pause_s: self.pauses_s[generation].observe(pause_s))
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def read(self) -> ProcessFacts | None:
+        """Read the values for `collect`. It blocks, so an executor thread calls it."""
+        return self._process.read()
+
+    def collect(self, page: Page, facts: ProcessFacts | None) -> None:
+        """Add the values that were read. `facts` is None where the kernel provides none."""
+        python = ".".join(str(part) for part in sys.version_info[:3])
+        page.add("moldau_build_info", 1, (("version", __version__), ("kafka", KAFKA_VERSION), ("python", python)))
+        for generation, summary in enumerate(self.pauses_s):
+            page.add_summary("moldau_gc_pause_seconds", summary, (("generation", str(generation)),))
+        if facts is not None:
+            page.add("process_cpu_seconds_total", facts.cpu_s)
+            page.add("process_resident_memory_bytes", facts.resident_bytes)
+            page.add("process_open_fds", facts.open_fds)
+            page.add("process_max_fds", facts.fds_max)
 
 
 class StallWatch:

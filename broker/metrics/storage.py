@@ -1,15 +1,19 @@
-"""Metrics of this broker's partitions: sums over all of them, and single ones up to a limit."""
+"""Metrics of what this broker stores: partitions and their logs, the log cleaner, tiered storage."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.exposition import Page, Summary
+from moldau.broker.tiering.traffic import RemoteCount
 
 if TYPE_CHECKING:
     from moldau.broker.metrics.observed import Observed
+    from moldau.broker.replicas.log_cleaner import LogCleaner
+    from moldau.broker.tiering.tiering import Tiering
     from moldau.replication.partition import Partition
 
 TURN: Final = 200
@@ -21,6 +25,20 @@ timeout.
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 LOG: Final = "kafka_log_log_"
+CLEANER: Final = "kafka_log_logcleaner_"
+CLEANER_MANAGER: Final = "kafka_log_logcleanermanager_"
+REMOTE_MANAGER: Final = "kafka_log_remote_remotelogmanager_"
+REMOTE_READERS: Final = "kafka_log_remote_remotestoragethreadpool_"
+REMOTE_THROTTLE: Final = "kafka_server_remotelogmanager_remote_"
+REMOTE_GAUGES: Final = (
+    "remotecopylagbytes",
+    "remotecopylagsegments",
+    "remotedeletelagbytes",
+    "remotedeletelagsegments",
+    "remotelogsizebytes",
+    "remotelogmetadatacount",
+    "remotelogsizecomputationtime",
+)
 TRAFFIC: Final = ("messagesin_total", "bytesin_total", "bytesout_total")
 
 
@@ -38,7 +56,7 @@ class PartitionSums:
         self.topics: dict[str, list[int]] = {}
         """Messages in, bytes in and bytes out by topic."""
 
-    def take(self, node: Observed, partition: Partition) -> None:
+    def add(self, node: Observed, partition: Partition) -> None:
         log = partition.log
         self.size += log.size
         self.segments += len(log.segments)
@@ -72,7 +90,7 @@ async def collect_partitions(page: Page, node: Observed, series_max: int) -> int
     sums = PartitionSums(node.environment.wall_ms() - late_ms)
     partitions = tuple(node.replicas)
     for number, partition in enumerate(partitions):
-        sums.take(node, partition)
+        sums.add(node, partition)
         if number < series_max:
             _collect_one(page, partition)
         if number % TURN == TURN - 1:
@@ -126,3 +144,92 @@ def _collect_one(page: Page, partition: Partition) -> None:
     page.add(f"{LOG}logstartoffset", log.log_start_offset, labels)
     page.add(f"{LOG}logendoffset", log.end_offset, labels)
     page.add(f"{LOG}numlogsegments", len(log.segments), labels)
+
+
+def collect_cleaner(page: Page, cleaner: LogCleaner, log_directories: Sequence[str], now_ms: int) -> None:
+    """Collect the cleaner's metrics. `now_ms` is on the monotonic clock."""
+    totals = cleaner.totals
+    recopied = 100 * totals.bytes_written / totals.bytes_read if totals.bytes_read else 0
+    page.add(f"{CLEANER}cleaner_recopy_percent", recopied)
+    page.add(f"{CLEANER}max_buffer_utilization_percent", 100 * totals.buffer_share_max)
+    page.add(f"{CLEANER}max_clean_time_secs", totals.clean_time_ms_max / 1000)
+    page.add(f"{CLEANER}max_compaction_delay_secs", totals.compaction_delay_ms_max / 1000)
+    page.add(f"{CLEANER_MANAGER}max_dirty_percent", 100 * totals.dirty_share_max)
+    page.add(f"{CLEANER_MANAGER}time_since_last_run_ms", now_ms - totals.last_run_ms)
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for its_log in cleaner.uncleanable:
+        directory = its_log.directory.rpartition("/")[0]
+        counts[directory] += 1
+        sizes[directory] += its_log.size
+    for directory in log_directories:
+        labels = (("logDirectory", directory),)
+        page.add(f"{CLEANER_MANAGER}uncleanable_partitions_count", counts[directory], labels)
+        page.add(f"{CLEANER_MANAGER}uncleanable_bytes", sizes[directory], labels)
+    page.add("moldau_log_cleaner_read_bytes_total", totals.bytes_read)
+    page.add("moldau_log_cleaner_written_bytes_total", totals.bytes_written)
+    page.add("moldau_log_cleaner_cleanings_total", totals.logs_cleaned)
+    page.add("moldau_log_cleaner_failures_total", totals.failures)
+
+
+async def collect_tiering(page: Page, tiering: Tiering, now_ms: int, series_max: int) -> None:
+    """Collect the metrics.
+
+    `now_ms` is on the monotonic clock. The first `series_max` topics have metrics of their own.
+    """
+    total, topics, memory_size = await _remote_logs(tiering)
+    traffic = tiering.traffic
+    shown = sorted({*topics, *traffic.topics})[:series_max]
+    for what in RemoteCount:
+        name = f"{TOPICS}{what.value.lower()}_total"
+        page.add(name, traffic.total[what])
+        for topic in shown:
+            page.add(name, traffic.topics[topic][what] if topic in traffic.topics else 0, (("topic", topic),))
+    for gauge in REMOTE_GAUGES:
+        page.add(TOPICS + gauge, total[gauge])
+        for topic in shown:
+            page.add(TOPICS + gauge, topics[topic][gauge] if topic in topics else 0, (("topic", topic),))
+    page.add(f"{REMOTE_MANAGER}remotelogmanagertasksavgidlepercent", tiering.copier.idle_share)
+    reads = Summary()
+    reads.count, reads.sum = tiering.source.reads_ended, tiering.source.read_ms
+    page.add_summary(f"{REMOTE_MANAGER}remotelogreaderfetchrateandtimems", reads)
+    page.add(f"{REMOTE_READERS}remotelogreadertaskqueuesize", tiering.source.waiting_count)
+    page.add(f"{REMOTE_READERS}remotelogreaderavgidlepercent", tiering.source.idle_share)
+    for direction, quota in (("copy", tiering.copy_quota), ("fetch", tiering.fetch_quota)):
+        page.add(f"{REMOTE_THROTTLE}{direction}_throttle_time_avg", quota.throttle_times.mean(now_ms))
+        page.add(f"{REMOTE_THROTTLE}{direction}_throttle_time_max", quota.throttle_times.longest(now_ms))
+    indexes = tiering.source.indexes
+    page.add("moldau_remote_index_cache_bytes", indexes.size)
+    page.add("moldau_remote_index_cache_hits_total", indexes.hit_count)
+    page.add("moldau_remote_index_cache_misses_total", indexes.miss_count)
+    page.add("moldau_remote_log_metadata_memory_bytes", memory_size)
+    page.add("moldau_remote_log_metadata_unreadable_total", tiering.reader.unreadable_count)
+
+
+async def _remote_logs(tiering: Tiering) -> tuple[Counter[str], dict[str, Counter[str]], int]:
+    """Collect the gauges of the partitions that this broker leads, in total and by topic, and the memory of all remote
+    logs.
+    """
+    total: Counter[str] = Counter()
+    topics: dict[str, Counter[str]] = {}
+    memory_size = 0
+    for number, (followed, log) in enumerate(tiering.followed_logs()):
+        if number % TURN == TURN - 1:
+            await asyncio.sleep(0)
+        memory_size += followed.remote_log.memory_size()
+        if not followed.is_led_here or log is None:
+            continue
+        waiting = [each.size for each in log.segments[:-1] if each.base_offset >= log.tiered_end_offset]
+        values = (
+            sum(waiting),
+            len(waiting),
+            followed.delete_lag_bytes,
+            followed.delete_lag_segments,
+            followed.remote_log.size(),
+            len(followed.remote_log),
+            followed.retention_ms,
+        )
+        counted = dict(zip(REMOTE_GAUGES, values, strict=True))
+        total.update(counted)
+        topics.setdefault(followed.key.topic, Counter()).update(counted)
+    return total, topics, memory_size

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.metrics.reply_errors import ErrorCounter, errors_walk
+from moldau.broker.metrics.traffic import counting_encoder, errors_walk
 from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.route import Route
 from moldau.broker.requests.table import APIS, routes
@@ -42,7 +42,7 @@ def test_every_response_that_has_an_error_code_can_be_walked_empty() -> None:
 def test_counting_an_encoder_changes_nothing_else() -> None:
     route = Route(12, "Heartbeat", 0, 4, lambda: pytest.fail("nothing is decoded here"))
     encoded: list[object] = []
-    encode = ErrorCounter().counted(route, HeartbeatResponse, lambda response, out: encoded.append(response))
+    encode = counting_encoder(route, HeartbeatResponse, lambda response, out: encoded.append(response))
     for code in (0, 27, 27, 25):
         encode(HeartbeatResponse(error_code=code), [])
     assert (len(encoded), route.errors) == (4, {27: 2, 25: 1})

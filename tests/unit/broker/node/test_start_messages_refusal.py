@@ -13,7 +13,7 @@ import pytest
 
 from moldau.broker.cli.invocation import load_config
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
-from moldau.broker.node.start_refusal import refusal_line
+from moldau.broker.node.start_messages import refusal_line
 
 ROOT = Path(__file__).parents[4]
 COMMAND = [sys.executable, "-m", "moldau.broker.cli"]

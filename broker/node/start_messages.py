@@ -1,0 +1,222 @@
+"""The messages of a start for the operator: advertised addresses that clients may be unable to reach, the report of the
+start, the error of a node that cannot start.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from moldau import __version__
+from moldau.broker.config.config import Config
+from moldau.broker.config.http_address import read_address
+from moldau.broker.config.listeners import ListenerAddress, resolved
+from moldau.broker.metadata.quorum_start import UnsupportedFeatures
+from moldau.broker.release import KAFKA_VERSION, is_compiled, python
+
+if TYPE_CHECKING:
+    from moldau.broker.replicas.opening import Opened
+
+_CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
+"""The form of a container's host name in Docker: the first digits of its id, which resolve only inside of it."""
+_LOOPBACK: Final = r"localhost|127\.[0-9.]+|::1"
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+PRIVILEGED_PORTS_END: Final = 1024
+OTHER_PORTS_DISTANCE: Final = 10_000
+"""The distance from the ports that are taken to those in the example of the message."""
+PORT_MAX: Final = 65_535
+
+
+def with_advertised_hosts(config: Config, host_name: Callable[[], str]) -> Config:
+    """The advertised listeners. One without a host gets this machine's name, as in Apache Kafka."""
+    own, controllers = config.advertised_listeners, config.advertised_controller_listeners
+    if all(each.host for each in (*own, *controllers)):
+        return config
+    name, ports = host_name(), {each.name: each.port for each in config.listeners}
+    return replace(
+        config,
+        advertised_listeners=resolved(own, name, ports),
+        advertised_controller_listeners=resolved(controllers, name, ports),
+    )
+
+
+def advertised_addresses(config: Config) -> list[str]:
+    """The advertised addresses as text, one line for each listener of clients."""
+    return [
+        f"clients of listener {each.name} are told to connect to {address_text(each)}"
+        for each in config.advertised_listeners
+    ]
+
+
+def advertised_warnings(config: Config) -> list[str]:
+    """The reasons why clients may be unable to connect, each with advice."""
+    bound = {each.name: each for each in config.listeners}
+    return [
+        f"listener {each.name}: {warning}"
+        for each in config.advertised_listeners
+        for warning in _address_warnings(each, bound.get(each.name), has_peers=_has_peers_elsewhere(config))
+    ]
+
+
+def address_text(listener: ListenerAddress) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
+
+
+def _address_warnings(advertised: ListenerAddress, bound: ListenerAddress | None, *, has_peers: bool) -> Iterator[str]:
+    host, remedy = advertised.host, "set advertised.listeners to an address that they can reach"
+    if host in EVERY_INTERFACE:
+        said = f"clients are told to connect to {host}" if host else "clients are told no host"
+        yield f"{said}, which is not an address of one machine; {remedy}"
+    elif re.fullmatch(_LOOPBACK, host, re.IGNORECASE):
+        if bound is not None and bound.host in EVERY_INTERFACE:
+            reason = f"it listens on every interface but tells clients {host}"
+            yield f"{reason}, by which clients on other machines cannot connect; {remedy}"
+        elif has_peers:
+            yield f"the quorum has nodes on other machines, and to each of them {host} is that machine itself; {remedy}"
+    elif re.fullmatch(_CONTAINER_NAME, host):
+        yield f"{host} looks like a container's own name, which only its network knows; {remedy}"
+    elif "_" in host:
+        yield f"{host} has an underscore, which host names may not have: Java clients refuse it; {remedy}"
+    if advertised.port == 0:
+        yield f"clients are told to connect to port 0, on which nothing can listen; {remedy}"
+
+
+def _has_peers_elsewhere(config: Config) -> bool:
+    """Whether the quorum has a node on another machine. A single bootstrap server may be this node itself."""
+    hosts = [voter.host for voter in config.controller_quorum_voters if voter.node_id != config.node_id]
+    servers = config.controller_quorum_bootstrap_servers
+    if len(servers) > 1 or not config.is_controller:
+        hosts += [server.rpartition(":")[0].strip("[]") for server in servers]
+    return not all(re.fullmatch(_LOOPBACK, host, re.IGNORECASE) for host in hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """The report of a node that serves clients."""
+
+    version: str
+    kafka_version: str
+    """The release of Apache Kafka that clients see."""
+    python: str
+    compiled: bool
+    """Whether the hot path runs as C extensions."""
+    node_id: int
+    roles: tuple[str, ...]
+    cluster_id: str
+    listeners: dict[str, str]
+    """The advertised addresses, by the names of the listeners."""
+    controller_listeners: dict[str, str]
+    data: tuple[str, ...]
+    """The log directories, as absolute paths."""
+    metrics: str | None
+    """The URL of the metrics; None where they are off."""
+    formatted: bool
+    """Whether this start formatted the directories, because they were empty."""
+    recovered: Opened | None
+    """The recovery of the log directories; None where there was no partition."""
+    start_ms: int
+    """The time from the first line of the log until clients were served."""
+
+
+def report_of(
+    config: Config, cluster_id: str, *, formatted: bool, recovered: Opened | None, start_ms: int
+) -> StartReport:
+    """The report of a node with this configuration, which names a host in every advertised listener."""
+    from pathlib import Path
+
+    return StartReport(
+        version=__version__,
+        kafka_version=KAFKA_VERSION,
+        python=python(),
+        compiled=is_compiled(),
+        node_id=config.node_id,
+        roles=tuple(sorted(config.process_roles)),
+        cluster_id=cluster_id,
+        listeners={each.name: address_text(each) for each in config.advertised_listeners},
+        controller_listeners={each.name: address_text(each) for each in config.advertised_controller_listeners},
+        data=tuple(str(Path(path).absolute()) for path in config.log_dirs),
+        metrics=metrics_url(config),
+        formatted=formatted,
+        recovered=recovered,
+        start_ms=start_ms,
+    )
+
+
+def metrics_url(config: Config) -> str | None:
+    """The URL of the node's metrics from this machine."""
+    at = read_address(config.text_or_none("moldau.http.listener") or "")
+    if at is None:
+        return None
+    host = "127.0.0.1" if at.host in EVERY_INTERFACE else at.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{at.port}/metrics"
+
+
+def refusal_line(problem: Exception, config: Config) -> str:
+    """One line with the problem, and the usual remedy where there is one."""
+    remedy = remedy_of(problem, config)
+    return f"{error_text(problem)}. {remedy}" if remedy else error_text(problem)
+
+
+def error_text(problem: Exception) -> str:
+    """An operating system error without its number: the file, and the system's message."""
+    if not isinstance(problem, OSError) or problem.strerror is None:
+        return str(problem)
+    if isinstance(problem, BlockingIOError):
+        return f"another process serves {str(problem.filename).rpartition('/')[0]}"
+    return f"{problem.filename}: {problem.strerror}" if problem.filename is not None else problem.strerror
+
+
+def remedy_of(problem: Exception, config: Config) -> str | None:
+    """Advice for the operator about an error; None where there is no known remedy."""
+    if isinstance(problem, UnsupportedFeatures):
+        return downgrade_advice(problem.supported)
+    if isinstance(problem, BlockingIOError):
+        return "Stop that process, or give this node a directory of its own (--data DIR, or log.dirs in the file)"
+    if not isinstance(problem, OSError) or problem.errno is None:
+        return None
+    if problem.errno == errno.EADDRINUSE:
+        if "moldau.http.listener" in error_text(problem):
+            return "Stop the process that has the port, or set moldau.http.listener to another one"
+        return f"Stop the process that has the port, or choose others: {other_ports(config)}"
+    if problem.filename is None and problem.errno in (errno.EACCES, errno.EPERM):
+        return f"Ports below {PRIVILEGED_PORTS_END} need privileges; choose others: {other_ports(config)}"
+    return REMEDIES.get(problem.errno)
+
+
+def downgrade_advice(supported: Mapping[str, int]) -> str:
+    """The command that downgrades features, and when to run it. This node reads its own metadata log first, so its
+    former process must have received the downgrade.
+    """
+    levels = " ".join(f"--feature {name}={level}" for name, level in supported.items())
+    return (
+        "A cluster of Apache Kafka has to downgrade them while the former process of this node still runs: start it"
+        f" again on this directory, run kafka-features.sh --bootstrap-server HOST:PORT downgrade {levels}, then stop it"
+    )
+
+
+def other_ports(config: Config) -> str:
+    """An option that moves every listener to a port that is probably free."""
+    listeners = []
+    for each in config.listeners:
+        port = each.port + OTHER_PORTS_DISTANCE
+        listeners.append(f"{each.name}://{each.host}:{port if port <= PORT_MAX else each.port - OTHER_PORTS_DISTANCE}")
+    return f"--override listeners={','.join(listeners)}"
+
+
+_NOT_WRITABLE: Final = (
+    "The node must be able to write there: change the owner of the directory, run the node as its owner, or choose"
+    " another directory (--data DIR, or log.dirs in the file)"
+)
+REMEDIES: Final[Mapping[int, str]] = {
+    errno.EACCES: _NOT_WRITABLE,
+    errno.EPERM: _NOT_WRITABLE,
+    errno.EROFS: _NOT_WRITABLE,
+    errno.ENOTDIR: "Choose a directory (--data DIR, or log.dirs in the file)",
+    errno.ENOSPC: "Make room on that disk, or choose a directory on another one (--data DIR, or log.dirs in the file)",
+    errno.EADDRNOTAVAIL: "Name an address of this machine in listeners",
+    errno.EMFILE: "Raise the limit of the process's file descriptors (ulimit -n)",
+}
