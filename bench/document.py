@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.age import aged, origin
 from bench.figures import Figure, shown, spread
 from bench.picture import drawn
-from bench.rows import ELSEWHERE, ROWS, Row, Verdict, by_name
+from bench.rows import ELSEWHERE, LONG_LIST, ROWS, Row, Verdict, by_name
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -85,7 +85,7 @@ def page(text: str, facts: dict[str, str], figures: Sequence[Figure], result: st
         "",
         *other_table(figures),
         "",
-        *dict.fromkeys(f"- {figure.name}: {figure.note}." for figure in figures if figure.note),
+        *dict.fromkeys(f"- {each.name}: {each.note}." for each in figures if each.note and not _is_long_list(each)),
     ]
     return before + "\n".join([BEGIN, "", *lines, "", END]) + after
 
@@ -126,9 +126,13 @@ def other_table(figures: Sequence[Figure]) -> list[str]:
         *(
             f"| {each.name} | {_measured(each)} | {_client(each)} | {origin(each)} |"
             for each in figures
-            if each.name not in rows
+            if each.name not in rows and not _is_long_list(each)
         ),
     ]
+
+
+def _is_long_list(figure: Figure) -> bool:
+    return figure.name.startswith(f"{LONG_LIST} ")
 
 
 def _measured(figure: Figure) -> str:

@@ -8,12 +8,14 @@ a broker up, and then in turns.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Final, NamedTuple
 
 from bench.figures import OURS, PEER, Figure
 from bench.frames import request_frame
 from bench.groups import Form
+from bench.rows import LONG_LIST, LONG_LIST_USERS, long_lists_row
 from bench.subjects import Bench, Running, remove
 from tests.limits.lists import SUPER_USER, USER, LongList, Sender, login_settings, long_lists, long_request
 
@@ -21,8 +23,7 @@ PATIENCE_S: Final = 40.0
 """A reply that takes longer is not waited for."""
 ONCE_S: Final = 5.0
 """A request that takes longer is not sent again."""
-WHO: Final = {USER: "without rights", SUPER_USER: "super user"}
-PREFIX: Final = "long list"
+WHO: Final = dict(zip((USER, SUPER_USER), LONG_LIST_USERS, strict=True))
 
 
 class Answer(NamedTuple):
@@ -69,7 +70,18 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             brokers.append(Asked(name, login_port))
         cases = [(user, each) for user in (USER, SUPER_USER) for each in long_lists()]
         wanted = [case for case in cases if form.case in f"{case[1].name}, {WHO[case[0]]}"]
-        return [_measured(brokers, user, each, form.rounds) for user, each in wanted]
+        figures = [_measured(brokers, user, each, form.rounds) for user, each in wanted]
+    return figures if form.case else [*figures, *together(figures)]
+
+
+def together(figures: Sequence[Figure]) -> Iterator[Figure]:
+    """One figure for each user: the times of all lists, each beside that of Apache Kafka."""
+    for who in WHO.values():
+        own = [each for each in figures if each.name.startswith(LONG_LIST) and each.name.endswith(f", {who}")]
+        slower = sum((each.ratio or 0) > 2 for each in own)
+        note = f"{slower} of {len(own)} lists take more than twice the time; docs/long-lists.md has each"
+        times = {OURS: [each.ours for each in own], PEER: [each.peer or 0.0 for each in own]}
+        yield Figure(long_lists_row(who), "ms", times, note=note)
 
 
 def _measured(brokers: list[Asked], user: str, each: LongList, rounds: int) -> Figure:
@@ -82,7 +94,7 @@ def _measured(brokers: list[Asked], user: str, each: LongList, rounds: int) -> F
         for _ in range(rounds):
             for broker in brokers:
                 times[broker.name].append(1000 * broker.ask(user, frame).took_s)
-    figure = Figure(f"{PREFIX} {each.name}, {WHO[user]}", "ms", times, note=_note(warm))
+    figure = Figure(f"{LONG_LIST} {each.name}, {WHO[user]}", "ms", times, note=_note(warm))
     print(f"  {figure.name}: {figure.ours:.0f} ms, {figure.peer or 0:.0f} ms. {figure.note}", flush=True)
     return figure
 

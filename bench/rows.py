@@ -92,6 +92,15 @@ def _not_below(name: str, group: str, bar: float) -> Row:
     return Row(name, group, bar, is_ratio=False)
 
 
+LONG_LIST: Final = "long list"
+"""Begins the name of the figure of one list: docs/long-lists.md shows these, docs/performance.md has a row of all."""
+LONG_LIST_USERS: Final = ("without rights", "super user")
+
+
+def long_lists_row(user: str) -> str:
+    return f"requests with a list of 100,000 elements, {user}: time"
+
+
 ROWS: Final = (
     _within("start: exec to first acknowledged produce, one topic", "start", 0.35),
     _within("start: exec to first acknowledged produce, new directory and an auto-created topic", "start", 0.35),
@@ -255,6 +264,7 @@ ROWS: Final = (
     _within("1,000 TLS handshakes at once: p99 of produces meanwhile, times that without", "tls", 3.0),
     _at_most("1,000 TLS handshakes at once: until all clients are served", "tls", 1.0),
     _within("authorizer with 10,000 ACLs, produce 200 B: user + system CPU, times that without", "tls", 1.1),
+    *(_at_most(long_lists_row(user), "long_lists", 2.0) for user in LONG_LIST_USERS),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )

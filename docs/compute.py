@@ -204,10 +204,27 @@ def module_map_page() -> str:
 
 
 def long_lists_page() -> str:
+    from bench.document import kept_results, read_json
+    from bench.rows import LONG_LIST, LONG_LIST_USERS, by_name
     from moldau.broker.requests.long_lists import lists_of_requests
 
+    result = kept_results()
+    assert result is not None, "no results of `make bench` are kept"
+    measured = by_name(read_json(result)[1])
+
+    def times(api: str, path: str) -> str:
+        """The cells of the two users."""
+        cells = []
+        for user in LONG_LIST_USERS:
+            figure = measured.get(f"{LONG_LIST} {api}.{path}, {user}")
+            if figure is None or figure.peer is None:
+                cells.append("")
+            else:
+                cells.append(f"{figure.ours:.0f} ({figure.peer:.0f})")
+        return " | ".join(cells)
+
     rows = [
-        f"| {each.api} | `{each.path}` | {each.treatment} |"
+        f"| {each.api} | `{each.path}` | {each.treatment} | {times(each.api, each.path)} |"
         for each in sorted(lists_of_requests(), key=lambda each: (each.api, each.path))
     ]
     return "\n".join([*_LISTS_INTRODUCTION, *rows, ""])
@@ -230,8 +247,12 @@ _LISTS_INTRODUCTION = (
     "A request that decodes into more than 512 KB of objects is decoded in an executor thread, and one that decodes",
     "into more than 56 MB ends its connection. `make limits` sends each list with 100,000 elements to a real process.",
     "",
-    "| API | list | what happens |",
-    "|---|---|---|",
+    "The last two columns are the times (ms) of one request with 100,000 elements, and in brackets those of Apache",
+    "Kafka 4.3.1 for the same bytes (`python -m bench --only long_lists`; [performance.md](performance.md) names the",
+    "run, and says whether the figures are old). Apache Kafka is not waited for after 40 s.",
+    "",
+    "| API | list | what happens | without rights, ms | super user, ms |",
+    "|---|---|---|---|---|",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -84,16 +84,6 @@ def test_modules_have_at_most_six_hundred_lines() -> None:
 def test_folders_have_at_most_twenty_five_modules() -> None:
     counts = Counter(str(path.parent) for path in product() if path.name != "__init__.py")
     judge("folders", {name: each for name, each in counts.items() if each > FOLDER_MODULES_MAX}, exceptions.FOLDERS)
-
-
-def test_a_public_class_name_stands_for_one_class() -> None:
-    where = defaultdict(list)
-    for path in product():
-        if path.parts[:2] != ("protocol", "messages"):
-            for node in tree_of(path).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    where[node.name].append(module_name(path))
-    judge("duplicates", {name: each for name, each in where.items() if len(each) > 1}, exceptions.DUPLICATES)
 
 
 def test_an_exception_of_every_kind_is_caught_only_at_the_edge() -> None:
