@@ -31,10 +31,10 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Ask the node for its readiness once."""
     from http.client import HTTPConnection, HTTPException
 
-    from moldau.broker.config.http_address import read_address
+    from moldau.broker.config.listeners import read_http_address
 
     text = arguments.address or invocation.variables.get(VARIABLE) or DEFAULT
-    address = read_address(text)
+    address = read_http_address(text)
     if address is None:
         raise CommandError(f"{text} is not of the form http://host:port")
     host = "127.0.0.1" if address.host in ("", "0.0.0.0", "::") else address.host

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from moldau.broker.config.config import Config, ConfigError
 from moldau.broker.config.layers import BrokerLayers, is_dynamic, is_settled_at_start, known_setting
 from moldau.broker.config.loading import overlaid
-from moldau.broker.config.password import HIDDEN
 from moldau.broker.config.reasons import REASONS
-from moldau.broker.config.setting import Stance
+from moldau.broker.config.setting import HIDDEN, Stance
 from moldau.broker.config.values import InvalidValue, default_value, parse
 
 # Security settings that Apache Kafka changes at run time only for a single listener, by its prefix.

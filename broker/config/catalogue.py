@@ -22,15 +22,15 @@ UNIT_SYNONYMS: tuple[tuple[str, ...], ...] = (
 @cache
 def broker_catalogue() -> Catalogue:
     """Settings of the broker and the controller, by name."""
-    from moldau.broker.config.tables import groups, log, node, own, security, topics
+    from moldau.broker.config.tables import groups, node, security, topics
 
     return (
         read_rows(node.ROWS)
-        | read_rows(log.ROWS)
+        | read_rows(topics.LOG_ROWS)
         | read_rows(topics.ROWS)
         | read_rows(groups.ROWS)
         | read_rows(security.ROWS)
-        | read_rows(own.ROWS)
+        | read_rows(node.OWN_ROWS)
     )
 
 

@@ -8,8 +8,7 @@ from typing import Final
 
 from moldau.broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
 from moldau.broker.config.listeners import ListenerAddress
-from moldau.broker.config.password import Password
-from moldau.broker.config.setting import Value
+from moldau.broker.config.setting import Password, Value
 from moldau.broker.config.values import default_value
 
 _MINUTE_MS: Final = 60_000

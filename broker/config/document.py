@@ -17,8 +17,7 @@ from moldau.broker.config.catalogue import (
     topic_catalogue,
 )
 from moldau.broker.config.layers import is_settled_at_start
-from moldau.broker.config.reasons import REASONS
-from moldau.broker.config.retired import every_ignored, every_refused
+from moldau.broker.config.reasons import REASONS, every_ignored, every_refused
 from moldau.broker.config.setting import Catalogue, Setting, Stance
 from moldau.broker.config.values import allowed_text
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from moldau.broker.config.catalogue import base_name, broker_catalogue, dynamic_only_catalogue, unit_synonyms
 from moldau.broker.config.config import Config
-from moldau.broker.config.password import Password
-from moldau.broker.config.setting import Scope, Setting, Stance
+from moldau.broker.config.setting import Password, Scope, Setting, Stance
 
 
 class ConfigSource(IntEnum):

@@ -1,14 +1,19 @@
-"""Listeners: addresses parsed from NAME://host:port, with Apache Kafka's checks of them together."""
+"""Listeners: addresses parsed from NAME://host:port, with Apache Kafka's checks of them together; the address of the
+HTTP listener; and the part of a configuration from which the settings of TLS and SASL are read.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple, Protocol
+
+from moldau.broker.config.setting import Password
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+_HTTP_ADDRESS: Final = r"http://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]*):([0-9]{1,5})/?"
 _ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 
 
@@ -128,3 +133,64 @@ def _shown(entries: tuple[str, ...]) -> str:
 
 def _error(entries: tuple[str, ...], why: str) -> InvalidListener:
     return InvalidListener(f"Error creating broker listeners from '{_shown(entries)}': {why}")
+
+
+class SettingValues(Protocol):
+    """Values by name: the configured one, else the default."""
+
+    def is_set(self, name: str) -> bool: ...
+
+    def integer(self, name: str) -> int: ...
+
+    def integer_or_none(self, name: str) -> int | None: ...
+
+    def real(self, name: str) -> float: ...
+
+    def flag(self, name: str) -> bool: ...
+
+    def text(self, name: str) -> str: ...
+
+    def text_or_none(self, name: str) -> str | None: ...
+
+    def password(self, name: str) -> Password | None: ...
+
+    def entries(self, name: str) -> tuple[str, ...]: ...
+
+    def of_listener(self, listener: str, name: str) -> str: ...
+
+
+class ListenerConfig(Protocol):
+    """The listeners of a node, the listeners to which it connects, and the settings."""
+
+    @property
+    def settings(self) -> SettingValues: ...
+
+    @property
+    def listeners(self) -> tuple[ListenerAddress, ...]: ...
+
+    @property
+    def listener_protocols(self) -> Mapping[str, str]: ...
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def inter_broker_listener_name(self) -> str: ...
+
+    @property
+    def is_broker(self) -> bool: ...
+
+
+class HttpAddress(NamedTuple):
+    """The address of the HTTP listener. An empty host stands for all interfaces."""
+
+    host: str
+    port: int
+
+
+def read_http_address(text: str) -> HttpAddress | None:
+    """Parse http://host:port; None for any other text."""
+    match = re.fullmatch(_HTTP_ADDRESS, text.strip())
+    if match is None or int(match[2]) > 65535:
+        return None
+    return HttpAddress(match[1].strip("[]"), int(match[2]))

@@ -8,11 +8,9 @@ from moldau.broker.config.catalogue import base_name, broker_catalogue, broker_s
 from moldau.broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
 from moldau.broker.config.layers import BrokerLayers
 from moldau.broker.config.listeners import InvalidListener, ListenerAddress, read_listeners, read_protocol_map
-from moldau.broker.config.password import HIDDEN, Password
-from moldau.broker.config.reasons import REASONS
-from moldau.broker.config.retired import advice_for, refusal_of
+from moldau.broker.config.reasons import REASONS, advice_for, refusal_of
 from moldau.broker.config.rules import broken_rules
-from moldau.broker.config.setting import Setting, Stance, Value
+from moldau.broker.config.setting import HIDDEN, Password, Setting, Stance, Value
 from moldau.broker.config.tiering import METADATA_TOPIC_SETTINGS
 from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 

@@ -1,4 +1,6 @@
-"""The reasons for which settings are accepted without effect, or refused: one sentence for each key of the tables."""
+"""The reasons for which settings are accepted without effect, or refused: for settings of the tables, one sentence for
+each key; for settings that Apache Kafka 4.3.1 no longer has, which an older server.properties may contain, advice.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +39,65 @@ REASONS: Final = {
     " the metadata.",
     "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",
 }
+
+_NO_ZOOKEEPER: Final = (
+    "it belongs to a cluster that ZooKeeper manages; this broker keeps its metadata in a KRaft log, as every Apache "
+    "Kafka since 4.0. Remove it, set process.roles=broker,controller, node.id, controller.listener.names and "
+    "controller.quorum.bootstrap.servers, then run 'moldau format'. A directory that ZooKeeper managed is migrated "
+    "with Apache Kafka 3.9 first"
+)
+
+# Refused: the setting asks for something that this version does not do.
+_REFUSED_PREFIXES: Final = ("zookeeper.", "password.encoder.")
+_REFUSED: Final = {
+    "broker.id.generation.enable": "node numbers are not handed out; set node.id",
+    "reserved.broker.max.id": "node numbers are not handed out; set node.id",
+    "control.plane.listener.name": "a KRaft controller has listeners of its own; set controller.listener.names",
+    "host.name": "set listeners=PLAINTEXT://<host>:<port>",
+    "port": "set listeners=PLAINTEXT://<host>:<port>",
+    "advertised.host.name": "set advertised.listeners=PLAINTEXT://<host>:<port>",
+    "advertised.port": "set advertised.listeners=PLAINTEXT://<host>:<port>",
+    "zookeeper.metadata.migration.enable": _NO_ZOOKEEPER,
+}
+
+# Without effect: Apache Kafka 4 ignores these names.
+_IGNORED: Final = {
+    "inter.broker.protocol.version": "the level of the cluster is set when it is formatted: moldau format --feature",
+    "log.message.format.version": "records are always stored in format 2",
+    "log.message.downconversion.enable": "records are always sent in format 2",
+    "log.message.timestamp.difference.max.ms": "set log.message.timestamp.before.max.ms and .after.max.ms",
+    "leader.imbalance.per.broker.percentage": "it was removed in Apache Kafka 4.0",
+    "controlled.shutdown.max.retries": "it was removed in Apache Kafka 4.0",
+    "controlled.shutdown.retry.backoff.ms": "it was removed in Apache Kafka 4.0",
+    "controller.message.queue.size": "it was removed in Apache Kafka 4.0",
+    "auto.include.jmx.reporter": "it was removed in Apache Kafka 4.0",
+    "group.coordinator.new.enable": "it was removed in Apache Kafka 4.0",
+    "eligible.leader.replicas.enable": "it is a feature level: moldau format --feature",
+    "delegation.token.master.key": "set delegation.token.secret.key",
+    "quota.producer.default": "quotas are set with kafka-configs",
+    "quota.consumer.default": "quotas are set with kafka-configs",
+}
+
+
+def refusal_of(name: str) -> str | None:
+    """The reason why a node with a retired setting does not start, with advice; None where the setting does not prevent
+    a start.
+    """
+    if name in _REFUSED:
+        return _REFUSED[name]
+    return _NO_ZOOKEEPER if name.startswith(_REFUSED_PREFIXES) else None
+
+
+def advice_for(name: str) -> str | None:
+    """The advice for a retired setting without effect; None for a name that never existed."""
+    return _IGNORED.get(name)
+
+
+def every_refused() -> dict[str, str]:
+    """The refused names and prefixes, each with its advice."""
+    return _REFUSED | {f"{prefix}*": _NO_ZOOKEEPER for prefix in _REFUSED_PREFIXES}
+
+
+def every_ignored() -> dict[str, str]:
+    """The names without effect, each with its advice."""
+    return dict(_IGNORED)

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.config.config import Config
-from moldau.broker.config.http_address import read_address
-from moldau.broker.config.mechanisms.oauthbearer import broken_oauth_rules
-from moldau.broker.config.replica_selectors import LEADER, RACK_AWARE
+from moldau.broker.config.listeners import read_http_address
+from moldau.broker.config.oauthbearer import broken_oauth_rules
 from moldau.broker.config.sasl import broken_sasl_rules
 from moldau.broker.config.tiering import broken_tiering_rules
 from moldau.broker.config.tls import broken_tls_rules
 
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""A consumer reads from an in-sync replica in its own rack."""
+LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
+"""A consumer reads from the leader."""
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -53,7 +56,7 @@ def _authorizer(config: Config) -> Iterator[str]:
 
 def _own(config: Config) -> Iterator[str]:
     address = config.text_or_none("moldau.http.listener")
-    if address and read_address(address) is None:
+    if address and read_http_address(address) is None:
         yield f"moldau.http.listener must be http://host:port, such as http://127.0.0.1:9464, and not {address}"
 
 

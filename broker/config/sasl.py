@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.broker.config.listener_config import ListenerConfig
-from moldau.broker.config.password import Password
+from moldau.broker.config.listeners import ListenerConfig
+from moldau.broker.config.setting import Password
 
 AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols with SASL."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from moldau.broker.config.listener_config import ListenerConfig
-from moldau.broker.config.password import Password
+from moldau.broker.config.listeners import ListenerConfig
+from moldau.broker.config.setting import Password
 
 ENCRYPTED: Final = ("SSL", "SASL_SSL")
 """The security protocols with TLS."""

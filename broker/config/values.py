@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 
-from moldau.broker.config.password import Password
-from moldau.broker.config.setting import Setting, Value, ValueType
+from moldau.broker.config.setting import Password, Setting, Value, ValueType
 
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
 # Patterns are compiled at first use, because most of them are never used.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from moldau.broker.config.http_address import HttpAddress
+from moldau.broker.config.listeners import HttpAddress
 from moldau.broker.runtime.tasks import Spawn
 
 HEAD_SIZE_MAX: Final = 8192

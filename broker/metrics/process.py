@@ -11,8 +11,8 @@ from typing import Final
 from moldau import __version__
 from moldau.broker.metrics.exposition import Histogram, Page, Summary
 from moldau.broker.release import KAFKA_VERSION
+from moldau.broker.runtime.environment import GC_GENERATIONS, Process, ProcessFacts
 from moldau.broker.runtime.loop_steps import LoopSteps
-from moldau.broker.runtime.process import GC_GENERATIONS, Process, ProcessFacts
 
 INTERVAL_S: Final = 0.1
 """The interval (seconds) of the timer that measures stalls."""

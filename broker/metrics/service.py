@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from moldau.broker.config.http_address import HttpAddress
+from moldau.broker.config.listeners import HttpAddress
 from moldau.broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
 from moldau.broker.metrics.http_server import Answer, HttpServer, plain

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.config import Config
-from moldau.broker.config.http_address import read_address
-from moldau.broker.config.replica_selectors import RACK_AWARE
+from moldau.broker.config.listeners import read_http_address
+from moldau.broker.config.rules import RACK_AWARE
 from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from moldau.broker.metadata.broker_identity import broker_identity, heartbeat_ms
 from moldau.broker.metadata.cluster_view import ClusterView
@@ -398,7 +398,7 @@ class NodeParts:
 
     def _compose_metrics(self) -> Metrics | None:
         """The metrics and their HTTP server; None where moldau.http.listener is not set."""
-        address = read_address(self.config.text_or_none("moldau.http.listener") or "")
+        address = read_http_address(self.config.text_or_none("moldau.http.listener") or "")
         if address is None:
             return None
         from moldau.broker.metrics.observed import Observed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.config.mechanisms.oauthbearer import (
+from moldau.broker.config.oauthbearer import (
     OauthLoginSettings,
     allowed_urls,
     oauth_login_settings,

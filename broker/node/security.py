@@ -35,7 +35,7 @@ from moldau.security.access import Access, Unrestricted
 from moldau.security.principal import ANONYMOUS, USER, Principal
 
 if TYPE_CHECKING:
-    from moldau.broker.config.password import Password
+    from moldau.broker.config.setting import Password
     from moldau.broker.metadata.scram_users import MetadataScramUsers
     from moldau.broker.network.authentication.exchange import MechanismMaker
     from moldau.broker.network.authentication.peer_login import ClientMechanismMaker

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau import __version__
 from moldau.broker.config.config import Config
-from moldau.broker.config.http_address import read_address
-from moldau.broker.config.listeners import ListenerAddress, resolved
+from moldau.broker.config.listeners import ListenerAddress, read_http_address, resolved
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.release import KAFKA_VERSION, is_compiled, python
 
@@ -148,7 +147,7 @@ def report_of(
 
 def metrics_url(config: Config) -> str | None:
     """The URL of the node's metrics from this machine."""
-    at = read_address(config.text_or_none("moldau.http.listener") or "")
+    at = read_http_address(config.text_or_none("moldau.http.listener") or "")
     if at is None:
         return None
     host = "127.0.0.1" if at.host in EVERY_INTERFACE else at.host

@@ -12,15 +12,15 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.port import FileSystem
 
 if TYPE_CHECKING:
     from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
-    from moldau.broker.runtime.process import Process
     from moldau.broker.runtime.worker import E, RunningWork, Work
     from moldau.storage.tiered.object_options import ObjectStoreOptions
     from moldau.storage.tiered.port import RemoteStorage
@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """The file with the id of the boot, on Linux."""
+PROC: Final = Path("/proc/self")
+GC_GENERATIONS: Final = 3
 EXIT_HALTED = 1
 """Exit status of a process that stopped itself."""
 
@@ -117,8 +119,6 @@ class LocalEnvironment:
         return ""
 
     def process(self) -> Process:
-        from moldau.broker.runtime.process import Process
-
         return Process(self.precise_ns)
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
@@ -186,3 +186,54 @@ class LocalEnvironment:
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
+
+
+class ProcessFacts(NamedTuple):
+    """The kernel's figures about the process at one time."""
+
+    cpu_s: float
+    """User and system time of all threads since the start."""
+    resident_bytes: int
+    open_fds: int
+    fds_max: int
+
+
+class Process:
+    """The process as a source of metrics; only one node in a process can collect them. `clock_ns` is a monotonic clock
+    (ns).
+    """
+
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self._clock_ns = clock_ns
+        self._began_ns = 0
+        self._collected: Callable[[int, float], None] = lambda generation, pause_s: None
+
+    def start(self, collected: Callable[[int, float], None]) -> None:
+        """Call `collected` with the generation and the pause in seconds after each collection of cyclic garbage."""
+        self._collected = collected
+        gc.callbacks.append(self._collecting)
+
+    def stop(self) -> None:
+        """Stop watching collections. A second call has no effect."""
+        if self._collecting in gc.callbacks:
+            gc.callbacks.remove(self._collecting)
+
+    def read(self) -> ProcessFacts | None:
+        """Read the process's metrics. Blocks while the kernel lists the descriptors; None where it has no such
+        files.
+        """
+        try:
+            resident_pages = int((PROC / "statm").read_text().split()[1])
+            open_fds = sum(1 for _ in (PROC / "fd").iterdir())
+        except OSError:
+            return None
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        fds_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resident_bytes = resident_pages * resource.getpagesize()
+        return ProcessFacts(usage.ru_utime + usage.ru_stime, resident_bytes, open_fds, fds_max)
+
+    def _collecting(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began_ns = self._clock_ns()
+        else:
+            self._collected(info["generation"], (self._clock_ns() - self._began_ns) / 1e9)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from moldau.broker.config.password import Password
+from moldau.broker.config.setting import Password
 from moldau.broker.config.tls import ClientAuth, StoreSettings, TlsSettings
 from moldau.broker.network.tls.contexts import TlsContexts, make_contexts
 from moldau.broker.network.tls.handshakes import Handshakes

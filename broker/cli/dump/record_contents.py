@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from moldau.broker.cli.dump.json_values import Json, shown_bytes, shown_message
-from moldau.broker.config.password import HIDDEN
+from moldau.broker.config.setting import HIDDEN
 from moldau.protocol.compiler import decode
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.primitives import MalformedMessage, read_uvarint

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from moldau.broker.config.mechanisms.oauthbearer import Fetching
+from moldau.broker.config.oauthbearer import Fetching
 from moldau.broker.network.authentication.provider_requests import ProviderFailure, ask_provider
 from moldau.broker.runtime.environment import Environment
 from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set

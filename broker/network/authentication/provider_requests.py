@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from moldau.broker.config.mechanisms.oauthbearer import Fetching
+from moldau.broker.config.oauthbearer import Fetching
 from moldau.storage.files.port import FileSystem
 
 SIZE_MAX: Final = 1 << 20

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from moldau.broker.config.mechanisms.oauthbearer import OauthLoginSettings
+from moldau.broker.config.oauthbearer import OauthLoginSettings
 from moldau.broker.network.authentication.provider_requests import ProviderFailure
 from moldau.broker.runtime.environment import Environment
 from moldau.security.sasl.client_mechanism import LoginFailed

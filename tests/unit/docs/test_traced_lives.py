@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from docs.lives import LIVES, Called, Trace, lives_page
-from moldau.broker.config.http_address import read_address
+from moldau.broker.config.listeners import read_http_address
 from tests.unit.tidy.test_lives import Station, lives
 
 ROOT: Final = Path(__file__).parents[3]
@@ -65,9 +65,9 @@ def test_the_table_on_top_counts_the_files() -> None:
 def test_a_trace_holds_what_the_product_calls_and_nothing_else() -> None:
     trace = Trace()
     with trace:
-        read_address("http://127.0.0.1:1")
+        read_http_address("http://127.0.0.1:1")
         (ROOT / "README.md").read_text("utf-8")
-    assert list(trace.called.values()) == [Called("broker/config/http_address.py", "read_address")]
+    assert list(trace.called.values()) == [Called("broker/config/listeners.py", "read_http_address")]
 
 
 def test_a_page_is_made_of_a_trace() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from moldau.broker.config.http_address import HttpAddress, read_address
+from moldau.broker.config.listeners import HttpAddress, read_http_address
 from moldau.broker.metrics.http_server import CONNECTIONS_MAX, HEAD_SIZE_MAX, PATIENCE_S, Answer, HttpServer, plain
 from moldau.broker.runtime.tasks import Tasks
 from tests.support.simulation.world import SimulatedEnvironment, World
@@ -148,4 +148,4 @@ def test_a_probe_is_answered_while_others_hold_all_connections() -> None:
     ],
 )
 def test_an_address_is_read_or_refused(text: str, address: tuple[str, int] | None) -> None:
-    assert read_address(text) == address
+    assert read_http_address(text) == address

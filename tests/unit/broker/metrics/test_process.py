@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.metrics.exposition import Page
 from moldau.broker.metrics.process import ProcessMetrics
-from moldau.broker.runtime.process import Process
+from moldau.broker.runtime.environment import Process
 
 
 def test_collections_of_garbage_are_timed_between_start_and_stop() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from moldau.broker.config.mechanisms.oauthbearer import Fetching
+from moldau.broker.config.oauthbearer import Fetching
 from moldau.broker.network.authentication.provider_keys import LOOK_MS_MIN, ProviderKeys
 from moldau.broker.network.authentication.provider_requests import ProviderFailure
 from moldau.broker.runtime.environment import Environment

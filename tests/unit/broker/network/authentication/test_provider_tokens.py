@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from moldau.broker.config.mechanisms.oauthbearer import Fetching, OauthLoginSettings
+from moldau.broker.config.oauthbearer import Fetching, OauthLoginSettings
 from moldau.broker.network.authentication.provider_requests import ProviderFailure
 from moldau.broker.network.authentication.provider_tokens import ProviderTokens
 from moldau.broker.runtime.environment import Environment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.config.password import Password
+from moldau.broker.config.setting import Password
 from moldau.broker.config.tls import StoreSettings
 from moldau.broker.network.tls.stores import InvalidStore, certificate_names, own_key, trusted_certificates
 from tests.support.certificates import Authority, pkcs12_trust_store

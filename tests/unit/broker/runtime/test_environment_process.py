@@ -6,7 +6,7 @@ import gc
 import itertools
 from pathlib import Path
 
-from moldau.broker.runtime.process import Process
+from moldau.broker.runtime.environment import Process
 
 
 def test_the_kernel_says_how_large_and_how_busy_the_process_is(tmp_path: Path) -> None:

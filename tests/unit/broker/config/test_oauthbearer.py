@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.config import Config, ConfigError
-from moldau.broker.config.mechanisms.oauthbearer import oauth_login_settings, oauth_server_settings
+from moldau.broker.config.oauthbearer import oauth_login_settings, oauth_server_settings
 from moldau.broker.config.sources import single_node_defaults
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer."

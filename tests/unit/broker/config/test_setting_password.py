@@ -9,7 +9,7 @@ import pytest
 from moldau.broker.config import Config
 from moldau.broker.config.describing import describe_broker, describe_broker_defaults
 from moldau.broker.config.layers import BrokerLayers
-from moldau.broker.config.password import Password
+from moldau.broker.config.setting import Password
 
 SECRET = "correct horse"
 PROPERTIES = {

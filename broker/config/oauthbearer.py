@@ -1,8 +1,4 @@
-"""Settings of OAUTHBEARER for one listener: with the prefix of listener and mechanism, with that of the listener, or
-without one.
-
-The names of Apache Kafka's handler classes select a behaviour of this node; no class is loaded.
-"""
+"""Settings of OAUTHBEARER for one listener: with the prefix of listener and mechanism, with that of the listener, or"""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.broker.config.listener_config import ListenerConfig
-from moldau.broker.config.password import Password
+from moldau.broker.config.listeners import ListenerConfig
 from moldau.broker.config.sasl import AUTHENTICATED, login_settings, sasl_settings, talked_to
+from moldau.broker.config.setting import Password
 
 NAME: Final = "OAUTHBEARER"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
