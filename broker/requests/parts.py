@@ -37,6 +37,14 @@ JOINED_AT_ONCE: Final = 256
 """Responses of parts that are joined without a pause, and keys that are freed without one."""
 
 
+STEP: Final = 128
+"""Elements of a long answer between two looks at the clock."""
+STEPS_AT_ONCE: Final = 4
+"""The steps of an answer that is given at once."""
+Answering = Generator[None, None, object]
+"""Makes a response: yields after every `STEP` elements, and returns the response."""
+
+
 class ListPath(NamedTuple):
     """A list of a request that is cut into parts, and the list of the response with the results of its elements.
 
@@ -290,6 +298,36 @@ class LongRequests:
     def begin(self, work: Coroutine[object, object, None]) -> None:
         self.handled_count += 1
         self._spawn(work, "a long request")
+
+    def answer(self, context: RequestContext, answering: Answering) -> object:
+        """The response that a generator returns, or what becomes it: for a short request with a long answer.
+
+        The generator yields after every `STEP` elements. What is not done after `STEPS_AT_ONCE` steps goes on in
+        slices, between which others have their turn; an executor thread then encodes the response.
+        """
+        for _ in range(STEPS_AT_ONCE):
+            try:
+                next(answering)
+            except StopIteration as done:
+                return done.value
+        context.is_long = True
+        reply: Pending[object] = Pending(answering.close)
+        self.begin(self._rest(answering, reply))
+        return reply
+
+    async def _rest(self, answering: Answering, reply: Pending[object]) -> None:
+        while True:
+            await self.turn()
+            end_ns = self.clock_ns() + SLICE_NS
+            for _ in range(SLICE_PARTS_MAX):
+                try:
+                    next(answering)
+                except StopIteration as done:
+                    if done.value is not None:  # None: the client is gone, and the generator is closed
+                        reply.complete(done.value)
+                    return
+                if self.clock_ns() >= end_ns:
+                    break
 
     async def turn(self) -> None:
         """Wait until the other long requests that wait had a slice, and what else waits on the loop had its turn."""

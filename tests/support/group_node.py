@@ -21,6 +21,7 @@ from moldau.replication.partition import Partition
 from moldau.security.access import Unrestricted
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from tests.support.short_answers import short_answers
 from tests.support.simulation.world import SimulatedEnvironment
 
 NODE_ID = 1
@@ -44,6 +45,7 @@ class GroupNode:
         self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
         self.cluster = SimpleNamespace(image=image, live_nodes=self.live_nodes)
         self.topics = SimpleNamespace(create_internal=self.create_internal)
+        self.long_requests = short_answers()
 
     def _spawn(self, work: Coroutine[object, object, None], name: str = "", /) -> None:
         self.tasks.append(self.loop.create_task(work))

@@ -16,11 +16,13 @@ from moldau.broker.requests.authorization.rule import (
     field_of,
     group,
     then,
+    then_in_slices,
     topic,
     transactional_id,
     with_field,
 )
 from moldau.broker.requests.handlers import offset_fetch as offset_fetch_handler
+from moldau.broker.requests.parts import STEP
 from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult
@@ -52,6 +54,7 @@ from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering
     from moldau.broker.requests.services import Services
     from moldau.kraft.image.topics import TopicsImage
 
@@ -119,13 +122,16 @@ def list_groups(services: Services, context: RequestContext, request: object, an
     if cluster(AclOperation.DESCRIBE).is_met_quietly(access):
         return answer(context, request)
 
-    def visible(response: ListGroupsResponse) -> ListGroupsResponse:
-        response.groups = [
-            each for each in response.groups if group(AclOperation.DESCRIBE, each.group_id).is_met_quietly(access)
-        ]
+    def visible(response: ListGroupsResponse) -> Answering:
+        groups, response.groups = response.groups, []
+        for count, each in enumerate(groups, 1):
+            if count % STEP == 0:
+                yield
+            if group(AclOperation.DESCRIBE, each.group_id).is_met_quietly(access):
+                response.groups.append(each)
         return response
 
-    return then(answer(context, request), visible)
+    return then_in_slices(services, context, answer(context, request), visible)
 
 
 def find_coordinator(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

@@ -23,6 +23,7 @@ from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering
     from moldau.broker.requests.services import Services
 
 Answer = Callable[["RequestContext", object], object]
@@ -80,6 +81,26 @@ def then(response: object, change: Callable[[Response], Response]) -> object:
         return change(response)  # type: ignore[arg-type]
     reply: Pending[Response] = Pending(response.abandon, response.waits_for)
     response.listen(lambda response: reply.complete(change(response)))
+    return reply
+
+
+def then_in_slices(
+    services: Services, context: RequestContext, response: object, change: Callable[[Response], Answering]
+) -> object:
+    """The same for a long response, of which a generator makes the changed one."""
+    if not isinstance(response, Pending):
+        return services.long_requests.answer(context, change(response))  # type: ignore[arg-type]
+    reply: Pending[object] = Pending(response.abandon, response.waits_for)
+
+    def changed(response: Response) -> None:
+        made = services.long_requests.answer(context, change(response))
+        if isinstance(made, Pending):
+            reply.on_abandon = made.abandon
+            made.listen(reply.complete)
+        else:
+            reply.complete(made)
+
+    response.listen(changed)
     return reply
 
 

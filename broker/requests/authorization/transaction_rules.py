@@ -11,6 +11,7 @@ from moldau.broker.requests.authorization.rule import (
     cluster,
     group,
     then,
+    then_in_slices,
     topic,
     transactional_id,
     with_field,
@@ -18,6 +19,7 @@ from moldau.broker.requests.authorization.rule import (
 from moldau.broker.requests.authorization.topic_rules import is_internal
 from moldau.broker.requests.handlers.add_partitions_to_txn import BATCH_VERSION, partitions_of, results_of
 from moldau.broker.requests.handlers.init_producer_id import refused as no_producer_id
+from moldau.broker.requests.parts import STEP
 from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -38,6 +40,7 @@ from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering
     from moldau.broker.requests.services import Services
 
 FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -190,12 +193,13 @@ def list_transactions(services: Services, context: RequestContext, request: obje
     """DESCRIBE on each transactional id: the response lists only the allowed ones."""
     access = context.access
 
-    def visible(response: ListTransactionsResponse) -> ListTransactionsResponse:
-        response.transaction_states = [
-            each
-            for each in response.transaction_states
-            if transactional_id(AclOperation.DESCRIBE, each.transactional_id).is_met_quietly(access)
-        ]
+    def visible(response: ListTransactionsResponse) -> Answering:
+        states, response.transaction_states = response.transaction_states, []
+        for count, each in enumerate(states, 1):
+            if count % STEP == 0:
+                yield
+            if transactional_id(AclOperation.DESCRIBE, each.transactional_id).is_met_quietly(access):
+                response.transaction_states.append(each)
         return response
 
-    return then(answer(context, request), visible)
+    return then_in_slices(services, context, answer(context, request), visible)

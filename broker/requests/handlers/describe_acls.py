@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_acls import (
     AclDescription,
@@ -19,6 +20,8 @@ from moldau.security.acl.bindings import AclFilter
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.kraft.image.metadata_image import MetadataImage
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
@@ -32,10 +35,11 @@ class DescribeAclsServices(Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
 
-def handle(
-    services: DescribeAclsServices, context: RequestContext, request: DescribeAclsRequest
-) -> DescribeAclsResponse:
+
+def handle(services: DescribeAclsServices, context: RequestContext, request: DescribeAclsRequest) -> object:
     if not services.has_authorizer:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     wanted = AclFilter(
@@ -50,8 +54,14 @@ def handle(
     if wanted.has_unknown_pattern or wanted.has_unknown_entry:
         # DIVERGES: Apache Kafka closes the connection on a filter of an unknown type.
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The filter is not known.")
+    return services.long_requests.answer(context, _described(services.cluster.image, wanted))
+
+
+def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for binding in services.cluster.image.acls.by_id.values():
+    for count, binding in enumerate(image.acls.by_id.values(), 1):
+        if count % STEP == 0:
+            yield
         if not wanted.matches(binding):
             continue
         pattern = (binding.kind, binding.name, binding.pattern_type)

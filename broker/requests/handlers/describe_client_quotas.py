@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.kraft.image.metadata_image import MetadataImage
 
 
 class MatchType(IntEnum):
@@ -44,6 +47,9 @@ class DescribeQuotasServices(Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
+
 
 class FilterRefusal(NamedTuple):
     """Why a filter is not valid."""
@@ -52,22 +58,26 @@ class FilterRefusal(NamedTuple):
     message: str
 
 
-def handle(
-    services: DescribeQuotasServices, context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+def handle(services: DescribeQuotasServices, context: RequestContext, request: DescribeClientQuotasRequest) -> object:
     refusal = refusal_of(request.components)
     if refusal is not None:
         return DescribeClientQuotasResponse(error_code=refusal.error, error_message=refusal.message, entries=None)
-    return DescribeClientQuotasResponse(
-        entries=[
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
-                values=[ValueData(key=key, value=value) for key, value in values.items()],
+    return services.long_requests.answer(context, _described(services.cluster.image, request))
+
+
+def _described(image: MetadataImage, request: DescribeClientQuotasRequest) -> Answering:
+    entries = []
+    for count, (entity, values) in enumerate(image.quotas.by_entity.items(), 1):
+        if count % STEP == 0:
+            yield
+        if matches(entity, request.components, request.strict):
+            entries.append(
+                EntryData(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
+                    values=[ValueData(key=key, value=value) for key, value in values.items()],
+                )
             )
-            for entity, values in services.cluster.image.quotas.by_entity.items()
-            if matches(entity, request.components, request.strict)
-        ]
-    )
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def matches(entity: QuotaEntity, components: Sequence[ComponentData], is_strict: bool) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
     from moldau.broker.replicas.local_logs import LocalLogs
     from moldau.broker.replicas.replicas import Replicas
+    from moldau.broker.requests.parts import Answering, LongRequests
     from moldau.broker.runtime.environment import Environment
     from moldau.replication.partition import Partition
 
@@ -43,21 +45,28 @@ class DescribeLogDirsServices(Protocol):
     @property
     def environment(self) -> Environment: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
 
-def handle(
-    services: DescribeLogDirsServices, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
-    partitions: Iterable[Partition] = services.replicas
+
+def handle(services: DescribeLogDirsServices, context: RequestContext, request: DescribeLogDirsRequest) -> object:
+    partitions: Iterable[Partition] = [*services.replicas]
     if request.topics is not None:
         wanted = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
         partitions = [found for key in wanted if (found := services.replicas.get(*key)) is not None]
+    return services.long_requests.answer(context, _described(services, partitions))
+
+
+def _described(services: DescribeLogDirsServices, partitions: Iterable[Partition]) -> Answering:
     results = []
     for directory in services.config.log_dirs:
         if directory in services.logs.offline:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in partitions:
+        for count, partition in enumerate(partitions, 1):
+            if count % STEP == 0:
+                yield
             if partition.log.directory.rpartition("/")[0] != directory:
                 continue
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -19,6 +20,8 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.kraft.image.metadata_image import MetadataImage
 
 
 class DescribeScramServices(Protocol):
@@ -27,12 +30,21 @@ class DescribeScramServices(Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
+
 
 def handle(
     services: DescribeScramServices, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> object:
+    return services.long_requests.answer(context, _described(services.cluster.image, request))
+
+
+def _described(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Answering:
     known: dict[str, list[CredentialInfo]] = {}
-    for key, credential in sorted(services.cluster.image.scram.credentials.items()):
+    for count, (key, credential) in enumerate(sorted(image.scram.credentials.items()), 1):
+        if count % STEP == 0:
+            yield
         info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
         known.setdefault(key.user, []).append(info)
     names = Counter(user.name for user in request.users or ())

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.requests.own_resources import BROKER_LOGGER
+from moldau.broker.requests.parts import STEP
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_config_resources import (
@@ -20,6 +21,8 @@ from moldau.protocol.messages.list_config_resources import (
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.kraft.image.metadata_image import MetadataImage
 
 LISTABLE: Final = (
     ResourceType.TOPIC,
@@ -36,30 +39,37 @@ class ListConfigResourcesServices(Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
+
 
 def handle(
     services: ListConfigResourcesServices, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+) -> object:
     # Version 0 was made for client metrics alone and names no types; from 1 on, no types means all.
     types: Iterable[int] = dict.fromkeys(request.resource_types) or LISTABLE
     if context.version == 0:
         types = (ResourceType.CLIENT_METRICS,)
     if not set(types) <= set(LISTABLE):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind in types for name in _names(services, kind)
-        ]
-    )
+    return services.long_requests.answer(context, _listed(services.cluster.image, types))
 
 
-def _names(services: ListConfigResourcesServices, kind: int) -> Iterable[str]:
+def _listed(image: MetadataImage, types: Iterable[int]) -> Answering:
+    response = ListConfigResourcesResponse()
+    for kind in types:
+        for count, name in enumerate(_names(image, kind), 1):
+            if count % STEP == 0:
+                yield
+            if name:
+                response.config_resources.append(ConfigResource(resource_name=name, resource_type=kind))
+    return response
+
+
+def _names(image: MetadataImage, kind: int) -> Iterable[str]:
+    """The names of the resources of a kind, and an empty one for each resource that is of another kind."""
     if kind == ResourceType.TOPIC:
-        return services.cluster.image.topics.ids
+        return image.topics.ids
     if kind in (ResourceType.BROKER, BROKER_LOGGER):
-        return map(str, services.cluster.image.cluster.brokers)
-    return [
-        resource.name
-        for resource in services.cluster.image.configs.by_resource
-        if resource.type == kind and resource.name
-    ]
+        return map(str, image.cluster.brokers)
+    return (resource.name if resource.type == kind else "" for resource in image.configs.by_resource)

@@ -13,17 +13,26 @@ from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRe
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering, LongRequests
 
 
 class ListGroupsServices(Protocol):
     @property
     def groups(self) -> Groups: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
 
-def handle(services: ListGroupsServices, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+
+def handle(services: ListGroupsServices, context: RequestContext, request: ListGroupsRequest) -> object:
+    return services.long_requests.answer(context, _listed(services, request))
+
+
+def _listed(services: ListGroupsServices, request: ListGroupsRequest) -> Answering:
     """The list is complete or an error: while a shard is loading, its groups are not known."""
     response = ListGroupsResponse()
     for runner in services.groups.runners:
+        yield
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListGroupsResponse(error_code=runner.refusal)
         if runner.refusal is ErrorCode.NONE:

@@ -17,6 +17,7 @@ from moldau.protocol.messages.list_transactions import ListTransactionsRequest, 
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering, LongRequests
 
 
 class ListTransactionsServices(Protocol):
@@ -26,18 +27,26 @@ class ListTransactionsServices(Protocol):
     @property
     def transactions(self) -> TransactionCoordinator: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
 
-def handle(
-    services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse:
-    """The list is complete or an error: while a shard is loading, its transactions are not known."""
-    from moldau.coordinator.transaction.listing import unknown_states
 
+def handle(services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest) -> object:
     is_wanted = filter_of(request.transactional_id_pattern)
     if is_wanted is None:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    return services.long_requests.answer(context, _listed(services, request, is_wanted))
+
+
+def _listed(
+    services: ListTransactionsServices, request: ListTransactionsRequest, is_wanted: Callable[[str], object]
+) -> Answering:
+    """The list is complete or an error: while a shard is loading, its transactions are not known."""
+    from moldau.coordinator.transaction.listing import unknown_states
+
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
     for runner in services.transactions.runners:
+        yield
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListTransactionsResponse(error_code=runner.refusal)
         if runner.refusal is not ErrorCode.NONE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -14,7 +15,7 @@ from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.requests import parts
 from moldau.broker.requests.api import Api
 from moldau.broker.requests.long_lists import lists_of_requests
-from moldau.broker.requests.parts import ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
+from moldau.broker.requests.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import encode
@@ -161,6 +162,50 @@ class StillConnection:
 
 
 ROUTE = Route(10, "FindCoordinator", 0, 6, lambda: Binding(FindCoordinatorRequest, FindCoordinatorResponse, print))
+
+
+def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
+    """Two of them have a slice each in turn; the response is encoded in an executor thread."""
+    steps = 40
+    order: list[int] = []
+
+    def answering(number: int) -> Answering:
+        for _ in range(steps):
+            order.append(number)
+            yield
+        return number
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        turns = LongRequests(
+            cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+        )
+        replies: list[object] = []
+        for number in (1, 2):
+            context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
+            reply = turns.answer(context, answering(number))
+            assert context.is_long
+            cast("Pending[object]", reply).listen(replies.append)
+        abandoned = answering(3)
+        cast("Pending[object]", turns.answer(context, abandoned)).abandon()
+        while len(replies) < 2:
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        assert replies == [1, 2]
+        assert abandoned.gi_frame is None, "it is closed"  # type: ignore[attr-defined]
+        assert turns.answer(context, answering_at_once()) == "short"
+
+    def answering_at_once() -> Answering:
+        yield
+        return "short"
+
+    asyncio.run(story())
+    at_once = parts.STEPS_AT_ONCE
+    assert order[: 3 * at_once] == [1] * at_once + [2] * at_once + [3] * at_once
+    later = order[3 * at_once :]
+    assert sorted(later) == [1] * (steps - at_once) + [2] * (steps - at_once)
+    assert sum(one != other for one, other in itertools.pairwise(later)) > steps, "one after the other"
 
 
 def test_others_have_their_turn_after_each_slice() -> None:

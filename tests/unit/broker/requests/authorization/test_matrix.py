@@ -24,6 +24,7 @@ from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import ANONYMOUS, Principal
+from tests.support.short_answers import short_answers
 from tests.unit.protocol.facts.sampling import sample
 
 HOST: Final = "192.0.2.7"
@@ -287,6 +288,7 @@ class Stage:
             config=SimpleNamespace(flag=lambda name: True),
             cluster=SimpleNamespace(image=SimpleNamespace(topics=AnyTopics())),
             quorum=SimpleNamespace(active_controller=object()),
+            long_requests=short_answers(),
         )
         self.handle = guarded(api.rule_of(role), role, cast("Any", services), self.answer)
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from moldau.broker.requests.handlers import describe_user_scram_credentials
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from tests.support.short_answers import short_answers
 
 COUNT = 500
 
@@ -31,10 +32,13 @@ def names() -> list[Name]:
 
 
 def test_users_with_credentials_are_looked_up_once_each() -> None:
-    services = SimpleNamespace(cluster=SimpleNamespace(image=SimpleNamespace(scram=SimpleNamespace(credentials={}))))
+    services = SimpleNamespace(
+        cluster=SimpleNamespace(image=SimpleNamespace(scram=SimpleNamespace(credentials={}))),
+        long_requests=short_answers(),
+    )
     users = [UserName(name=name) for name in names()]
     request = DescribeUserScramCredentialsRequest(users=[*users, UserName(name=Name("n7"))])
-    response = describe_user_scram_credentials.handle(cast("Any", services), cast("Any", None), request)
+    response: Any = describe_user_scram_credentials.handle(cast("Any", services), cast("Any", None), request)
     assert len(response.results) == COUNT
     assert response.results[7].error_code == ErrorCode.DUPLICATE_RESOURCE
     assert Name.compared < 5 * COUNT

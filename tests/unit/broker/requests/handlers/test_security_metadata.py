@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from moldau.broker.requests.handlers import describe_acls
-from moldau.broker.requests.handlers.describe_acls import DescribeAclsServices
 from moldau.broker.requests.handlers.describe_client_quotas import matches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_client_quotas as altering
@@ -26,6 +25,7 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
 from moldau.protocol.records.metadata import AccessControlEntryRecord
 from moldau.security.quotas.entity import QuotaEntity
 from tests.support.node import Node, serve_and
+from tests.support.short_answers import short_answers
 from tests.unit.kraft.image.images import image_of, uuid
 
 
@@ -117,6 +117,7 @@ def test_acls_are_described_by_their_patterns() -> None:
     services = SimpleNamespace(
         has_authorizer=True,
         cluster=SimpleNamespace(image=image),
+        long_requests=short_answers(),
     )
 
     def described(name: str | None, kind: int = 1) -> object:
@@ -129,7 +130,7 @@ def test_acls_are_described_by_their_patterns() -> None:
             operation=1,
             permission_type=1,
         )
-        response = describe_acls.handle(cast("DescribeAclsServices", services), None, request)  # type: ignore[arg-type]
+        response: Any = describe_acls.handle(cast("Any", services), cast("Any", None), request)
         found = {each.resource_name: sorted(entry.host for entry in each.acls) for each in response.resources}
         return found if not response.error_code else ErrorCode(response.error_code)
 
