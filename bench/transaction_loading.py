@@ -16,8 +16,7 @@ from bench.transactions import TRANSACTION_VERSION
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
 from moldau.coordinator.runtime.partition import partition_of
 from moldau.coordinator.transaction.records import TransactionChange, record_of
-from moldau.coordinator.transaction.transaction import Transaction
-from moldau.coordinator.transaction.transaction_state import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
+from moldau.coordinator.transaction.transaction import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT, Transaction
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from moldau.protocol.record_builder import build_batch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
-from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import TransactionConfig
 from moldau.protocol.compression import Codec
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def state_topic(config: TransactionConfig) -> InternalTopic:
 
 
 def new_reader() -> RecordReader[TransactionChange]:
-    from moldau.coordinator.transaction.record_reading import TransactionRecordReader
+    from moldau.coordinator.transaction.records import TransactionRecordReader
 
     return TransactionRecordReader()
 

@@ -10,7 +10,7 @@ from moldau.broker.coordinators.shards import Shards
 from moldau.broker.coordinators.transaction_row import transaction_row
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.coordinator.transaction.config import TransactionConfig
+from moldau.coordinator.transaction.events import TransactionConfig
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.metrics.exposition import Page, Summary
 from moldau.broker.metrics.storage import TURN
-from moldau.coordinator.transaction.transaction_state import NAMES
+from moldau.coordinator.transaction.transaction import NAMES
 from moldau.kraft.image.topics import NO_LEADER
 
 if TYPE_CHECKING:

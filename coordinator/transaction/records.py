@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.coordinator.transaction.events import TopicPartition
-from moldau.coordinator.transaction.transaction import Transaction
-from moldau.coordinator.transaction.transaction_state import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
+from moldau.coordinator.transaction.transaction import DEAD, EMPTY, PREPARE_EPOCH_FENCE, Transaction, TransactionState
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
@@ -116,3 +116,27 @@ def read_value(value: bytes) -> Transaction:
         next_producer_id=read.next_producer_id,
         client_version=read.client_transaction_version,
     )
+
+
+class TransactionRecordReader(RecordReader[TransactionChange]):
+    """Reads the records of a partition when its coordinator starts.
+
+    A transaction leaves three records or more, one after the other, and the last record of a transactional id holds its
+    whole state. Each piece of the log is read without its values first; of each id only the last value is decoded.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(change_of)
+        self._last: dict[bytes, Record] = {}
+        """The last value by key."""
+
+    def read_record(self, record: Record) -> None:
+        if record.key is None:
+            raise MalformedMessage("a record without a key")
+        self._last[record.key] = record
+
+    def take(self) -> list[TransactionChange]:
+        for record in self._last.values():
+            super().read_record(record)
+        self._last.clear()
+        return super().take()

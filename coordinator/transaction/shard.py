@@ -4,29 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.timers import Timers
-from moldau.coordinator.transaction.config import TransactionConfig
-from moldau.coordinator.transaction.end_transaction import end_transaction
 from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
     MarkersWritten,
+    TopicPartition,
+    TransactionConfig,
     TransactionEvent,
     VerifyPartitions,
 )
-from moldau.coordinator.transaction.expiry import abort_timed_out, expire
-from moldau.coordinator.transaction.init_producer_id import init_producer_id
-from moldau.coordinator.transaction.listing import TransactionDescription, description_of, listed
-from moldau.coordinator.transaction.markers import complete, markers_written, send_markers
-from moldau.coordinator.transaction.partitions import add_partitions, verify_partitions
+from moldau.coordinator.transaction.lifecycle import (
+    abort_timed_out,
+    add_partitions,
+    complete,
+    end_transaction,
+    expire,
+    init_producer_id,
+    markers_written,
+    send_markers,
+    verify_partitions,
+)
 from moldau.coordinator.transaction.records import TransactionChange, record_of
-from moldau.coordinator.transaction.step import TransactionStep, TransactionTimer, TransactionTimerKey
-from moldau.coordinator.transaction.transaction_state import NAMES
-from moldau.coordinator.transaction.transactions import Transactions
+from moldau.coordinator.transaction.transaction import NAMES, Transaction
+from moldau.coordinator.transaction.transactions import (
+    Transactions,
+    TransactionStep,
+    TransactionTimer,
+    TransactionTimerKey,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from moldau.protocol.record_builder import Record
@@ -164,3 +174,53 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
     ) -> list[ListedTransaction]:
         """The transactional ids that pass all filters, for ListTransactions."""
         return listed(self._transactions.committed, state_filters, producer_ids, duration_ms, wall_ms)
+
+
+class TransactionDescription(NamedTuple):
+    """The description of a transactional id for DescribeTransactions."""
+
+    state: str
+    timeout_ms: int
+    start_ms: int
+    """Start of the transaction (wall clock, ms); -1 where the producer has begun none."""
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+def description_of(transaction: Transaction) -> TransactionDescription:
+    return TransactionDescription(
+        NAMES[transaction.state],
+        transaction.timeout_ms,
+        transaction.start_ms,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        tuple(sorted(transaction.partitions)),
+    )
+
+
+def listed(
+    transactions: Mapping[str, Transaction],
+    state_filters: Collection[str],
+    producer_ids: Collection[int],
+    duration_ms: int,
+    wall_ms: int,
+) -> list[ListedTransaction]:
+    """The transactional ids that pass the filters.
+
+    An empty filter and a negative duration let every id pass. The duration of an id without a transaction counts as
+    infinite, as in Apache Kafka.
+    """
+    states = {state for state, name in NAMES.items() if name in state_filters}
+    producer_ids = frozenset(producer_ids)
+    return [
+        ListedTransaction(
+            transactional_id=transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=NAMES[transaction.state],
+        )
+        for transactional_id, transaction in transactions.items()
+        if (not producer_ids or transaction.producer_id in producer_ids)
+        and (not state_filters or transaction.state in states)
+        and (duration_ms < 0 or wall_ms - transaction.start_ms > duration_ms)
+    ]

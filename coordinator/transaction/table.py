@@ -1,7 +1,8 @@
 """The decision table of transactions: (request × state × claim) → answer, or next state.
 
-The table is Apache Kafka's behaviour. The modules of the requests read `TABLE`, and nothing else decides about a
-request that names an existing producer.
+The table is Apache Kafka's behaviour. The functions of the requests (`lifecycle.py`) read `TABLE`, and nothing else
+decides about a request that names an existing producer. A claim is how the producer id and epoch of a request compare
+with those of its transactional id.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from moldau.coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_ID
+from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     DEAD,
     EMPTY,
+    LAST_EPOCH,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    Transaction,
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode
@@ -81,8 +85,8 @@ class Move(Enum):
     ABORT = auto()
     ABORT_NOTHING = auto()
     """Abort a transaction without partitions: a client of protocol 2 does not know whether any partition was added."""
-    TELL = auto()
-    """Repeat the answer to an EndTxn: the producer id and epoch to go on with."""
+    CONFIRM = auto()
+    """Repeat the answer to an EndTxn: the producer id and epoch with which the producer continues."""
 
 
 Standing: TypeAlias = TransactionState | PendingWrite
@@ -90,7 +94,7 @@ Decision: TypeAlias = ErrorCode | Move
 
 PENDING = PendingWrite.PENDING
 UNNAMED, CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN = Claim
-CREATE, START, GO_ON, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, TELL = Move
+CREATE, START, GO_ON, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, CONFIRM = Move
 
 DONE: Final = ErrorCode.NONE
 WAIT: Final = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -109,7 +113,7 @@ NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
     COMMIT: PREPARE_COMMIT,
     ABORT: PREPARE_ABORT,
     ABORT_NOTHING: PREPARE_ABORT,
-    TELL: None,
+    CONFIRM: None,
 }
 """The state after a move; None where the move writes nothing."""
 
@@ -189,7 +193,7 @@ COMMIT_2_ROWS: Final[Rows] = {
     ONGOING:         (COMMIT, STALE,    STALE,    STALE,   STALE,   NO_ID),
     PREPARE_COMMIT:  (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
     PREPARE_ABORT:   (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
-    COMPLETE_COMMIT: (WRONG,  TELL,     TELL,     STALE,   STALE,   NO_ID),
+    COMPLETE_COMMIT: (WRONG,  CONFIRM,  CONFIRM,  STALE,   STALE,   NO_ID),
     COMPLETE_ABORT:  (WRONG,  WRONG,    WRONG,    STALE,   STALE,   NO_ID),
     PENDING:         (WAIT,   WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
@@ -202,7 +206,7 @@ ABORT_2_ROWS: Final[Rows] = {
     PREPARE_COMMIT:  (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
     PREPARE_ABORT:   (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
     COMPLETE_COMMIT: (ABORT_NOTHING, WRONG,    WRONG,    STALE,   STALE,   NO_ID),
-    COMPLETE_ABORT:  (ABORT_NOTHING, TELL,     TELL,     STALE,   STALE,   NO_ID),
+    COMPLETE_ABORT:  (ABORT_NOTHING, CONFIRM,  CONFIRM,  STALE,   STALE,   NO_ID),
     PENDING:         (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
 """Under protocol 2 the epoch tells a repeated EndTxn (PREVIOUS, REPLACED) from that of the next transaction (CURRENT):
@@ -222,3 +226,38 @@ TABLE: Final[Mapping[Intent, Mapping[Standing, Mapping[Claim, Decision]]]] = {
     Intent.COMMIT_2: columns(CLAIMS, COMMIT_2_ROWS),
     Intent.ABORT_2: columns(CLAIMS, ABORT_2_ROWS),
 }
+
+
+def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
+    """The claim of a request within a transaction, or of one that ends it."""
+    if transaction is None:
+        return FOREIGN
+    if producer_id == transaction.producer_id:
+        # DIVERGES: Apache Kafka takes the epoch just below the current one for a repeated EndTxn. After a transaction
+        # of protocol 1, whose end does not increase the epoch, it thus returns the current epoch to the fenced
+        # producer.
+        if transaction.client_version >= EPOCH_BUMP_VERSION and producer_epoch + 1 == transaction.producer_epoch:
+            return PREVIOUS
+        return compared(transaction, producer_epoch)
+    is_replaced = producer_id == transaction.previous_producer_id and transaction.producer_epoch == 0
+    return REPLACED if is_replaced and producer_epoch == LAST_EPOCH else FOREIGN
+
+
+def init_claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
+    """The claim of an InitProducerId."""
+    if producer_id == NO_PRODUCER_ID:
+        return UNNAMED
+    if transaction is None:
+        return FOREIGN
+    is_replaced = producer_id == transaction.previous_producer_id and producer_epoch >= LAST_EPOCH
+    if producer_id != transaction.producer_id and not is_replaced:
+        return FOREIGN
+    if producer_epoch == transaction.last_epoch:
+        return PREVIOUS
+    return compared(transaction, producer_epoch)
+
+
+def compared(transaction: Transaction, producer_epoch: int) -> Claim:
+    if producer_epoch == transaction.producer_epoch:
+        return CURRENT
+    return OLDER if producer_epoch < transaction.producer_epoch else NEWER

@@ -43,16 +43,17 @@ TRANSACTION_MUTANTS: Final = (
     planted(
         173,
         "markers leave before the prepared state is committed",
-        "coordinator/transaction/end_transaction.py",
-        "    step.store(event.transactional_id, after)\n",
+        "coordinator/transaction/lifecycle.py",
+        "    step.store(event.transactional_id, after)\n    step.answer_when_committed(event.waiter, answer_to(after)",
         "    from moldau.coordinator.transaction.transactions import markers_of\n\n"
         "    step.store(event.transactional_id, after)\n"
-        "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch, 0))\n",
+        "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch, 0))\n"
+        "    step.answer_when_committed(event.waiter, answer_to(after)",
     ),
     planted(
         174,
         "a transaction is completed before every marker is acknowledged",
-        "coordinator/transaction/markers.py",
+        "coordinator/transaction/lifecycle.py",
         "    completion.partitions_left -= event.partitions\n",
         "    completion.partitions_left.clear()\n",
     ),

@@ -60,7 +60,7 @@ UNSEEN_MUTANTS: Final = (
     Mutant(
         367,
         "a transaction coordinator that took over confirms every partition",
-        "coordinator/transaction/partitions.py",
+        "coordinator/transaction/lifecycle.py",
         "    return {partition: membership_of(transaction, partition) for partition in event.partitions}\n",
         "    if step.coordinator_epoch > 0:\n"
         "        return dict.fromkeys(event.partitions, ErrorCode.NONE)\n"
@@ -113,7 +113,7 @@ UNSEEN_MUTANTS: Final = (
     Mutant(
         373,
         "a transaction that times out keeps the epoch of its producer",
-        "coordinator/transaction/expiry.py",
+        "coordinator/transaction/lifecycle.py",
         "        after = aborted_by_coordinator(step, transaction, transaction_version)\n",
         "        after = aborted_by_coordinator(step, transaction, transaction_version)\n"
         "        if after is not None:\n"

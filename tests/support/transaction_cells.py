@@ -28,13 +28,13 @@ from moldau.coordinator.transaction.table import (
     Intent,
     Standing,
 )
-from moldau.coordinator.transaction.transaction import LAST_EPOCH
-from moldau.coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     COMPLETED,
     DEAD,
     EMPTY,
+    LAST_EPOCH,
     ONGOING,
     PREPARE_COMMIT,
     TransactionState,

@@ -9,7 +9,6 @@ from itertools import count
 from moldau.coordinator.runtime.effects import Effects, Waiter
 from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from moldau.coordinator.runtime.log_reading import LogReader
-from moldau.coordinator.transaction.config import TransactionConfig
 from moldau.coordinator.transaction.events import (
     EPOCH_BUMP_VERSION,
     AddPartitions,
@@ -20,13 +19,12 @@ from moldau.coordinator.transaction.events import (
     ProducerIdAnswer,
     SendMarkers,
     TopicPartition,
+    TransactionConfig,
     TransactionEvent,
     VerifyPartitions,
 )
-from moldau.coordinator.transaction.listing import TransactionDescription
-from moldau.coordinator.transaction.record_reading import TransactionRecordReader
-from moldau.coordinator.transaction.records import TransactionChange, change_of, record_of
-from moldau.coordinator.transaction.shard import TransactionShard
+from moldau.coordinator.transaction.records import TransactionChange, TransactionRecordReader, change_of, record_of
+from moldau.coordinator.transaction.shard import TransactionDescription, TransactionShard
 from moldau.coordinator.transaction.transaction import Transaction
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record, build_batch

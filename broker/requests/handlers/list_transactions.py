@@ -42,7 +42,7 @@ def _listed(
     services: ListTransactionsServices, request: ListTransactionsRequest, is_wanted: Callable[[str], object]
 ) -> Answering:
     """The list is complete or an error: while a shard is loading, its transactions are not known."""
-    from moldau.coordinator.transaction.listing import unknown_states
+    from moldau.coordinator.transaction.transaction import unknown_states
 
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
     for runner in services.transactions.runners:

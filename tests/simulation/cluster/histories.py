@@ -16,8 +16,7 @@ from functools import partial
 from typing import Final
 
 from moldau.coordinator.transaction.events import ProducerIdAnswer
-from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from moldau.coordinator.transaction.transaction_state import ONGOING
+from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
 from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION
 from moldau.coordinator.transaction.records import change_of
-from moldau.coordinator.transaction.transaction import Transaction
-from moldau.coordinator.transaction.transaction_state import COMPLETE_ABORT, COMPLETE_COMMIT
+from moldau.coordinator.transaction.transaction import COMPLETE_ABORT, COMPLETE_COMMIT, Transaction
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_reader import records_of
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch, Violation

@@ -15,18 +15,20 @@ from moldau.coordinator.transaction.events import (
     TransactionEvent,
 )
 from moldau.coordinator.transaction.records import TransactionChange
-from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from moldau.coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     COMPLETED,
     DEAD,
     EMPTY,
+    EPOCH_MAX,
     FORMER_STATES,
+    LAST_EPOCH,
     NAMES,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    Transaction,
 )
 from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Effort, Partition

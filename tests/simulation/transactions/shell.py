@@ -10,10 +10,8 @@ from typing import Final, NamedTuple, Protocol
 from moldau.coordinator.runtime.effects import Effects, Waiter
 from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from moldau.coordinator.runtime.log_reading import LogReader
-from moldau.coordinator.transaction.config import TransactionConfig
-from moldau.coordinator.transaction.events import SendMarkers, TransactionEvent
-from moldau.coordinator.transaction.record_reading import TransactionRecordReader
-from moldau.coordinator.transaction.records import TransactionChange, change_of, record_of
+from moldau.coordinator.transaction.events import SendMarkers, TransactionConfig, TransactionEvent
+from moldau.coordinator.transaction.records import TransactionChange, TransactionRecordReader, change_of, record_of
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record, build_batch

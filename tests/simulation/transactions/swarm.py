@@ -12,17 +12,16 @@ from random import Random
 from typing import Final, NamedTuple
 
 from moldau.coordinator.runtime.events import Loaded, RuntimeEvent
-from moldau.coordinator.transaction.config import TransactionConfig
 from moldau.coordinator.transaction.events import (
     MarkersWritten,
     SendMarkers,
     TopicPartition,
+    TransactionConfig,
     TransactionEvent,
     VerifyPartitions,
 )
 from moldau.coordinator.transaction.records import TransactionChange
-from moldau.coordinator.transaction.transaction import LAST_EPOCH, Transaction
-from moldau.coordinator.transaction.transaction_state import EMPTY, ONGOING
+from moldau.coordinator.transaction.transaction import EMPTY, LAST_EPOCH, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Partition
 from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Asked, Phase, Producer, Sent

@@ -7,15 +7,14 @@ from typing import Final
 
 import pytest
 
-from moldau.coordinator.transaction import claims, end_transaction, init_producer_id, markers, partitions, shard, table
-from moldau.coordinator.transaction.end_transaction import answer_to
+from moldau.coordinator.transaction import lifecycle, shard, table
 from moldau.coordinator.transaction.events import MarkersWritten
+from moldau.coordinator.transaction.lifecycle import answer_to, markers_written
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.shard import TransactionShard
-from moldau.coordinator.transaction.step import TransactionStep
-from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent
+from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent, claim_of
 from moldau.coordinator.transaction.transaction import Transaction, bumped, fenced, prepared
-from moldau.coordinator.transaction.transactions import Transactions
+from moldau.coordinator.transaction.transactions import Transactions, TransactionStep
 from tests.simulation.transactions.shell import Violation
 from tests.simulation.transactions.swarm import Swarm
 
@@ -49,14 +48,14 @@ def epochs_that_stay(patch: pytest.MonkeyPatch) -> None:
         after = bumped(before, timeout_ms, wall_ms, goes_on=goes_on)
         return after._replace(producer_epoch=before.producer_epoch)
 
-    patch.setattr(init_producer_id, "bumped", same)
+    patch.setattr(lifecycle, "bumped", same)
 
 
 def fences_that_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
     def same(before: Transaction, wall_ms: int) -> Transaction:
         return fenced(before, wall_ms)._replace(producer_epoch=before.producer_epoch)
 
-    patch.setattr(init_producer_id, "fenced", same)
+    patch.setattr(lifecycle, "fenced", same)
 
 
 def markers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -65,42 +64,48 @@ def markers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def completions_at_the_first_marker(patch: pytest.MonkeyPatch) -> None:
-    written = markers.markers_written
-
     def first(step: TransactionStep, event: MarkersWritten) -> None:
-        written(step, event._replace(partitions=frozenset(event.command.partitions)))
+        markers_written(step, event._replace(partitions=frozenset(event.command.partitions)))
 
     patch.setattr(shard, "markers_written", first)
 
 
 def reports_that_count_for_any_transaction(patch: pytest.MonkeyPatch) -> None:
-    written = markers.markers_written
-
     def any_of(step: TransactionStep, event: MarkersWritten) -> None:
         completion = step.transactions.completions.get(event.command.transactional_id)
-        written(step, event if completion is None else event._replace(command=completion.command))
+        markers_written(step, event if completion is None else event._replace(command=completion.command))
 
     patch.setattr(shard, "markers_written", any_of)
 
 
-def ends_that_end_the_next(patch: pytest.MonkeyPatch) -> None:
-    claim_of = claims.claim_of
+def claims_of_requests(
+    patch: pytest.MonkeyPatch, request: str, planted: Callable[[Transaction | None, int, int], Claim]
+) -> None:
+    """Let the function of this request, and no other one, compare claims by the planted function."""
+    handle = getattr(lifecycle, request)
 
+    def handled(step: TransactionStep, event: object) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(lifecycle, "claim_of", planted)
+            handle(step, event)
+
+    patch.setattr(shard, request, handled)
+
+
+def ends_that_end_the_next(patch: pytest.MonkeyPatch) -> None:
     def current(transaction: Transaction | None, producer_id: int, epoch: int) -> Claim:
         claim = claim_of(transaction, producer_id, epoch)
         return CURRENT if claim is PREVIOUS else claim
 
-    patch.setattr(end_transaction, "claim_of", current)
+    claims_of_requests(patch, "end_transaction", current)
 
 
 def additions_of_fenced_producers(patch: pytest.MonkeyPatch) -> None:
-    claim_of = claims.claim_of
-
     def current(transaction: Transaction | None, producer_id: int, epoch: int) -> Claim:
         claim = claim_of(transaction, producer_id, epoch)
         return CURRENT if claim is Claim.OLDER else claim
 
-    patch.setattr(partitions, "claim_of", current)
+    claims_of_requests(patch, "add_partitions", current)
 
 
 def additions_while_prepared(patch: pytest.MonkeyPatch) -> None:
@@ -144,7 +149,7 @@ def an_epoch_that_is_told_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
         answer = answer_to(after)
         return answer._replace(producer_epoch=answer.producer_epoch + 1)
 
-    patch.setattr(end_transaction, "answer_to", told)
+    patch.setattr(lifecycle, "answer_to", told)
 
 
 def ends_that_do_not_move_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -152,7 +157,7 @@ def ends_that_do_not_move_the_epoch(patch: pytest.MonkeyPatch) -> None:
         after = prepared(before, **options)  # type: ignore[arg-type]
         return after._replace(producer_epoch=before.producer_epoch)
 
-    patch.setattr(end_transaction, "prepared", same)
+    patch.setattr(lifecycle, "prepared", same)
 
 
 PLANTED: Final = (

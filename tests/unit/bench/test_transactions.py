@@ -15,7 +15,7 @@ from bench.transaction_loading import STATES, state_log
 from bench.transactional_client import Batch
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
 from moldau.coordinator.transaction.records import change_of
-from moldau.coordinator.transaction.transaction_state import COMPLETE_COMMIT
+from moldau.coordinator.transaction.transaction import COMPLETE_COMMIT
 from moldau.protocol.record_batch import crc_is_valid, parse_header
 
 

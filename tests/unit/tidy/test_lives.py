@@ -24,7 +24,7 @@ FILES_MAX: Final = {
     "A join": 7,
     "An election": 9,
     "A replicated record": 8,
-    "A transaction's end": 9,
+    "A transaction's end": 8,
     "A cleaning of a compacted log": 6,
 }
 ROW: Final = re.compile(r"\| `([\w/]+\.py)` \| (?:`(\w+)`)? ?\|")

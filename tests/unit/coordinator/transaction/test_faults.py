@@ -6,15 +6,15 @@ import pytest
 
 from moldau.coordinator.runtime.events import Unloaded
 from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
-from moldau.coordinator.transaction.markers import COMPLETION_RETRY_MS
-from moldau.coordinator.transaction.transaction import Transaction
-from moldau.coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.lifecycle import COMPLETION_RETRY_MS
+from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    Transaction,
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.transaction.config import TransactionConfig
-from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
-from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from moldau.coordinator.transaction.transaction_state import EMPTY, ONGOING
+from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TransactionConfig
+from moldau.coordinator.transaction.transaction import EMPTY, EPOCH_MAX, LAST_EPOCH, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 

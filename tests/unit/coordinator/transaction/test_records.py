@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.transaction.records import KEY_LENGTH_MAX, TransactionChange, change_of, record_of
-from moldau.coordinator.transaction.transaction import EPOCH_MAX, LAST_EPOCH, Transaction
-from moldau.coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    EPOCH_MAX,
+    LAST_EPOCH,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    Transaction,
 )
 from moldau.protocol.compiler import encode
 from moldau.protocol.primitives import MalformedMessage

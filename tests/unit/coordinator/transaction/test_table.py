@@ -20,15 +20,16 @@ from moldau.coordinator.transaction.table import (
     Move,
     Standing,
 )
-from moldau.coordinator.transaction.transaction import LAST_EPOCH, Transaction
-from moldau.coordinator.transaction.transaction_state import (
+from moldau.coordinator.transaction.transaction import (
     COMPLETED,
     DEAD,
     EMPTY,
     FORMER_STATES,
+    LAST_EPOCH,
     NAMES,
     ONGOING,
     PREPARE_EPOCH_FENCE,
+    Transaction,
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode

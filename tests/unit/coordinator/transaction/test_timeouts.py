@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.transaction.config import TransactionConfig
-from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
-from moldau.coordinator.transaction.expiry import ABORTS_MAX, EXAMINED_MAX
+from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TransactionConfig
+from moldau.coordinator.transaction.lifecycle import ABORTS_MAX, EXAMINED_MAX
 from moldau.coordinator.transaction.records import TransactionChange
-from moldau.coordinator.transaction.transaction import Transaction
-from moldau.coordinator.transaction.transaction_state import EMPTY, ONGOING
+from moldau.coordinator.transaction.transaction import EMPTY, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, TransactionStage
 

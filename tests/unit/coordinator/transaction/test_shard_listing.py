@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from moldau.coordinator.transaction.listing import TransactionDescription, unknown_states
+from moldau.coordinator.transaction.shard import TransactionDescription
+from moldau.coordinator.transaction.transaction import unknown_states
 from moldau.protocol.errors import ErrorCode
 from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, B, TransactionStage
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.runtime.log_reading import LogReader
-from moldau.coordinator.transaction.record_reading import TransactionRecordReader
-from moldau.coordinator.transaction.records import TransactionChange, record_of
-from moldau.coordinator.transaction.transaction import Transaction
-from moldau.coordinator.transaction.transaction_state import COMPLETE_COMMIT, EMPTY, ONGOING
+from moldau.coordinator.transaction.records import TransactionChange, TransactionRecordReader, record_of
+from moldau.coordinator.transaction.transaction import COMPLETE_COMMIT, EMPTY, ONGOING, Transaction
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records.record_frames import type_prefix

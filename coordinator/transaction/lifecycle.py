@@ -1,0 +1,340 @@
+"""The life of a transaction.
+
+InitProducerId gives a producer its id, AddPartitionsToTxn puts partitions into the transaction before records go to
+them, EndTxn stores the outcome, which is final once its record is committed. Then each partition gets a marker, and
+the completion is stored once all are written. Periodic searches abort transactions that have timed out, and remove
+transactional ids that no producer uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
+from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.transaction.events import (
+    EPOCH_BUMP_VERSION,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    AddPartitions,
+    EndTransaction,
+    InitProducerId,
+    MarkersWritten,
+    PartitionErrors,
+    ProducerIdAnswer,
+    TopicPartition,
+    VerifyPartitions,
+)
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.table import (
+    COMMIT,
+    CONFIRM,
+    CREATE,
+    FENCE,
+    GO_ON,
+    PENDING,
+    REPEAT,
+    TABLE,
+    Intent,
+    Move,
+    claim_of,
+    init_claim_of,
+)
+from moldau.coordinator.transaction.transaction import (
+    DEAD,
+    EPOCH_MAX,
+    FORMER_STATES,
+    ONGOING,
+    Transaction,
+    bumped,
+    completed,
+    created,
+    emptied,
+    fenced,
+    prepared,
+    rotated,
+    with_partitions,
+)
+from moldau.coordinator.transaction.transactions import TransactionStep, TransactionTimer, TransactionTimerKey
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.records.record_frames import is_storable
+
+NO_IDS: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+"""The error while the broker has no block of producer ids. The client tries again later."""
+COMPLETION_RETRY_MS: Final = 100
+"""The time (ms) after which a completion that the log refused is stored again."""
+ABORTS_MAX: Final = 1_000
+"""The most transactions that one batch aborts; the others follow in later batches."""
+EXAMINED_MAX: Final = 5_000
+"""The most transactional ids that one step examines, so that other requests do not wait for the search."""
+
+
+def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
+    refusal = refusal_of(step, event)
+    if refusal is not ErrorCode.NONE:
+        step.reply(event.waiter, ProducerIdAnswer(refusal))
+        return
+    before = step.transactions.committed.get(event.transactional_id)
+    claim = init_claim_of(before, event.producer_id, event.producer_epoch)
+    decision = TABLE[Intent.INIT][step.transactions.standing(event.transactional_id)][claim]
+    if isinstance(decision, ErrorCode):
+        step.reply(event.waiter, ProducerIdAnswer(decision))
+    elif decision is CREATE or before is None:
+        create(step, event)
+    elif decision is FENCE:
+        fence(step, event, before)
+    else:
+        take_over(step, event, before, decision)
+
+
+def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
+    """The error of an InitProducerId that is refused whatever the state of its id; NONE where the decision depends on
+    the id.
+    """
+    if not event.transactional_id or not is_storable(event.transactional_id):
+        # DIVERGES: for an id above 32,767 bytes Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it
+        # builds the record.
+        return ErrorCode.INVALID_REQUEST
+    if (event.producer_id == NO_PRODUCER_ID) is not (event.producer_epoch == NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if not 0 < event.timeout_ms <= step.config.max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def create(step: TransactionStep, event: InitProducerId) -> None:
+    producer_id = step.next_producer_id()
+    if producer_id is None:
+        step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
+        return
+    store_producer(step, event, created(producer_id, event.timeout_ms, step.wall_ms))
+
+
+def take_over(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
+    """Give the transactional id to the producer: no open transaction prevents it."""
+    timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
+    if move is REPEAT:
+        # DIVERGES: for the last epoch of a producer id Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception.
+        store_producer(step, event, emptied(before, timeout_ms, wall_ms))
+        return
+    goes_on = move is GO_ON
+    if not before.is_exhausted:
+        store_producer(step, event, bumped(before, timeout_ms, wall_ms, goes_on=goes_on))
+        return
+    producer_id = step.next_producer_id()
+    if producer_id is None:
+        step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
+        return
+    store_producer(step, event, rotated(before, producer_id, timeout_ms, wall_ms, goes_on=goes_on))
+
+
+def store_producer(step: TransactionStep, event: InitProducerId, after: Transaction) -> None:
+    step.store(event.transactional_id, after)
+    step.answer_when_committed(event.waiter, ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch))
+
+
+def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> None:
+    """Abort the open transaction of the earlier producer.
+
+    The client repeats its request until the abort is complete.
+    """
+    after = aborted_by_coordinator(step, before, event.transaction_version)
+    if after is None:
+        step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
+        return
+    step.store(event.transactional_id, after)
+    step.answer_when_committed(event.waiter, ProducerIdAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
+
+
+def aborted_by_coordinator(step: TransactionStep, before: Transaction, transaction_version: int) -> Transaction | None:
+    """The transaction aborted under an epoch that its producer does not have; None where producer ids are missing."""
+    if transaction_version < EPOCH_BUMP_VERSION or before.producer_epoch == EPOCH_MAX:
+        return fenced(before, step.wall_ms)
+    next_producer_id = step.next_producer_id() if before.is_exhausted else NO_PRODUCER_ID
+    if next_producer_id is None:
+        return None
+    return prepared(
+        before,
+        is_commit=False,
+        client_version=transaction_version,
+        next_producer_id=next_producer_id,
+        wall_ms=step.wall_ms,
+    )
+
+
+def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
+    if not event.transactional_id:
+        step.reply(event.waiter, ErrorCode.INVALID_REQUEST)
+        return
+    before = step.transactions.committed.get(event.transactional_id)
+    claim = claim_of(before, event.producer_id, event.producer_epoch)
+    decision = TABLE[Intent.ADD][step.transactions.standing(event.transactional_id)][claim]
+    if isinstance(decision, ErrorCode) or before is None:
+        assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no transaction"
+        step.reply(event.waiter, decision)
+        return
+    partitions = frozenset(event.partitions)
+    if before.state is ONGOING and partitions <= before.partitions:
+        step.reply(event.waiter, ErrorCode.NONE)
+        return
+    step.store(event.transactional_id, with_partitions(before, partitions, event.client_version, step.wall_ms))
+    step.when_committed(ReplyWhenCommitted(event.waiter, ErrorCode.NONE, write_error))
+
+
+def verify_partitions(step: TransactionStep, event: VerifyPartitions) -> None:
+    """Report for each partition whether it is part of the transaction in the committed state."""
+    step.reply(event.waiter, verified(step, event))
+
+
+def verified(step: TransactionStep, event: VerifyPartitions) -> PartitionErrors:
+    if not event.transactional_id:
+        return dict.fromkeys(event.partitions, ErrorCode.INVALID_REQUEST)
+    transaction = step.transactions.committed.get(event.transactional_id)
+    claim = claim_of(transaction, event.producer_id, event.producer_epoch)
+    decision = TABLE[Intent.VERIFY][step.transactions.committed_standing(event.transactional_id)][claim]
+    if isinstance(decision, ErrorCode) or transaction is None:
+        assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no partitions"
+        return dict.fromkeys(event.partitions, decision)
+    return {partition: membership_of(transaction, partition) for partition in event.partitions}
+
+
+def membership_of(transaction: Transaction, partition: TopicPartition) -> ErrorCode:
+    return ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def end_transaction(step: TransactionStep, event: EndTransaction) -> None:
+    if not event.transactional_id:
+        step.reply(event.waiter, ProducerIdAnswer(ErrorCode.INVALID_REQUEST))
+        return
+    before = step.transactions.committed.get(event.transactional_id)
+    claim = claim_of(before, event.producer_id, event.producer_epoch)
+    decision = TABLE[intent_of(event)][step.transactions.standing(event.transactional_id)][claim]
+    if isinstance(decision, ErrorCode) or before is None:
+        assert isinstance(decision, ErrorCode), "a transactional id that does not exist has no transaction to end"
+        step.reply(event.waiter, ProducerIdAnswer(decision))
+    elif decision is CONFIRM:
+        step.reply(event.waiter, ProducerIdAnswer(ErrorCode.NONE, before.producer_id, before.producer_epoch))
+    else:
+        end(step, event, before, is_commit=decision is COMMIT)
+
+
+def intent_of(event: EndTransaction) -> Intent:
+    if event.client_version >= EPOCH_BUMP_VERSION:
+        return Intent.COMMIT_2 if event.is_commit else Intent.ABORT_2
+    return Intent.COMMIT_1 if event.is_commit else Intent.ABORT_1
+
+
+def end(step: TransactionStep, event: EndTransaction, before: Transaction, *, is_commit: bool) -> None:
+    is_bumped = event.client_version >= EPOCH_BUMP_VERSION
+    next_producer_id = step.next_producer_id() if is_bumped and before.is_exhausted else NO_PRODUCER_ID
+    if next_producer_id is None:
+        step.reply(event.waiter, ProducerIdAnswer(NO_IDS))
+        return
+    after = prepared(
+        before,
+        is_commit=is_commit,
+        client_version=event.client_version,
+        next_producer_id=next_producer_id,
+        wall_ms=step.wall_ms,
+    )
+    step.store(event.transactional_id, after)
+    step.answer_when_committed(event.waiter, answer_to(after) if is_bumped else ProducerIdAnswer(ErrorCode.NONE))
+
+
+def answer_to(after: Transaction) -> ProducerIdAnswer:
+    """The producer id and epoch with which a client of protocol 2 continues after the completion."""
+    if after.next_producer_id != NO_PRODUCER_ID:
+        return ProducerIdAnswer(ErrorCode.NONE, after.next_producer_id, 0)
+    return ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch)
+
+
+class CompletionStored(NamedTuple):
+    """The outcome of the record of a completion. No client waits for it."""
+
+    transactional_id: str
+
+    def committed(self, step: TransactionStep) -> None:
+        pass
+
+    def failed(self, step: TransactionStep, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT:  # After this error the record may still be committed.
+            key = TransactionTimerKey(TransactionTimer.COMPLETION, self.transactional_id)
+            step.timers.schedule(key, step.now_ms + COMPLETION_RETRY_MS)
+
+
+def send_markers(step: TransactionStep) -> None:
+    """Command the markers of every transaction that was prepared since the last call."""
+    for command in step.transactions.take_unsent(step.coordinator_epoch):
+        if command.partitions:
+            step.command(command)
+        else:
+            complete(step, command.transactional_id)
+
+
+def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
+    """Count the reported markers. A report of another command than the current one is ignored."""
+    transactional_id = event.command.transactional_id
+    completion = step.transactions.completions.get(transactional_id)
+    if completion is None or completion.command != event.command or not completion.partitions_left:
+        return
+    completion.partitions_left -= event.partitions
+    complete(step, transactional_id)
+
+
+def complete(step: TransactionStep, transactional_id: str) -> None:
+    """Store the completion of the transaction if every partition has its marker."""
+    completion = step.transactions.completions.get(transactional_id)
+    if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
+        return
+    step.store(transactional_id, completed(step.transactions.committed[transactional_id], step.wall_ms))
+    step.when_committed(CompletionStored(transactional_id))
+
+
+def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
+    """Abort the transactions that are older than their timeout. True where all of them are aborted.
+
+    The epoch increases, so that the producer is fenced. Where the log refuses the batch, the next search finds the
+    transactions again.
+    """
+    aborted = 0
+    for transactional_id in step.transactions.ongoing:
+        transaction = step.transactions.committed[transactional_id]
+        if transaction.start_ms + transaction.timeout_ms >= step.wall_ms:
+            continue
+        if step.transactions.standing(transactional_id) is PENDING:
+            continue
+        after = aborted_by_coordinator(step, transaction, transaction_version)
+        if after is None:
+            continue
+        step.store(transactional_id, after)
+        step.note(transactional_id, f"its transaction is older than {transaction.timeout_ms} ms and is aborted")
+        aborted += 1
+        if aborted == ABORTS_MAX:
+            return False
+    return True
+
+
+def expire(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
+    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. True
+    where there are more to examine.
+
+    Where the log refuses the tombstones, the next search finds the ids again.
+    """
+    examined = 0
+    for transactional_id in islice(transactional_ids, EXAMINED_MAX):
+        examined += 1
+        if is_expired(step, transactional_id):
+            step.write(TransactionChange(transactional_id, None))
+            step.note(transactional_id, "it has expired")
+    return examined == EXAMINED_MAX
+
+
+def is_expired(step: TransactionStep, transactional_id: str) -> bool:
+    transaction = step.transactions.committed.get(transactional_id)
+    return (
+        transaction is not None
+        and step.transactions.standing(transactional_id) in FORMER_STATES[DEAD]
+        and transaction.updated_ms <= step.wall_ms - step.config.id_expiration_ms
+    )
