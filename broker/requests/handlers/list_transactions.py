@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config.values import linear_match
 from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.requests.parts import STEP
 from moldau.broker.runtime.environment import Environment
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -45,8 +46,11 @@ def _listed(
     from moldau.coordinator.transaction.transaction import unknown_states
 
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
+    step_end = STEP
     for runner in services.transactions.runners:
-        yield
+        if len(response.transaction_states) >= step_end:
+            step_end = len(response.transaction_states) + STEP
+            yield
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListTransactionsResponse(error_code=runner.refusal)
         if runner.refusal is not ErrorCode.NONE:
