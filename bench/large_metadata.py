@@ -15,7 +15,7 @@ from moldau.broker.runtime.environment import LocalEnvironment
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.topic_creation import TopicCreation
-    from moldau.broker.network.reply import EncodedResponse
+    from moldau.broker.network.replies import EncodedResponse
     from moldau.kraft.image.metadata_image import MetadataImage
 
 VERSION = 13

@@ -12,16 +12,11 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker")
 """The packages with compiled modules, and all that these modules import."""
 HOT_PATH: Final = (
-    "broker/network/authentication/raw_tokens.py",
     "broker/network/connection.py",
     "broker/network/direct_output.py",
-    "broker/network/flow_control.py",
-    "broker/network/output.py",
-    "broker/network/partial_frame.py",
+    "broker/network/memory.py",
     "broker/network/peer_channel.py",
-    "broker/network/reply.py",
-    "broker/network/reply_memory.py",
-    "broker/network/reply_queue.py",
+    "broker/network/replies.py",
     "broker/network/request_times.py",
     "broker/network/route.py",
     "broker/purgatory/delayed_produce.py",
@@ -33,7 +28,6 @@ HOT_PATH: Final = (
     "broker/requests/fetched_records.py",
     "broker/requests/handlers/fetch.py",
     "broker/requests/handlers/produce.py",
-    "broker/requests/produce_hook.py",
     "broker/requests/produce_hook.py",
     "broker/runtime/pending.py",
     "coordinator/shard/offset_walk.py",

@@ -57,7 +57,7 @@ def divergence_page() -> str:
 
 
 def protocol_page() -> str:
-    from moldau.broker.network.listener_role import ListenerRole
+    from moldau.broker.network.route import ListenerRole
     from moldau.broker.requests.table import APIS
 
     names = {

@@ -37,7 +37,7 @@ SUITES: Final = {
     "controller": ("moldau.kraft.controller.", "moldau.kraft.image."),
     "groups": ("moldau.coordinator.",),
     "metadata": ("moldau.broker.metadata.", "moldau.kraft."),
-    "quotas": ("moldau.security.quotas.", "moldau.broker.network.quotas."),
+    "quotas": ("moldau.security.quotas.", "moldau.broker.network.client_quotas"),
     "raft": ("moldau.kraft.raft.",),
     "replicas": ("moldau.replication.", "moldau.storage."),
 }

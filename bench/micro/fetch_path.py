@@ -23,15 +23,14 @@ from typing import Any, cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, fetch_frame
+from moldau.broker.network.client_quotas import ClientQuotas
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.network.slow_requests import SlowRequests
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts

@@ -25,11 +25,10 @@ from bench.frames import Producer, SequencedFrames, batch_of, produce_error_posi
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.listener_role import ListenerRole
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.network.slow_requests import SlowRequests
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts

@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from moldau.broker.network.principal_data import written_principal
 from moldau.kraft.controller.throttling import STRICT_SINCE
 from moldau.protocol.compiler import decoder_of, encode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import MalformedMessage, read_uvarint, uvarint
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
 from moldau.protocol.tagged_section import skip_tags
 from moldau.security.principal import Principal
@@ -18,6 +17,7 @@ from moldau.security.requester import NODE, Requester
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0
 """The correlation id of the request inside; the envelope has its own."""
+_VERSION_0 = b"\0\0"
 
 
 class ForwardedClient(NamedTuple):
@@ -74,3 +74,30 @@ def _address(host: str) -> bytes:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:
         return bytes(4)  # In the simulated network, and in tests, hosts have no IP address.
+
+
+def written_principal(principal: Principal) -> bytes:
+    """The bytes of a principal, in version 0."""
+    texts = (principal.type.encode(), principal.name.encode())
+    body = b"".join(uvarint(len(text) + 1) + text for text in texts)
+    return _VERSION_0 + body + bytes((principal.is_token_authenticated, 0))
+
+
+def read_principal(data: bytes | None) -> Principal:
+    """Parse a principal. Raises `MalformedMessage`, also for a principal without a type or a name, or IndexError."""
+    if data is None or data[:2] != _VERSION_0:
+        raise MalformedMessage("the principal has no version that is known")
+    position = 2
+    texts = []
+    for _ in ("type", "name"):
+        size, position = read_uvarint(data, position)
+        end = position + size - 1
+        if size < 2 or end >= len(data):
+            raise MalformedMessage("the principal ends within its name, or has none")
+        try:
+            texts.append(data[position:end].decode())
+        except UnicodeDecodeError:
+            raise MalformedMessage("the principal's name is not UTF-8") from None
+        position = end
+    skip_tags(data, position + 1)
+    return Principal(texts[0], texts[1], data[position] != 0)

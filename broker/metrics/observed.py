@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.metadata.quorum import Quorum
     from moldau.broker.metadata.registration import Registration
+    from moldau.broker.network.client_quotas import ClientQuotas
+    from moldau.broker.network.connection_quota import AddressRates
     from moldau.broker.network.listener import Listener
-    from moldau.broker.network.quotas.address_rates import AddressRates
-    from moldau.broker.network.quotas.client_quotas import ClientQuotas
-    from moldau.broker.network.reply_memory import ReplyMemory
-    from moldau.broker.network.request_memory import RequestMemory
+    from moldau.broker.network.memory import ReplyMemory, RequestMemory
     from moldau.broker.network.request_times import RequestClock
     from moldau.broker.purgatory.purgatory import Purgatory
     from moldau.broker.replicas.damaged_replicas import DamagedReplicas

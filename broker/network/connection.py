@@ -11,17 +11,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final, cast
 
 from moldau.broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
-from moldau.broker.network.flow_control import FlowControl
-from moldau.broker.network.output import TAKES_FILES, Output, step_name
-from moldau.broker.network.partial_frame import PartialFrame
-from moldau.broker.network.reply import EncodedResponse, QueuedReply, encoded
-from moldau.broker.network.reply_queue import WAITING_REPLIES_MAX, ReplyQueue
-from moldau.broker.network.request_memory import SMALL_SIZE
+from moldau.broker.network.memory import SMALL_SIZE, PartialFrame
+from moldau.broker.network.replies import (
+    TAKES_FILES,
+    WAITING_REPLIES_MAX,
+    EncodedResponse,
+    Output,
+    QueuedReply,
+    ReplyQueue,
+    encoded,
+    step_name,
+)
 from moldau.broker.network.route import Authentication, FrameHook, RequestContext, Route
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import LongMessage
@@ -221,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
     def _consume_partial(self, partial: PartialFrame) -> None:
         """A frame that arrived in parts is complete, or its size is known."""
         self._partial = None
-        self._memory.let_go(self)
+        self._memory.release(self)
         self._consume(partial.buffer, partial.size)
 
     def _handle_frames(self, buffer: memoryview, size: int) -> None:
@@ -279,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
     def _forget(self) -> None:
         """The connection is closed: read nothing more, and abandon the waiting requests."""
         self._partial = None
-        self._memory.let_go(self)
+        self._memory.release(self)
         self._flow.end()
         self._output.drop()
         self.replies.abandon()
@@ -354,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             context, response = answer
             self._output.begin(context, self._received_ns, len(frame))
-            self._take(context, response)
+            self._respond(context, response)
         return True
 
     def _learn(self, route: Route, context: RequestContext, frame: memoryview, request: object) -> None:
@@ -371,8 +376,8 @@ class Connection(asyncio.BufferedProtocol):
         elif self.hook is hook:
             self.hook = None
 
-    def _take(self, context: RequestContext, response: object) -> None:
-        """Handle the result of a handler: no response, a `Pending`, or the response."""
+    def _respond(self, context: RequestContext, response: object) -> None:
+        """Respond with the result of a handler: no response, a `Pending`, or the response."""
         clock = self._clock
         handled_ns = context.handled_ns = context.completed_ns = clock.read()
         if handled_ns - context.began_ns > clock.steps.longest_ns and not context.is_decoded_aside:
@@ -437,7 +442,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             context = RequestContext(self, route, route.first_version, correlation_id, None)
             self._output.begin(context, self._received_ns, len(frame))
-            self._take(context, response)
+            self._respond(context, response)
 
 
 def _serve(connection: Connection, context: RequestContext, request: object) -> None:
@@ -447,7 +452,7 @@ def _serve(connection: Connection, context: RequestContext, request: object) -> 
         context.decoded_ns = connection._clock.read()
         context.request = request
         route.requests += 1
-        connection._take(context, route.handle(context, request))
+        connection._respond(context, route.handle(context, request))
 
 
 def _failed(connection: Connection) -> None:
@@ -468,3 +473,80 @@ def _after_tags(frame: memoryview, position: int) -> int:
         return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError:
         raise MalformedMessage("the request header is cut short") from None
+
+
+class FlowControl:
+    """Flow control: a connection is read only while its node can handle more requests from it.
+
+        paused because                              until
+        too many of its replies wait                some have left
+        the transport has not sent all bytes        the transport has drained
+        a request of it is decoded or examined in   `release`, once for each `hold`
+        a thread, or is handled in parts
+        its client is throttled by a quota          the throttle time is over
+        it handled its share of requests            the loop's next iteration
+        its partial frame has no room               request memory grants some (`PartialFrame.is_short`)
+
+    A pause takes effect at once: frames that have arrived already are kept and handled after it. `is_paused` is an
+    attribute, because it is read before each frame.
+    """
+
+    __slots__ = ("_holds", "_output", "_replies", "_throttle", "is_paused", "was_paused")
+
+    def __init__(self, output: Output, replies: ReplyQueue) -> None:
+        self._output = output
+        self._replies = replies
+        self.is_paused = False
+        self.was_paused = False
+        """Whether the connection was paused since it last received bytes; bytes may have waited in the kernel."""
+        self._holds = 0
+        """How many pieces of work on earlier requests must end before the next request is handled."""
+        self._throttle: asyncio.TimerHandle | None = None
+        """Ends the time for which the client is throttled."""
+
+    def pause(self) -> None:
+        """Stop handling and reading, until `may_resume` is true."""
+        transport = self._output.transport
+        if not self.is_paused and transport is not None and not transport.is_closing():
+            self.is_paused = self.was_paused = True
+            transport.pause_reading()
+
+    @property
+    def is_held(self) -> bool:
+        return self._holds > 0
+
+    def hold(self) -> None:
+        self._holds += 1
+        self.pause()
+
+    def release(self) -> None:
+        """End one `hold`."""
+        self._holds -= 1
+
+    def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
+        """Pause for a time; `resume` is called when it is over. Of several times the one that ends last counts."""
+        end_s = loop.time() + delay_ms / 1000
+        if self._throttle is not None:
+            if self._throttle.when() >= end_s:
+                return
+            self._throttle.cancel()
+
+        def over() -> None:
+            self._throttle = None
+            resume()
+
+        self._throttle = loop.call_at(end_s, over)
+        self.pause()
+
+    def end(self) -> None:
+        """The connection is closed."""
+        if self._throttle is not None:
+            self._throttle.cancel()
+
+    def may_resume(self) -> bool:
+        """Whether a paused connection may continue."""
+        output = self._output
+        transport = output.transport
+        if not self.is_paused or not output.is_writable or transport is None or transport.is_closing():
+            return False
+        return self._holds == 0 and self._throttle is None and not self._replies.is_ahead()

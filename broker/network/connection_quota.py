@@ -2,22 +2,29 @@
 
 Brokers and controllers each count their own connections. Before a connection is accepted:
 
-    condition                                     where it does not hold
+    condition                                     otherwise
     listener below its own max.connections        it waits, until one of the listener ends
     all below max.connections, or this is the     it waits, until one ends
       listener between brokers of several
     creation rates of all and of the listener     it waits, a second at the most
 
 A client that waits stays in the kernel's accept queue. An accepted connection above the limit of its address is closed
-at once. Where there are more connections than `max.connections`, because it was lowered or because brokers connected,
-the least used one is closed.
+at once. If there are more connections than `max.connections`, because it was lowered or because brokers connected, the
+least used one is closed.
 
+The quota of new connections per second from one address (KIP-612) is applied later: a connection above it is accepted,
+but its requests are not answered. It is closed when the rate of its address has fallen to the limit, after one window
+at most. So a client that reconnects at once is slowed down, without delaying other clients.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from moldau.security.quotas.limits import QuotaLimits
+from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
@@ -29,6 +36,8 @@ BURST_S: Final = 10
 WAIT_MS_MAX: Final = 1000
 """The longest wait (ms) of one connection because of a rate."""
 UNLIMITED: Final = 2**31 - 1
+ADDRESSES_MAX: Final = 10_000
+"""Rates that are kept; at the limit the one is dropped that was recorded the longest ago."""
 
 
 class CreationRate:
@@ -159,3 +168,93 @@ class ConnectionQuotas:
     def may_lose(self, listener: str) -> bool:
         """Whether connections of this listener may be closed when there are too many."""
         return listener != self._protected
+
+
+class AddressRates:
+    """The rates of all addresses under quotas. An address without a quota has none."""
+
+    def __init__(self, limits: QuotaLimits, windows: Windows) -> None:
+        self._limits = limits
+        self._windows = windows
+        self._rates: dict[str, SampledRate] = {}
+        """The rate that was recorded the longest ago is first."""
+
+    @property
+    def rates(self) -> Iterator[tuple[str, SampledRate]]:
+        """The rates of all addresses under a quota, for metrics."""
+        return iter(tuple(self._rates.items()))
+
+    def throttle_ms(self, address: str, now_ms: int) -> int:
+        """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 where it may stay. A
+        connection that may not stay is not counted.
+        """
+        limit = self._limits.of_address(address)
+        if limit is None:
+            return 0
+        known = self._rates.pop(address, None)
+        if known is None:
+            if len(self._rates) >= ADDRESSES_MAX:
+                del self._rates[next(iter(self._rates))]
+            known = SampledRate(self._windows)
+        self._rates[address] = known
+        known.record(1, now_ms)
+        delay_ms = throttle_ms(known, limit, now_ms, self._windows.size_ms)
+        if delay_ms > 0:
+            known.record(-1, now_ms)
+        return delay_ms
+
+
+class LimitedListener(Protocol):
+    """A listener whose connections count under shared limits."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def closing_count(self) -> int:
+        """The number of closed connections whose transports still send written bytes."""
+
+    def resume_accepting(self) -> None:
+        """Continue to accept: a limit may allow another connection now."""
+
+    def close_one_in_excess(self) -> bool:
+        """Close a connection; False where none is left to close."""
+
+
+class Admission:
+    """The connection limits that several listeners share: those for brokers and clients, or those for controllers."""
+
+    def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:
+        self.quotas = ConnectionQuotas(limits, listener_names, protected)
+        self.address_rates: AddressRates | None = None
+        """The quotas of addresses; None while none is set."""
+        self._listeners: list[LimitedListener] = []
+
+    def add(self, listener: LimitedListener) -> None:
+        """Count the connections of a listener, too."""
+        self._listeners.append(listener)
+
+    def limit_addresses(self, rates: AddressRates | None) -> None:
+        """Apply changed quotas of addresses."""
+        self.address_rates = rates
+
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """Apply changed limits: close the connections in excess, accept those that waited."""
+        self.quotas.set_limits(limits)
+        self.room_made()
+
+    def room_made(self) -> None:
+        """Close the connections in excess and accept those that waited, after a connection ended or a limit changed."""
+        self.close_excess()
+        for listener in self._listeners:
+            listener.resume_accepting()
+
+    def close_excess(self) -> None:
+        """Close connections until there are at most `max.connections`."""
+        excess = self.quotas.excess()
+        if not excess:
+            return
+        excess -= sum(listener.closing_count for listener in self._listeners)
+        losers = [listener for listener in self._listeners if self.quotas.may_lose(listener.name)]
+        while excess > 0 and any(listener.close_one_in_excess() for listener in losers):
+            excess -= 1

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from moldau.broker.network.closing_log import ClosingLog
-from moldau.broker.network.reply import EncodedResponse, coalesce
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
+from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import Authentication, RequestContext, ServingListener
 from moldau.broker.purgatory.purgatory import Purgatory
@@ -24,6 +23,7 @@ from moldau.security.access import Access
 if TYPE_CHECKING:
     from moldau.broker.network.connection import Connection
 
+log = logging.getLogger("moldau.connection")
 
 LONG_FRAME_SIZE: Final = 1 << 13
 """The bytes of a frame from which on it may decode into so many objects that an executor thread has to do it."""
@@ -31,6 +31,9 @@ LONG_FRAME_SIZE: Final = 1 << 13
 
 FREED_AT_ONCE: Final = 256
 """The elements of a long response that are freed without a pause."""
+CLOSING_LINES_MAX: Final = 20
+"""The most lines of one listener in `CLOSING_PERIOD_S`."""
+CLOSING_PERIOD_S: Final = 1.0
 
 
 class Transcoder:
@@ -78,6 +81,42 @@ def _free(elements: list[Any] | None) -> None:
     """Free the elements of a long list in small steps: between these the event loop gets the interpreter."""
     while elements is not None and len(elements) > FREED_AT_ONCE:
         del elements[-FREED_AT_ONCE:]
+
+
+class ClosingLog:
+    """Logs the closed connections of one listener and the reasons: a limited number of lines a second, and the count of
+    the lines left out.
+
+    A client can cause any number of closed connections. Each line takes as long as a small request, and an unlimited
+    number of lines would fill the disk of the log. A line below the level in force costs nothing and is not counted; an
+    ERROR is always logged.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._said_count = 0
+        self._left_out_count = 0
+        self._until_s = -CLOSING_PERIOD_S
+        """The end (seconds, the loop's clock) of the period of the counts."""
+
+    def say(self, level: int, client_host: str, reason: str) -> None:
+        if not log.isEnabledFor(level):
+            return
+        now_s = self._loop.time()
+        if now_s >= self._until_s:
+            self._until_s = now_s + CLOSING_PERIOD_S
+            self._said_count = 0
+        if self._said_count < CLOSING_LINES_MAX or level >= logging.ERROR:
+            self._said_count += 1
+            log.log(level, "closing connection from %s: %s", client_host, reason)
+            return
+        if not self._left_out_count:
+            self._loop.call_at(self._until_s, self._sum_up)
+        self._left_out_count += 1
+
+    def _sum_up(self) -> None:
+        log.warning("%d more connections were closed in the last second, not named one by one", self._left_out_count)
+        self._left_out_count = 0
 
 
 @dataclass(frozen=True, slots=True)

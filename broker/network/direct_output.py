@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
-from moldau.broker.network.reply_memory import held_size
+from moldau.broker.network.memory import held_size
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.primitives import BytesLike, Chunk

@@ -7,13 +7,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from moldau.broker.network.admission import Admission
-from moldau.broker.network.closing_log import ClosingLog
 from moldau.broker.network.connection import Connection
-from moldau.broker.network.connection_resources import ConnectionResources
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.connection_quota import Admission
+from moldau.broker.network.connection_resources import ClosingLog, ConnectionResources
 from moldau.broker.network.listener_security import ListenerSecurity
-from moldau.broker.network.route import Route
+from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.runtime.acceptor import Acceptor
 from moldau.security.access import Access
 from moldau.security.principal import Principal
@@ -128,7 +126,7 @@ class Listener:
             log.debug("refusing a connection from %s, which has as many as it may", address)
             return 0.0
         self._quotas.begun(self.name, address)
-        self._admission.end_excess()
+        self._admission.close_excess()
         return None
 
     def gone(self, address: str) -> None:
@@ -151,7 +149,7 @@ class Listener:
         since_ms, now_ms = self._blocked_since_ms, self._environment.monotonic_ms()
         return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
 
-    def go_on(self) -> None:
+    def resume_accepting(self) -> None:
         """Continue to accept: a limit may allow another connection now."""
         if self._blocked_since_ms is not None and self._acceptor is not None:
             now_ms = self._environment.monotonic_ms()
@@ -163,7 +161,7 @@ class Listener:
 
     def _rate_allows(self) -> None:
         self._rate_timer = None
-        self.go_on()
+        self.resume_accepting()
 
     # Connections
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.network.authentication.counts import TLS, AuthenticationCounts
 from moldau.broker.network.connection import Connection
 from moldau.security.access import Access, Unrestricted
 from moldau.security.principal import ANONYMOUS, Principal
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from moldau.broker.network.peer_security import NodeTls
     from moldau.broker.network.tls.stream import TlsStream
 
+TLS: Final = "SSL"
+"""The name in place of a mechanism for the TLS handshake."""
 CertificatePrincipal = Callable[[bytes], Principal]
 """Maps a client's certificate, in DER, to its principal. Raises ValueError."""
 
@@ -77,7 +78,7 @@ class SecuredConnection:
     def secured(self, stream: TlsStream) -> None:
         security, connection = self._security, self._connection
         certificate = stream.peer_certificate()
-        refusal = self._tls.trust(self, stream.peer_chain())
+        refusal = self._tls.register(self, stream.peer_chain())
         if refusal is not None:
             self.not_secured(stream, refusal)
             stream.close()
@@ -111,3 +112,23 @@ def plain_security() -> ListenerSecurity:
     """The security of a PLAINTEXT listener on a node without an authorizer."""
     unrestricted = Unrestricted()
     return ListenerSecurity(lambda principal, host: unrestricted, AuthenticationCounts())
+
+
+class AuthenticationCounts:
+    """The successful and failed logins of a listener since the start, by mechanism; TLS handshakes are under `TLS`."""
+
+    def __init__(self) -> None:
+        self.succeeded: dict[str, int] = {}
+        self.failed: dict[str, int] = {}
+        self.renewed: dict[str, int] = {}
+        """Clients that authenticated again."""
+        self.not_renewed: dict[str, int] = {}
+        """Clients that failed to authenticate again."""
+
+    def count(self, mechanism: str, *, is_renewal: bool, has_failed: bool) -> None:
+        """Count one login."""
+        if is_renewal:
+            of = self.not_renewed if has_failed else self.renewed
+        else:
+            of = self.failed if has_failed else self.succeeded
+        of[mechanism] = of.get(mechanism, 0) + 1

@@ -23,8 +23,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, cast
 
-from moldau.broker.network.authentication.peer_login import PeerLogin
-from moldau.broker.network.peer_security import NotSecured, PeerSecurity
+from moldau.broker.network.peer_security import NotSecured, PeerLogin, PeerSecurity
 from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
 from moldau.protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from moldau.protocol.errors import ErrorCode

@@ -1,16 +1,30 @@
-"""The security of this node's connections to other nodes: TLS and login, as the peer's listener requires."""
+"""The security of this node's connections to other nodes: TLS and login, as the peer's listener requires.
+
+The login is a SaslHandshake, then one SaslAuthenticate for each message of the mechanism.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
 
 if TYPE_CHECKING:
-    from moldau.broker.network.authentication.peer_login import ClientMechanismMaker
-    from moldau.broker.network.tls.following import FollowedTls
+    from moldau.broker.network.tls.contexts import ReloadingTls
     from moldau.broker.network.tls.handshakes import Handshakes
     from moldau.broker.network.tls.stream import SecuredProtocol, TlsStream
+
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+ClientMechanismMaker = Callable[[], ClientMechanism]
+"""Makes the client's side of one exchange. Raises `LoginFailed` where this node has no credentials now."""
+Versions = Mapping[int, tuple[int, int]]
 
 
 class NotSecured(Exception):
@@ -21,7 +35,7 @@ class NotSecured(Exception):
 class NodeTls:
     """The TLS of one listener, with the resources that all connections of the node share."""
 
-    tls: FollowedTls
+    tls: ReloadingTls
     handshakes: Handshakes
     buffer: memoryview
     """The buffer for received encrypted bytes, shared by all streams of the loop."""
@@ -56,7 +70,7 @@ class SecuredLink:
     # Called by the stream
 
     def secured(self, stream: TlsStream) -> None:
-        refusal = self._tls.trust(self, stream.peer_chain())
+        refusal = self._tls.register(self, stream.peer_chain())
         if refusal is not None:
             self.not_secured(stream, refusal)
             stream.abort()
@@ -74,3 +88,65 @@ class SecuredLink:
 
     def distrusted(self) -> None:
         self.stream.abort()
+
+
+class LoginChannel(Protocol):
+    """The channel over which the login is sent."""
+
+    def send_login(self, request: object, reply: Callable[[object], None], version: int) -> None: ...
+
+    def logged_in(self, versions: Versions, session_ms: int) -> None: ...
+
+    def login_failed(self, reason: str) -> None: ...
+
+
+class PeerLogin:
+    """The logins over one connection: the first one, and those that renew it."""
+
+    def __init__(self, channel: LoginChannel, make: ClientMechanismMaker, versions: Versions) -> None:
+        self._channel = channel
+        self._make = make
+        self._versions = versions
+        self._mechanism: ClientMechanism | None = None
+
+    def begin(self) -> None:
+        """Log in, or log in again."""
+        try:
+            self._mechanism = self._make()
+        except LoginFailed as failure:
+            self._channel.login_failed(str(failure))
+            return
+        request = SaslHandshakeRequest(mechanism=self._mechanism.name)
+        self._channel.send_login(request, self._offered, HANDSHAKE_VERSION)
+
+    def _offered(self, response: object) -> None:
+        if not isinstance(response, SaslHandshakeResponse):
+            return  # The connection is lost, and its channel has been notified.
+        assert self._mechanism is not None
+        if response.error_code != ErrorCode.NONE:
+            offered = ", ".join(response.mechanisms) or "none"
+            self._channel.login_failed(f"it refuses the mechanism {self._mechanism.name}; it offers {offered}")
+            return
+        self._send(self._mechanism.first())
+
+    def _send(self, message: bytes) -> None:
+        request = SaslAuthenticateRequest(auth_bytes=message)
+        self._channel.send_login(request, self._answered, AUTHENTICATE_VERSION)
+
+    def _answered(self, response: object) -> None:
+        mechanism = self._mechanism
+        if not isinstance(response, SaslAuthenticateResponse) or mechanism is None:
+            return
+        if response.error_code != ErrorCode.NONE:
+            self._channel.login_failed(response.error_message or f"error {response.error_code}")
+            return
+        try:
+            message = mechanism.answer(bytes(response.auth_bytes))
+        except LoginFailed as failure:
+            self._channel.login_failed(str(failure))
+            return
+        if message is not None:
+            self._send(message)
+            return
+        self._mechanism = None
+        self._channel.logged_in(self._versions, response.session_lifetime_ms)

@@ -10,11 +10,13 @@ The connection does not depend on any API: the route has everything that is spec
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from enum import Flag
 from typing import TYPE_CHECKING, Final, Protocol
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.config.config import Config
 from moldau.broker.network.request_times import RequestTimes
 from moldau.broker.runtime.pending import NOTHING
 from moldau.protocol.compiler import Decoder, Encoder, encoder_of, request_decoder_of, short_decoder_of
@@ -26,8 +28,28 @@ from moldau.security.principal import Principal
 if TYPE_CHECKING:
     from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
     from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+SASL_AUTHENTICATE_KEY: Final = 36
 NO_TIMES: Final = RequestTimes(-1)
 """The times of a route that has served no request."""
+_SIZE: Final = struct.Struct(">i").pack
+VersionRefusal = Callable[["Route"], object]
+
+
+class ListenerRole(Flag):
+    """Whether a listener belongs to the broker or to the controller of its node.
+
+    An API is served by listeners of one role, or of both.
+    """
+
+    BROKER = 0b01
+    CONTROLLER = 0b10
+    BOTH = 0b11
+
+
+def role_of(listener_name: str, config: Config) -> ListenerRole:
+    """The role of a listener with this name."""
+    return ListenerRole.CONTROLLER if listener_name in config.controller_listener_names else ListenerRole.BROKER
 
 
 class ServingListener(Protocol):
@@ -208,7 +230,6 @@ class FrameHook(ABC):
 
 
 HookMaker = Callable[["Route"], FrameHook]
-VersionRefusal = Callable[["Route"], object]
 
 
 class Binding:
@@ -415,3 +436,25 @@ def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
         return (None, len(frame)) if len(frame) > size_max else decoder(frame, position)
 
     return decode
+
+
+class RawTokens(FrameHook):
+    """Handles every frame of a connection as one message of its SASL exchange, without a request header: so they come
+    after SaslHandshake version 0.
+    """
+
+    def __init__(self, handle: Callable[[bytes], bytes | None]) -> None:
+        """`handle` handles a message and returns the message to answer with; None where there is no answer now."""
+        super().__init__(Route(SASL_AUTHENTICATE_KEY, "SaslAuthenticate", 0, 0, _without_header))
+        self._handle = handle
+
+    def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
+        message = self._handle(bytes(frame))
+        return b"" if message is None else _SIZE(len(message)) + message
+
+    def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
+        raise AssertionError("a frame without a header is not a request")
+
+
+def _without_header() -> Binding:
+    raise AssertionError("a message without a header has no route")

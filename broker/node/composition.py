@@ -21,17 +21,14 @@ from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.registration import Registration
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.metrics.observed import Readiness
-from moldau.broker.network.admission import Admission
+from moldau.broker.network.client_quotas import ClientQuotas, quota_windows
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE
-from moldau.broker.network.connection_quota import connection_limits
+from moldau.broker.network.connection_quota import AddressRates, Admission, connection_limits
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.listener_role import ListenerRole, role_of
-from moldau.broker.network.quotas.address_rates import AddressRates
-from moldau.broker.network.quotas.client_quotas import ClientQuotas, quota_windows
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory, request_memory_size_max
+from moldau.broker.network.memory import ReplyMemory, RequestMemory, request_memory_size_max
 from moldau.broker.network.request_times import RequestClock
+from moldau.broker.network.route import ListenerRole, role_of
 from moldau.broker.network.slow_requests import SlowRequests
 from moldau.broker.node.quotas import NodeQuotas
 from moldau.broker.node.security import NodeMechanisms, NodeSecurity

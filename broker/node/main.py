@@ -262,7 +262,6 @@ def load_hot_path() -> None:
     must not meet in it.
     """
     from moldau.broker.network import direct_output  # noqa: F401
-    from moldau.broker.network.authentication import raw_tokens  # noqa: F401
     from moldau.broker.requests.handlers import fetch, produce  # noqa: F401
     from moldau.coordinator.shard import offset_walk  # noqa: F401
     from moldau.storage.compaction import (  # noqa: F401

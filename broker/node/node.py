@@ -6,7 +6,7 @@ from typing import Final
 
 from moldau.broker.metadata.controller_registration import keep_registered
 from moldau.broker.metrics.observed import Stage
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.node.composition import NodeParts
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 

@@ -13,9 +13,7 @@ from moldau.broker.config.oauthbearer import (
     oauth_login_settings,
     oauth_server_settings,
 )
-from moldau.broker.network.authentication.provider_keys import ProviderKeys
-from moldau.broker.network.authentication.provider_requests import Post, ask_provider
-from moldau.broker.network.authentication.provider_tokens import ProviderTokens
+from moldau.broker.network.authentication.identity_provider import Post, ProviderKeys, ProviderTokens, ask_provider
 from moldau.security.sasl.oauthbearer.allowed_urls import AllowedUrls
 from moldau.security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
 from moldau.security.sasl.oauthbearer.keys import KeySet

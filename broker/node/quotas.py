@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from moldau.broker.metadata.quorum import Quorum
-from moldau.broker.network.admission import Admission
+from moldau.broker.network.client_quotas import ClientQuotas, ThrottledRequests
+from moldau.broker.network.connection_quota import AddressRates, Admission
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.quotas.address_rates import AddressRates
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
-from moldau.broker.network.quotas.throttled_route import ThrottledRequests
-from moldau.broker.network.route import Route
+from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest

@@ -22,8 +22,7 @@ from moldau.broker.config.sasl import (
 )
 from moldau.broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
 from moldau.broker.metadata.quorum import Quorum
-from moldau.broker.network.authentication.counts import AuthenticationCounts
-from moldau.broker.network.listener_security import CertificatePrincipal, ListenerSecurity
+from moldau.broker.network.listener_security import AuthenticationCounts, CertificatePrincipal, ListenerSecurity
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.network.peer_security import NodeTls, PeerSecurity
 from moldau.broker.purgatory.timer_wheel import Timeouts
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from moldau.broker.config.setting import Password
     from moldau.broker.metadata.scram_users import MetadataScramUsers
     from moldau.broker.network.authentication.exchange import MechanismMaker
-    from moldau.broker.network.authentication.peer_login import ClientMechanismMaker
     from moldau.broker.network.authentication.sasl import CredentialLookup
+    from moldau.broker.network.peer_security import ClientMechanismMaker
     from moldau.broker.node.oauthbearer import NodeOauth
     from moldau.security.acl.authorizer import Authorizer
     from moldau.security.sasl.jaas import LoginModule
@@ -87,14 +86,14 @@ class NodeSecurity:
         self._tls: dict[str, NodeTls] = {}
         names = names_of_encrypted(config)
         if names:
-            from moldau.broker.network.tls.following import FollowedTls
+            from moldau.broker.network.tls.contexts import ReloadingTls
             from moldau.broker.network.tls.handshakes import Handshakes
             from moldau.broker.network.tls.stream import RAW_BUFFER_SIZE
 
             handshakes, buffer = Handshakes(loop), memoryview(bytearray(RAW_BUFFER_SIZE))
             for name in names:
                 self._tls[name] = NodeTls(
-                    FollowedTls(tls_settings(config, name), environment.wall_ms), handshakes, buffer
+                    ReloadingTls(tls_settings(config, name), environment.wall_ms), handshakes, buffer
                 )
         self._everything = Unrestricted()
         self.authorizer = authorizer_of(config, environment)
@@ -105,7 +104,7 @@ class NodeSecurity:
         """
         self._mechanisms.begin(self._spawn)
         if self._tls:
-            from moldau.broker.network.tls.following import follow
+            from moldau.broker.network.tls.contexts import follow
 
             self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 

@@ -14,8 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Never, TypeVar, cast
 
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.route import Binding, FrameHook, Handler, RequestContext, Route
+from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
 from moldau.broker.requests import authorization
 from moldau.broker.requests.long_lists import bounded
 from moldau.broker.requests.parts import Parts, in_parts

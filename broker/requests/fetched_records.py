@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from moldau.broker.network.reply import SLICE_SIZE_MIN
-from moldau.broker.network.reply_memory import ReplyMemory
+from moldau.broker.network.memory import ReplyMemory
+from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import DISK, Pending
 from moldau.broker.runtime.tasks import Spawn

@@ -8,9 +8,8 @@ from typing import Protocol, TypeVar
 
 from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
 from moldau.broker.metadata.refusals import refused
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
-from moldau.broker.network.route import RequestContext
+from moldau.broker.network.client_quotas import ClientQuotas
+from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode

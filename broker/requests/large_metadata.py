@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.network.reply import EncodedResponse
+from moldau.broker.network.replies import EncodedResponse
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import EXECUTOR, Pending
 from moldau.broker.runtime.tasks import Spawn

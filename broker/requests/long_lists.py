@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.metadata.refusals import refused
-from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart, pieces
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.errors import ErrorCode

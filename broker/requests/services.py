@@ -16,9 +16,8 @@ from moldau.broker.metadata.dynamic_config import DynamicConfig
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.client_quotas import ClientQuotas
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.replicas.in_sync_changes import InSyncChanges
 from moldau.broker.replicas.local_logs import LocalLogs

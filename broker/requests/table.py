@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.route import Route
+from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.requests import authorization, handlers
 from moldau.broker.requests.api import Api, api, handler_asks, on_cluster, open_to_all, route
 from moldau.broker.requests.long_lists import FetchParts, MetadataParts, TopicPages, too_many_topics

@@ -6,12 +6,11 @@ import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
+from moldau.broker.network.client_quotas import ClientQuotas
 from moldau.broker.network.connection import Connection
 from moldau.broker.network.connection_resources import ConnectionResources
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts

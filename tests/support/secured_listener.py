@@ -7,18 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from moldau.broker.config.sasl import SaslSettings
-from moldau.broker.network.authentication.counts import AuthenticationCounts
 from moldau.broker.network.authentication.exchange import MechanismMaker
 from moldau.broker.network.authentication.sasl import SaslGate
-from moldau.broker.network.closing_log import ClosingLog
 from moldau.broker.network.connection import Connection
-from moldau.broker.network.connection_resources import ConnectionListener, ConnectionResources
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.listener_security import ListenerSecurity
+from moldau.broker.network.connection_resources import ClosingLog, ConnectionListener, ConnectionResources
+from moldau.broker.network.listener_security import AuthenticationCounts, ListenerSecurity
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.peer_security import NodeTls
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
-from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
 from moldau.broker.requests.api import route
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.environment import LocalEnvironment

@@ -40,7 +40,7 @@ class ExchangeState(Enum):
     FAILED = auto()
 
 
-class Begun(NamedTuple):
+class HandshakeAccepted(NamedTuple):
     """The mechanism is offered; the client's messages follow."""
 
     mechanisms: tuple[str, ...]
@@ -48,7 +48,7 @@ class Begun(NamedTuple):
     """Whether the messages come as frames without a header."""
 
 
-class Mistaken(NamedTuple):
+class IllegalRequest(NamedTuple):
     """The request is wrong and is refused; the client stays authenticated."""
 
     message: str
@@ -64,13 +64,13 @@ class LoginRefused(NamedTuple):
     """The reason for the log, without secrets."""
 
 
-class Answered(NamedTuple):
+class ServerChallenge(NamedTuple):
     """The message to the client, which has to answer it."""
 
     message: bytes
 
 
-class Accepted(NamedTuple):
+class LoginAccepted(NamedTuple):
     """The client has authenticated as this principal."""
 
     message: bytes
@@ -80,13 +80,13 @@ class Accepted(NamedTuple):
     is_renewal: bool
 
 
-class LookupWanted(NamedTuple):
+class LookupNeeded(NamedTuple):
     """The mechanism needs a lookup before it answers. The result of the lookup is passed to `found`."""
 
     what: object
 
 
-TokenOutcome: TypeAlias = Answered | Accepted | LoginRefused | Mistaken | LookupWanted
+TokenOutcome: TypeAlias = ServerChallenge | LoginAccepted | LoginRefused | IllegalRequest | LookupNeeded
 
 
 class SaslExchange:
@@ -104,7 +104,7 @@ class SaslExchange:
         self._expires = False
         """Whether the session of the last successful authentication expires."""
 
-    def handshake(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
+    def handshake(self, mechanism: str, version: int, now_ms: int) -> HandshakeAccepted | LoginRefused | IllegalRequest:
         """Handle a SaslHandshake; `now_ms` is monotonic."""
         return _HANDSHAKES[self.state](self, mechanism, version, now_ms)
 
@@ -117,7 +117,7 @@ class SaslExchange:
             assert self._mechanism is not None
             return self._stepped(self._mechanism.step(message), wall_ms)
         if self.state is ExchangeState.AUTHENTICATED:
-            return Mistaken(LATE_TOKEN)
+            return IllegalRequest(LATE_TOKEN)
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate came before SaslHandshake")
 
     def found(self, result: object, wall_ms: int) -> TokenOutcome:
@@ -137,7 +137,7 @@ class SaslExchange:
 
     # Handshakes
 
-    def _begin(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
+    def _begin(self, mechanism: str, version: int, now_ms: int) -> HandshakeAccepted | LoginRefused | IllegalRequest:
         make = self._offered.get(mechanism)
         names = tuple(self._offered)
         if make is None:
@@ -146,19 +146,21 @@ class SaslExchange:
         self.mechanism_name = mechanism
         self._mechanism = make()
         self.state = ExchangeState.RAW if version == 0 else ExchangeState.TOKENS
-        return Begun(names, version == 0)
+        return HandshakeAccepted(names, version == 0)
 
-    def _begin_renewal(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
+    def _begin_renewal(
+        self, mechanism: str, version: int, now_ms: int
+    ) -> HandshakeAccepted | LoginRefused | IllegalRequest:
         since = self._renewed_at_ms
         if not self._expires or (since is not None and now_ms - since < RENEWAL_MS_MIN):
-            return Mistaken("")
+            return IllegalRequest("")
         self._renewed_at_ms = now_ms
         if mechanism != self.mechanism_name:
             text = f"the client authenticates again with {mechanism[:64]!r} after {self.mechanism_name}"
             return self._refuse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
         return self._begin(mechanism, version, now_ms)
 
-    def _too_many(self, mechanism: str, version: int, now_ms: int) -> Begun | LoginRefused | Mistaken:
+    def _too_many(self, mechanism: str, version: int, now_ms: int) -> HandshakeAccepted | LoginRefused | IllegalRequest:
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, "a second SaslHandshake within one exchange")
 
     # Tokens
@@ -166,9 +168,9 @@ class SaslExchange:
     def _stepped(self, step: Step, wall_ms: int) -> TokenOutcome:
         match step:
             case Challenge(message):
-                return Answered(message)
+                return ServerChallenge(message)
             case NeedsLookup(what):
-                return LookupWanted(what)
+                return LookupNeeded(what)
             case Failed(message, reason):
                 return self._refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, reason, message)
             case Authenticated():
@@ -192,7 +194,7 @@ class SaslExchange:
         self.principal = principal
         self._mechanism = None
         self._expires = session_ms > 0
-        return Accepted(step.message, principal, session_ms, before is not None)
+        return LoginAccepted(step.message, principal, session_ms, before is not None)
 
     def _refuse(self, error: ErrorCode, reason: str, message: str = "") -> LoginRefused:
         self.state = ExchangeState.FAILED
@@ -200,7 +202,9 @@ class SaslExchange:
         return LoginRefused(error, message or reason, reason)
 
 
-_HANDSHAKES: Final[dict[ExchangeState, Callable[[SaslExchange, str, int, int], Begun | LoginRefused | Mistaken]]] = {
+_HANDSHAKES: Final[
+    dict[ExchangeState, Callable[[SaslExchange, str, int, int], HandshakeAccepted | LoginRefused | IllegalRequest]]
+] = {
     ExchangeState.GREETING: SaslExchange._begin,
     ExchangeState.TOKENS: SaslExchange._too_many,
     ExchangeState.RAW: SaslExchange._too_many,

@@ -18,21 +18,20 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol, TypeVar
 
 from moldau.broker.config.sasl import SaslSettings
-from moldau.broker.network.authentication.counts import AuthenticationCounts
 from moldau.broker.network.authentication.exchange import (
-    Accepted,
-    Answered,
-    Begun,
+    HandshakeAccepted,
+    IllegalRequest,
+    LoginAccepted,
     LoginRefused,
-    LookupWanted,
+    LookupNeeded,
     MechanismMaker,
-    Mistaken,
     SaslExchange,
+    ServerChallenge,
     TokenOutcome,
 )
-from moldau.broker.network.authentication.raw_tokens import RawTokens
 from moldau.broker.network.authentication.refused_request import api_type, refused_response
-from moldau.broker.network.route import FrameHook, RequestContext, Route, ServingListener
+from moldau.broker.network.listener_security import AuthenticationCounts
+from moldau.broker.network.route import FrameHook, RawTokens, RequestContext, Route, ServingListener
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import AUTHENTICATION, Pending
 from moldau.broker.runtime.tasks import Spawn
@@ -56,11 +55,11 @@ not authenticated could occupy the event loop with them.
 """
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
-SASL_AUTHENTICATE: Final = 36
 
 Response = TypeVar("Response")
 AccessMaker = Callable[[Principal, str], Access]
 """Makes the access of a principal at an address."""
+SASL_AUTHENTICATE: Final = 36
 
 
 class CredentialLookup(Protocol):
@@ -143,9 +142,9 @@ class SaslAuthentication:
         self._exchange = SaslExchange(gate.mechanisms, gate.settings.reauth_ms_max)
         self._request_size_max = connection.request_size_max
         self._session_timer: asyncio.TimerHandle | None = None
-        self._deadline: asyncio.TimerHandle | None = gate.loop.call_later(LOGIN_S, self._too_late)
+        self._deadline: asyncio.TimerHandle | None = gate.loop.call_later(LOGIN_S, self._time_out)
         """The end of the time for the login; None where none is under way."""
-        self._see(SASL_HANDSHAKE, API_VERSIONS)
+        self._serve_only(SASL_HANDSHAKE, API_VERSIONS)
 
     def closed(self) -> None:
         """Release the exchange: the connection is closed."""
@@ -162,18 +161,17 @@ class SaslAuthentication:
         """Answer SaslHandshake."""
         gate = self._gate
         match self._exchange.handshake(request.mechanism, context.version, gate.environment.monotonic_ms()):
-            case Begun(names, is_raw):
+            case HandshakeAccepted(names, is_raw):
                 if self._deadline is None:
-                    self._deadline = gate.loop.call_later(LOGIN_S, self._too_late)
-                if is_raw and self._connection is not None:
-                    self._see()
-                    self._connection.hook = RawTokens(self.raw_token)
-                else:
-                    self._see()
-                    if self._connection is not None:
+                    self._deadline = gate.loop.call_later(LOGIN_S, self._time_out)
+                self._serve_only()
+                if self._connection is not None:
+                    if is_raw:
+                        self._connection.hook = RawTokens(self.raw_token)
+                    else:
                         self._connection.routes = gate.routes_of_exchange(self._connection.listener)
                 return SaslHandshakeResponse(mechanisms=list(names))
-            case Mistaken():
+            case IllegalRequest():
                 return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
             case LoginRefused(error, _, reason):
                 names = tuple(gate.mechanisms) if error is ErrorCode.UNSUPPORTED_SASL_MECHANISM else ()
@@ -184,7 +182,7 @@ class SaslAuthentication:
     ) -> SaslAuthenticateResponse | Pending[SaslAuthenticateResponse]:
         """Answer SaslAuthenticate."""
         outcome = self._exchange.token(bytes(request.auth_bytes), self._gate.environment.wall_ms())
-        if isinstance(outcome, LookupWanted):
+        if isinstance(outcome, LookupNeeded):
             reply: Pending[SaslAuthenticateResponse] = Pending(waits_for=AUTHENTICATION)
             connection = self._connection
             if connection is not None:
@@ -199,12 +197,12 @@ class SaslAuthentication:
         Returns the answer; None where there is none and the connection ends.
         """
         outcome = self._exchange.token(token, self._gate.environment.wall_ms())
-        if isinstance(outcome, Answered):
+        if isinstance(outcome, ServerChallenge):
             return outcome.message
-        if isinstance(outcome, Accepted):
+        if isinstance(outcome, LoginAccepted):
             self._accept(outcome)
             return outcome.message
-        if isinstance(outcome, LookupWanted):
+        if isinstance(outcome, LookupNeeded):
             reason = "a mechanism that looks up keys needs SaslHandshake version 1"
         else:
             assert isinstance(outcome, LoginRefused)
@@ -226,16 +224,16 @@ class SaslAuthentication:
 
     def _response(self, outcome: TokenOutcome) -> SaslAuthenticateResponse | Pending[SaslAuthenticateResponse]:
         match outcome:
-            case Answered(message):
+            case ServerChallenge(message):
                 return SaslAuthenticateResponse(auth_bytes=message)
-            case Accepted(message, _, session_ms):
+            case LoginAccepted(message, _, session_ms):
                 self._accept(outcome)
                 return SaslAuthenticateResponse(auth_bytes=message, session_lifetime_ms=session_ms)
-            case Mistaken(message):
+            case IllegalRequest(message):
                 return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
             case LoginRefused(error, message, reason):
                 return self._fail(reason, SaslAuthenticateResponse(error_code=error, error_message=message))
-            case LookupWanted():
+            case LookupNeeded():
                 raise AssertionError("a mechanism looks something up once in an exchange")
 
     async def _look_up(self, what: object, reply: Pending[SaslAuthenticateResponse]) -> None:
@@ -243,12 +241,12 @@ class SaslAuthentication:
         outcome = self._exchange.found(found, self._gate.environment.wall_ms())
         response = self._response(outcome)
         if isinstance(response, Pending):  # The lookup was refused: the connection stays held until it is closed.
-            told: asyncio.Future[SaslAuthenticateResponse] = self._gate.loop.create_future()
-            response.listen(told.set_result)
-            response = await told
+            delayed: asyncio.Future[SaslAuthenticateResponse] = self._gate.loop.create_future()
+            response.listen(delayed.set_result)
+            response = await delayed
         reply.complete(response)
 
-    def _accept(self, accepted: Accepted) -> None:
+    def _accept(self, accepted: LoginAccepted) -> None:
         gate, connection = self._gate, self._connection
         gate.counts.count(self._exchange.mechanism_name, is_renewal=accepted.is_renewal, has_failed=False)
         self._end_deadline()
@@ -267,7 +265,7 @@ class SaslAuthentication:
     def _expired(self) -> None:
         """The session has expired: serve only a new exchange."""
         self._exchange.expire()
-        self._see(SASL_HANDSHAKE)
+        self._serve_only(SASL_HANDSHAKE)
 
     def _fail(self, reason: str, response: Response) -> Pending[Response]:
         """The client failed to authenticate: handle no further request.
@@ -287,7 +285,7 @@ class SaslAuthentication:
         is_renewal = self._exchange.principal is not None
         self._gate.counts.count(self._exchange.mechanism_name or "none", is_renewal=is_renewal, has_failed=True)
 
-    def _too_late(self) -> None:
+    def _time_out(self) -> None:
         self._count_failure()
         if self._connection is not None:
             self._connection.close(f"the login took longer than {LOGIN_S} s")
@@ -309,7 +307,7 @@ class SaslAuthentication:
 
     # The served APIs
 
-    def _see(self, *keys: int) -> None:
+    def _serve_only(self, *keys: int) -> None:
         """Serve only these APIs, in small frames."""
         connection = self._connection
         if connection is not None:

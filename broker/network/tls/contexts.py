@@ -1,14 +1,30 @@
-"""TLS contexts of one listener, made from its stores. They are never changed.
+"""The TLS contexts of one listener: made from its stores, and made anew when their files change, without a restart.
 
-A certificate authority cannot be removed from a context. So a replaced store needs a new pair of contexts, and each
-connection uses the pair that is current when it begins.
+A certificate authority cannot be removed from a context. So contexts are never changed: a replaced store needs a new
+pair of contexts, and each connection keeps the pair with which it began.
+
+    every `CHECK_S`     the files of the stores are checked; if one has changed, both contexts are made anew
+    cannot be used      the contexts stay as they are, and the log says why, once for each reason
+    another name        refused, unless ssl.allow.dn.changes or ssl.allow.san.changes allows it
+    authority removed   the connections that it authenticated are closed
+    session resumed     the chain that the full handshake verified is checked again: OpenSSL checks nothing then
+
+A client can resume a session of TLS 1.2 by its id, with the session cache of the context; TLS 1.3 and tickets are not
+resumed. So the chains of these sessions are remembered, and a resumed handshake ends as a full one would: it fails
+if a certificate of the chain has expired, and the removal of its authority closes the connection. A changed store
+ends all sessions, because the new context has no session.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
 
 from moldau.broker.config.tls import SUITES_OF_TLS_1_3, ClientAuth, StoreSettings, TlsSettings
 from moldau.broker.network.tls.stores import (
@@ -20,6 +36,9 @@ from moldau.broker.network.tls.stores import (
     trusted_certificates,
 )
 from moldau.broker.runtime.memory_file import memory_file
+from moldau.security.tls.certificate_names import MalformedCertificate, validity_end_ms
+
+log = logging.getLogger("moldau.listener")
 
 _VERIFY: Final = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -27,6 +46,13 @@ _VERIFY: Final = {
     ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
 }
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+CHECK_S: Final = 1.0
+SESSIONS_MAX: Final = 32_768
+"""The most sessions whose chains are remembered; the oldest is forgotten, and can then not be resumed. OpenSSL's own
+cache holds fewer: 20,480.
+"""
+Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs blocking work in an executor thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +161,177 @@ def _names(settings: TlsSettings, key: OwnKey) -> CertificateNames:
         return certificate_names(key.pem)
     except ValueError as error:
         raise InvalidStore(f"{settings.key_store.location_name}: the certificate cannot be read: {error}") from None
+
+
+class PeerChain(NamedTuple):
+    """The chain of a peer's certificate, as a handshake left it."""
+
+    verified: tuple[bytes, ...]
+    """The certificates in DER, the trusted one last. Empty where the handshake resumed a session: OpenSSL verifies
+    nothing then.
+    """
+    session_id: bytes
+    """The id by which the peer may resume the session; empty where it cannot."""
+
+
+class TrustedConnection(Protocol):
+    """A connection that a certificate authenticated."""
+
+    def distrusted(self) -> None:
+        """Close the connection: the authority of its peer's certificate is not trusted any more."""
+
+
+class VerifiedChain(NamedTuple):
+    """What is remembered of a chain that a full handshake verified."""
+
+    anchor: bytes
+    """The trusted certificate at its end, in DER."""
+    ends_at_ms: int
+    """The time (wall clock, ms) at which the first certificate of the chain expires."""
+
+
+class ReloadingTls:
+    """The current contexts of one listener. Raises `InvalidStore` where the stores cannot be used at first."""
+
+    def __init__(self, settings: TlsSettings, wall_clock_ms: Callable[[], int]) -> None:
+        self.settings = settings
+        self._wall_clock_ms = wall_clock_ms
+        self._stamp = self._file_stamps()
+        self._contexts = make_contexts(settings)
+        self._trusting: dict[TrustedConnection, bytes] = {}
+        """The connections whose peer presented a certificate, with the trusted certificate of its chain."""
+        self._sessions: dict[bytes, VerifiedChain] = {}
+        """The chains of the sessions that clients can resume in the current context, the oldest first."""
+        self._anchors: dict[bytes, bytes] = {}
+        """Each trusted certificate that a chain ended with, once: sessions and connections share its bytes."""
+        self._problem: str | None = None
+
+    @property
+    def contexts(self) -> TlsContexts:
+        return self._contexts
+
+    def server_context(self) -> ssl.SSLContext:
+        """The context for a client that connects now."""
+        assert self._contexts.server is not None, "a listener that is bound has a key"
+        return self._contexts.server
+
+    def client_context(self) -> ssl.SSLContext:
+        """The context for a connection of this node that begins now."""
+        return self._contexts.client
+
+    def register(self, connection: TrustedConnection, presented: PeerChain | None) -> str | None:
+        """Register a connection that its certificate authenticated, until `forget`. Returns why it is refused; None
+        where it is not.
+        """
+        if presented is None:
+            return None
+        if presented.verified:
+            chain = self._remembered(presented.verified, presented.session_id)
+        else:
+            resumed = self._sessions.get(presented.session_id)
+            if resumed is None:
+                return "the session that the client resumes is not known any more"
+            if resumed.ends_at_ms <= self._wall_clock_ms():
+                return "a certificate of the session that the client resumes has expired"
+            chain = resumed
+        if not self._trusts(chain.anchor):  # Its handshake began before the authority was removed.
+            return "the authority of the peer's certificate is no longer trusted"
+        self._trusting[connection] = chain.anchor
+        return None
+
+    def _remembered(self, certificates: tuple[bytes, ...], session_id: bytes) -> VerifiedChain:
+        """The chain of a full handshake, which is remembered where the client can resume the session."""
+        anchor = self._anchors.setdefault(certificates[-1], certificates[-1])
+        try:
+            ends_at_ms = min(map(validity_end_ms, certificates))
+        except MalformedCertificate:  # OpenSSL can read the time, and checks it in the next full handshake.
+            ends_at_ms = 0
+        chain = VerifiedChain(anchor, ends_at_ms)
+        if session_id:
+            if len(self._sessions) >= SESSIONS_MAX:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[session_id] = chain
+        return chain
+
+    def forget(self, connection: TrustedConnection) -> None:
+        self._trusting.pop(connection, None)
+
+    async def check_files(self, offload: Offload) -> None:
+        """Check the files, and renew the contexts where one has changed."""
+        stamp = await offload(self._file_stamps)
+        if stamp == self._stamp:
+            return
+        try:
+            contexts = await offload(partial(make_contexts, self.settings))
+        except InvalidStore as problem:
+            self._say(str(problem))
+            return
+        refusal = self._refusal(contexts)
+        if refusal is not None:
+            self._stamp = stamp
+            self._say(refusal)
+            return
+        self._stamp = stamp
+        self._problem = None
+        self._contexts = contexts
+        self._sessions.clear()
+        self._anchors.clear()
+        log.info("listener %s uses its changed key store or trust store now", self.settings.listener)
+        for connection, anchor in tuple(self._trusting.items()):
+            if not self._trusts(anchor):
+                connection.distrusted()
+
+    def _file_stamps(self) -> tuple[object, ...]:
+        """The state of the store files, as values that change when a file is written; None for a missing file."""
+        return tuple(_stamp(Path(each)) for each in self._files())
+
+    def _files(self) -> list[str]:
+        stores = (self.settings.key_store, self.settings.trust_store)
+        return [each.location for each in stores if each.location is not None]
+
+    def _trusts(self, anchor: bytes) -> bool:
+        trusted = self._contexts.trusted
+        return trusted is None or anchor in trusted
+
+    def _refusal(self, contexts: TlsContexts) -> str | None:
+        """Why a new certificate is refused: its names differ from those of the current one.
+
+        None where it is accepted.
+        """
+        before, after = self._contexts.names, contexts.names
+        if before is None or after is None:
+            return None
+        where = f"{self.settings.key_store.location_name}={self.settings.key_store.location}"
+        if after.subject != before.subject and not self.settings.may_change_name:
+            return (
+                f"{where}: the new certificate is of {after.subject} and the one before of {before.subject}; "
+                "ssl.allow.dn.changes=true allows it"
+            )
+        lost = before.alternatives - after.alternatives
+        if lost and not self.settings.may_lose_names:
+            return (
+                f"{where}: the new certificate lacks the alternative names {', '.join(sorted(lost))}; "
+                "ssl.allow.san.changes=true allows it"
+            )
+        return None
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            log.error("listener %s keeps its certificates: %s", self.settings.listener, problem)
+
+
+async def follow(all_tls: tuple[ReloadingTls, ...], offload: Offload) -> None:
+    """Check the files of all listeners periodically, as long as the node runs."""
+    while True:
+        await asyncio.sleep(CHECK_S)
+        for each in all_tls:
+            await each.check_files(offload)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from moldau.broker.metadata.refusals import refused
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.access import AclOperation

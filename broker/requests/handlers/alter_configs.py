@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.own_resources import refusal_of_broker
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.messages.alter_configs import (

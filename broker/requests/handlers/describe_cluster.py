@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.authorization.visibility import NOT_ASKED, permitted_on_cluster
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_cluster import (

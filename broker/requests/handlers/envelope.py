@@ -11,8 +11,8 @@ import struct
 from collections.abc import Coroutine
 from typing import Final, cast
 
+from moldau.broker.metadata.enveloping import read_principal
 from moldau.broker.metadata.refusals import error_of
-from moldau.broker.network.principal_data import read_principal
 from moldau.broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.access import AclOperation

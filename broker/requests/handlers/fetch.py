@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.metadata.dynamic_config import DynamicConfig
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
-from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.network.client_quotas import ClientQuotas, is_exempt
 from moldau.broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.own_resources import (
     BROKER_LOGGER,
     ConfigChange,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView, NodeAddress
     from moldau.broker.metadata.dynamic_config import DynamicConfig
     from moldau.broker.metadata.topic_creation import TopicCreation
-    from moldau.broker.network.reply import EncodedResponse
+    from moldau.broker.network.replies import EncodedResponse
     from moldau.broker.network.route import RequestContext
     from moldau.broker.requests.large_metadata import LargeMetadata
     from moldau.broker.runtime.pending import Pending

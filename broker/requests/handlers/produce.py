@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import RequestMemory
 from moldau.broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.replicas.replicas import Replicas

@@ -18,8 +18,8 @@ from math import sqrt
 from random import Random
 from typing import Final
 
-from moldau.broker.network.quotas.address_rates import AddressRates
-from moldau.broker.network.quotas.client_quotas import ClientQuotas
+from moldau.broker.network.client_quotas import ClientQuotas
+from moldau.broker.network.connection_quota import AddressRates
 from moldau.security.quotas.entity import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.describe_client_quotas import ValueData

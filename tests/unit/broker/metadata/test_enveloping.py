@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, sealed_request
-from moldau.broker.network.principal_data import read_principal
+from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, read_principal, sealed_request
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.envelope import EnvelopeResponse

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from moldau.broker.metrics.traffic import counting_encoder, errors_walk
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.route import Route
+from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.requests.table import APIS, routes
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from moldau.protocol.messages.heartbeat import HeartbeatResponse

@@ -10,19 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.closing_log import ClosingLog
 from moldau.broker.network.connection import (
     ITERATION_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
     Connection,
 )
-from moldau.broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.connection_resources import ClosingLog, ConnectionListener, ConnectionResources, Transcoder
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
-from moldau.broker.network.request_memory import RequestMemory
-from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
+from moldau.broker.network.replies import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
+from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
 from moldau.broker.requests.api import route
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.environment import Environment

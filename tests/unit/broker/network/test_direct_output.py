@@ -17,13 +17,11 @@ import pytest
 import uvloop
 
 from moldau.broker.network import direct_output
-from moldau.broker.network.closing_log import ClosingLog
 from moldau.broker.network.connection import Connection
-from moldau.broker.network.connection_resources import ConnectionListener, ConnectionResources, Transcoder
+from moldau.broker.network.connection_resources import ClosingLog, ConnectionListener, ConnectionResources, Transcoder
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.reply import SLICE_SIZE_MIN
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
+from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.pending import Pending

@@ -10,8 +10,7 @@ from typing import cast
 
 from moldau.broker.config.tls import ClientAuth
 from moldau.broker.network.peer_security import NodeTls
-from moldau.broker.network.tls.contexts import make_contexts
-from moldau.broker.network.tls.following import FollowedTls
+from moldau.broker.network.tls.contexts import ReloadingTls, make_contexts
 from moldau.broker.network.tls.handshakes import Handshakes
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -79,7 +78,7 @@ def test_a_removed_authority_and_an_expired_certificate_end_resumed_sessions_too
         now_ms = 0
         loop = asyncio.get_running_loop()
         trust = ONE.trust_store(tmp_path / "trust.pem", OTHER)
-        tls = FollowedTls(settings_of(NODE, trust, ClientAuth.REQUIRED), lambda: now_ms)
+        tls = ReloadingTls(settings_of(NODE, trust, ClientAuth.REQUIRED), lambda: now_ms)
         listener = SecuredListener(loop, NodeTls(tls, Handshakes(loop), memoryview(bytearray(1 << 16))))
         await listener.open()
         context = make_contexts(settings_of(CLIENT, ONE, protocols=("TLSv1.2",))).client
@@ -97,7 +96,7 @@ def test_a_removed_authority_and_an_expired_certificate_end_resumed_sessions_too
         assert clients[-1].tls.session_reused and not await clients[-1].is_served()
         (tmp_path / "new").write_text(ONE.certificate_pem)
         (tmp_path / "new").rename(trust)
-        await tls.look(offload)
+        await tls.check_files(offload)
         assert [await each.is_closed() for each in clients[:3]] == [True, True, True]
         for each in clients:
             each.close()

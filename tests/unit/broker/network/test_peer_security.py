@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from moldau.broker.config.tls import ClientAuth, TlsSettings
-from moldau.broker.network.authentication.counts import AuthenticationCounts
-from moldau.broker.network.listener_security import ListenerSecurity, plain_security
+from moldau.broker.network.listener_security import AuthenticationCounts, ListenerSecurity, plain_security
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.broker.network.peer_security import NodeTls, PeerSecurity
-from moldau.broker.network.tls.following import FollowedTls
+from moldau.broker.network.tls.contexts import ReloadingTls
 from moldau.broker.network.tls.handshakes import Handshakes
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.runtime.environment import LocalEnvironment
@@ -30,7 +29,7 @@ Story = Callable[[SecuredListener, PeerChannels], Awaitable[None]]
 
 def tls(settings: TlsSettings, loop: asyncio.AbstractEventLoop) -> NodeTls:
     return NodeTls(
-        FollowedTls(settings, LocalEnvironment(loop).wall_ms), Handshakes(loop), memoryview(bytearray(1 << 16))
+        ReloadingTls(settings, LocalEnvironment(loop).wall_ms), Handshakes(loop), memoryview(bytearray(1 << 16))
     )
 
 

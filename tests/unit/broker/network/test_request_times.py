@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from moldau.broker.network import route as route_module
-from moldau.broker.network.closing_log import ClosingLog
 from moldau.broker.network.connection import Connection
-from moldau.broker.network.connection_resources import ConnectionResources
+from moldau.broker.network.connection_resources import ClosingLog, ConnectionResources
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.request_memory import RequestMemory
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestTimes, TimeHistogram, late_by_ns
 from moldau.broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
 from moldau.broker.purgatory.purgatory import Purgatory

@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.config import Config, ConfigError
 from moldau.broker.config.tls import ClientAuth
-from moldau.broker.network.tls.following import FollowedTls
+from moldau.broker.network.tls.contexts import ReloadingTls
 from moldau.broker.network.tls.stores import InvalidStore
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequest
@@ -89,6 +89,6 @@ def test_a_wrong_key_file(tmp_path: Path) -> None:
     key.write_text(authority.issue("node").key_pem() + authority.issue("node").certificate_pem)
     with pytest.raises(InvalidStore) as refused:
         settings = settings_of(None, authority.trust_store(tmp_path / "ca.pem"), ClientAuth.NONE, key_file=key)
-        FollowedTls(settings, lambda: 0)
+        ReloadingTls(settings, lambda: 0)
     assert str(key) in str(refused.value)
     assert "PRIVATE KEY" not in str(refused.value)

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.route import RequestContext
+from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.requests.api import Api, api, open_to_all, route
 from moldau.broker.requests.handlers import heartbeat
 from moldau.broker.requests.table import APIS, ROWS, routes, table_of

@@ -9,14 +9,14 @@ import pytest
 from moldau.broker.network.authentication.exchange import (
     LATE_TOKEN,
     RENEWAL_MS_MIN,
-    Accepted,
-    Answered,
-    Begun,
     ExchangeState,
+    HandshakeAccepted,
+    IllegalRequest,
+    LoginAccepted,
     LoginRefused,
-    LookupWanted,
-    Mistaken,
+    LookupNeeded,
     SaslExchange,
+    ServerChallenge,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.security.principal import Principal
@@ -37,24 +37,24 @@ def authenticated(reauth_ms: int = 0, expires_at_ms: int | None = None) -> SaslE
     made = exchange(reauth_ms, expires_at_ms)
     made.handshake("WORD", 1, NOW_MS)
     made.token(b"hello", WALL_MS)
-    assert isinstance(made.token(word("alice"), WALL_MS), Accepted)
+    assert isinstance(made.token(word("alice"), WALL_MS), LoginAccepted)
     return made
 
 
 def test_a_client_authenticates_in_some_messages() -> None:
     made = exchange()
-    assert made.handshake("WORD", 1, NOW_MS) == Begun(("WORD", "OTHER"), False)
-    assert made.token(b"hello", WALL_MS) == Answered(b"who?")
-    assert made.token(word("alice"), WALL_MS) == Accepted(b"welcome", ALICE, 0, False)
+    assert made.handshake("WORD", 1, NOW_MS) == HandshakeAccepted(("WORD", "OTHER"), False)
+    assert made.token(b"hello", WALL_MS) == ServerChallenge(b"who?")
+    assert made.token(word("alice"), WALL_MS) == LoginAccepted(b"welcome", ALICE, 0, False)
     assert (made.state, made.principal) == (ExchangeState.AUTHENTICATED, ALICE)
 
 
 def test_version_0_of_the_handshake_announces_frames_without_a_header() -> None:
     made = exchange()
-    assert made.handshake("WORD", 0, NOW_MS) == Begun(("WORD", "OTHER"), True)
+    assert made.handshake("WORD", 0, NOW_MS) == HandshakeAccepted(("WORD", "OTHER"), True)
     assert made.state is ExchangeState.RAW
     made.token(b"hello", WALL_MS)
-    assert isinstance(made.token(word("alice"), WALL_MS), Accepted)
+    assert isinstance(made.token(word("alice"), WALL_MS), LoginAccepted)
 
 
 def test_a_mechanism_that_is_not_offered_is_refused() -> None:
@@ -90,8 +90,8 @@ def test_what_comes_out_of_order_before_the_end_ends_the_connection(go_on: Calla
 
 def test_what_comes_out_of_order_afterwards_changes_nothing() -> None:
     made = authenticated()
-    assert made.token(b"hello", WALL_MS) == Mistaken(LATE_TOKEN)
-    assert isinstance(made.handshake("WORD", 1, NOW_MS), Mistaken)  # no session has an end here
+    assert made.token(b"hello", WALL_MS) == IllegalRequest(LATE_TOKEN)
+    assert isinstance(made.handshake("WORD", 1, NOW_MS), IllegalRequest)  # no session has an end here
     assert made.state is ExchangeState.AUTHENTICATED
 
 
@@ -101,7 +101,7 @@ def test_a_session_ends_with_the_setting_or_with_the_credential() -> None:
         made.handshake("WORD", 1, NOW_MS)
         made.token(b"hello", WALL_MS)
         accepted = made.token(word("alice"), WALL_MS)
-        assert isinstance(accepted, Accepted)
+        assert isinstance(accepted, LoginAccepted)
         return accepted.session_ms
 
     assert session_ms(0, None) == 0
@@ -125,23 +125,23 @@ def test_a_client_authenticates_again_once_a_second(has_expired: bool) -> None:
         assert isinstance(made.token(b"hello", WALL_MS), LoginRefused)
         made = authenticated(3000)
         made.expire()
-    assert isinstance(made.handshake("WORD", 1, NOW_MS), Begun)
+    assert isinstance(made.handshake("WORD", 1, NOW_MS), HandshakeAccepted)
     made.token(b"hello", WALL_MS)
-    assert made.token(word("alice"), WALL_MS) == Accepted(b"welcome", ALICE, 3000, True)
-    assert isinstance(made.handshake("WORD", 1, NOW_MS + RENEWAL_MS_MIN - 1), Mistaken)
-    assert isinstance(made.handshake("WORD", 1, NOW_MS + RENEWAL_MS_MIN), Begun)
+    assert made.token(word("alice"), WALL_MS) == LoginAccepted(b"welcome", ALICE, 3000, True)
+    assert isinstance(made.handshake("WORD", 1, NOW_MS + RENEWAL_MS_MIN - 1), IllegalRequest)
+    assert isinstance(made.handshake("WORD", 1, NOW_MS + RENEWAL_MS_MIN), HandshakeAccepted)
 
 
 def test_a_session_that_expires_is_renewed_and_another_is_not() -> None:
     token = authenticated(0, WALL_MS + 5000)
-    assert isinstance(token.handshake("WORD", 1, NOW_MS), Begun)
+    assert isinstance(token.handshake("WORD", 1, NOW_MS), HandshakeAccepted)
     token.token(b"hello", WALL_MS)
-    assert token.token(word("alice"), WALL_MS) == Accepted(b"welcome", ALICE, 5000, True)
+    assert token.token(word("alice"), WALL_MS) == LoginAccepted(b"welcome", ALICE, 5000, True)
     other = SaslExchange({"WORD": WordMechanism, "OTHER": WordMechanism}, {"WORD": 0, "OTHER": 3000})
     other.handshake("WORD", 1, NOW_MS)
     other.token(b"hello", WALL_MS)
-    assert other.token(word("alice"), WALL_MS) == Accepted(b"welcome", ALICE, 0, False)
-    assert isinstance(other.handshake("WORD", 1, NOW_MS), Mistaken)
+    assert other.token(word("alice"), WALL_MS) == LoginAccepted(b"welcome", ALICE, 0, False)
+    assert isinstance(other.handshake("WORD", 1, NOW_MS), IllegalRequest)
 
 
 def test_neither_the_principal_nor_the_mechanism_may_change() -> None:
@@ -157,5 +157,5 @@ def test_neither_the_principal_nor_the_mechanism_may_change() -> None:
 def test_a_mechanism_may_look_something_up() -> None:
     made = exchange()
     made.handshake("WORD", 1, NOW_MS)
-    assert made.token(b"look", WALL_MS) == LookupWanted("words")
-    assert made.found("alice", WALL_MS) == Accepted(b"welcome", ALICE, 0, False)
+    assert made.token(b"look", WALL_MS) == LookupNeeded("words")
+    assert made.found("alice", WALL_MS) == LoginAccepted(b"welcome", ALICE, 0, False)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.config.tls import ClientAuth
-from moldau.broker.network.tls.contexts import make_contexts
-from moldau.broker.network.tls.following import PeerChain
+from moldau.broker.network.tls.contexts import PeerChain, make_contexts
 from moldau.broker.network.tls.handshakes import Handshakes
 from moldau.broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
 from moldau.storage.files.file_slice import FileSlice

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.api import Api
 from moldau.broker.requests.authorization.rule import guarded
 from moldau.broker.requests.table import APIS

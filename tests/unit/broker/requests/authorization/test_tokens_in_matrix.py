@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.api import Api, route
 from moldau.broker.requests.table import APIS
 from moldau.protocol.access import AclOperation

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.api import Api
 from moldau.broker.requests.handlers import envelope
 from moldau.broker.requests.table import APIS, routes

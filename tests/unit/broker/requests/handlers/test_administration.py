@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.network.listener_role import ListenerRole
+from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.authorization.visibility import CLUSTER_OPERATIONS, NOT_ASKED
 from moldau.broker.requests.handlers.api_versions import SOFTWARE_LENGTH_MAX
 from moldau.broker.requests.table import APIS

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.listener_role import ListenerRole
-from moldau.broker.network.route import RequestContext
+from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.requests.api import api, open_to_all
 from moldau.broker.requests.table import routes
 from moldau.protocol.compiler import decode, encode

@@ -13,7 +13,7 @@ import uvloop
 
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.storage_format import format_directories
-from moldau.broker.network.reply import SLICE_SIZE_MIN
+from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.node.node import Node
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.storage.files.local_files import LocalFile

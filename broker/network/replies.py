@@ -1,28 +1,187 @@
-"""The output of a connection: replies are collected while received bytes are handled, and are sent in one write.
+"""The replies of a connection: each is encoded, waits for the replies to earlier requests, and is written.
 
-They are sent through the transport, or directly to the socket once a reply holds a slice of a file (`DirectOutput`).
+    (no reply waits)  ──put──▶ the output, at once
+    queue             ──put──▶ ready, behind those that are not
+    parked            ──complete──▶ the output, and the ready ones behind it; or ready, if one before it still waits
+
+The output collects replies while received bytes are handled, and sends them in one write: through the transport, or
+directly to the socket once a reply holds a slice of a file (`DirectOutput`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from moldau.broker.network.reply_memory import ReplyOwner
+from moldau.broker.network.memory import ReplyMemory, ReplyOwner, held_size
 from moldau.protocol.primitives import BytesLike, Chunk
 
 if TYPE_CHECKING:
     from moldau.broker.network.connection_resources import ConnectionResources
     from moldau.broker.network.direct_output import DirectOutput
     from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext
+    from moldau.broker.runtime.pending import Pending
 
 log = logging.getLogger("moldau.connection")
 
+JOINED_REPLY_SIZE_MAX: Final = 1 << 15
+"""The largest reply (bytes) that is joined into one piece. The pieces of larger replies are not copied."""
+SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
+"""The smallest slice of a file in a reply (bytes), so that a slice is never joined with other pieces."""
+KEPT_PIECE_SIZE_MIN: Final = 4096
+JOINED_PIECES_MAX: Final = 2048
+"""The most pieces that are joined in one call, which holds the interpreter: a long response has a million pieces."""
+
+_REPLY_HEADER: Final = struct.Struct(">ii").pack
+_FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
+WAITING_REPLIES_MAX: Final = 256
+"""The most waiting replies; at this number the connection is not read until some are sent."""
+WAITING_SIZE_MAX: Final = 1 << 26
+"""The most bytes of ready replies that wait for an earlier reply; at this size the connection is not read either."""
 TAKES_FILES: Final = "takes_files"
 """The extra information of a transport whose `writelines` takes slices of files."""
+
+
+class EncodedResponse:
+    """A response that its handler has encoded, in the version of the request."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: list[Chunk]) -> None:
+        self.pieces = pieces
+
+
+class QueuedReply:
+    """The place of a reply in the queue.
+
+    The reply is encoded as soon as its response is there, so that its size is known.
+    """
+
+    __slots__ = ("context", "held_size", "parked", "pieces")
+
+    def __init__(self, context: RequestContext, parked: Pending[object] | None = None) -> None:
+        self.context = context
+        """The request's context, with which a later response is encoded."""
+        self.parked = parked
+        self.pieces: list[Chunk] | None = None
+        self.held_size = 0
+        """The memory (bytes) of the pieces."""
+
+
+def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
+    """Encode a reply. Returns the pieces of its frame, and its size in bytes."""
+    chunks: list[Chunk] = [b""]
+    route = context.route
+    if isinstance(response, EncodedResponse):
+        chunks += response.pieces
+    else:
+        route.encoders[context.version](response, chunks)
+    size = sum(map(len, chunks))
+    if context.version >= route.reply_flexible_from:
+        chunks[0] = _FLEXIBLE_REPLY_HEADER(size + 5, context.correlation_id)
+    else:
+        chunks[0] = _REPLY_HEADER(size + 4, context.correlation_id)
+    if size <= JOINED_REPLY_SIZE_MAX:
+        return [b"".join(cast("list[BytesLike]", chunks))], size + len(chunks[0])
+    return coalesce(chunks), size + len(chunks[0])
+
+
+def coalesce(pieces: list[Chunk]) -> list[Chunk]:
+    """Join runs of small pieces; large pieces stay as they are."""
+    out: list[Chunk] = []
+    run: list[BytesLike] = []
+    for piece in pieces:
+        is_kept = len(piece) >= KEPT_PIECE_SIZE_MIN
+        if not is_kept:
+            run.append(cast("BytesLike", piece))
+        if run and (is_kept or len(run) == JOINED_PIECES_MAX):
+            out.append(b"".join(run))
+            run = []
+        if is_kept:
+            out.append(piece)
+    if run:
+        out.append(b"".join(run))
+    return out
+
+
+class ReplyQueue:
+    """The replies of one connection, sent in the order of its requests."""
+
+    __slots__ = ("_memory", "_output", "_ready_size", "waiting")
+
+    def __init__(self, output: Output, memory: ReplyMemory) -> None:
+        self._output = output
+        self._memory = memory
+        self.waiting: deque[QueuedReply] = deque()
+        """The waiting replies in the order of their requests; the first one is never ready."""
+        self._ready_size = 0
+        """The bytes of the ready replies that wait for an earlier one."""
+
+    def put(self, context: RequestContext, pieces: list[Chunk], size: int) -> bool:
+        """Add a ready reply after the earlier ones. Returns whether it has to wait for them."""
+        if self.waiting:
+            reply = QueuedReply(context)
+            self._make_ready(reply, pieces, size)
+            self.waiting.append(reply)
+            return True
+        self._output.add(context, pieces, size)
+        return False
+
+    def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
+        """A parked reply is ready. Returns whether it, and the ready replies after it, can be sent."""
+        waiting = self.waiting
+        if waiting[0] is not reply:
+            self._make_ready(reply, pieces, size)
+            return False
+        waiting.popleft()
+        self._output.add(reply.context, pieces, size)
+        if waiting:
+            self._send_ready()
+        return True
+
+    def is_ahead(self) -> bool:
+        """Whether too many replies wait for the first one. It is checked again as each reply is sent."""
+        size = self._ready_size
+        return (
+            len(self.waiting) >= WAITING_REPLIES_MAX
+            or size > WAITING_SIZE_MAX
+            or (size > 0 and self._memory.room() == 0)
+        )
+
+    def parked_apis(self) -> list[str]:
+        """The APIs of the parked requests."""
+        return [reply.context.route.name for reply in self.waiting if reply.parked is not None]
+
+    def abandon(self) -> None:
+        """Abandon all waiting requests: the client is gone."""
+        waiting, self.waiting = self.waiting, deque()
+        self._ready_size = 0
+        for reply in waiting:
+            if reply.parked is not None:
+                self._output.abandoned(reply.context, reply.parked.waits_for)
+                reply.parked.abandon()
+
+    def _make_ready(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> None:
+        reply.pieces = pieces
+        reply.parked = None
+        reply.held_size = held_size(pieces)
+        self._ready_size += size
+        self._output.held_size += reply.held_size
+        self._output.tell_held()
+
+    def _send_ready(self) -> None:
+        """Move the ready replies at the head of the queue to the output."""
+        waiting, output = self.waiting, self._output
+        while waiting and (pieces := waiting[0].pieces) is not None:
+            reply = waiting.popleft()
+            output.ready_held_size += reply.held_size
+            size = sum(map(len, pieces))
+            self._ready_size -= size
+            output.add(reply.context, pieces, size)
 
 
 class OutputOwner(ReplyOwner, Protocol):

@@ -6,8 +6,7 @@ import asyncio
 from typing import cast
 
 from moldau.broker.config.oauthbearer import Fetching
-from moldau.broker.network.authentication.provider_keys import LOOK_MS_MIN, ProviderKeys
-from moldau.broker.network.authentication.provider_requests import ProviderFailure
+from moldau.broker.network.authentication.identity_provider import LOOKUP_MS_MIN, ProviderFailure, ProviderKeys
 from moldau.broker.runtime.environment import Environment
 from tests.support.identity_provider import IdentityProvider
 from tests.support.simulation.world import SimulatedEnvironment, World
@@ -66,7 +65,7 @@ def test_keys_are_fetched_at_the_start_and_at_intervals_and_survive_failures() -
 
 def test_all_clients_with_unknown_keys_share_few_requests_to_the_provider() -> None:
     async def story(keys: ProviderKeys, provider: Provider) -> None:
-        await asyncio.sleep(LOOK_MS_MIN / 1000 + 1)
+        await asyncio.sleep(LOOKUP_MS_MIN / 1000 + 1)
         found = await asyncio.gather(*(keys.look_up(None) for _ in range(100)))
         assert provider.asked == 2
         assert all(each is keys.keys for each in found)

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.partial_frame import PARTIAL_SIZE_FIRST, PartialFrame
-from moldau.broker.network.request_memory import BUFFER_SIZE, SMALL_SIZE, RequestMemory
+from moldau.broker.network.memory import BUFFER_SIZE, PARTIAL_SIZE_FIRST, SMALL_SIZE, PartialFrame, RequestMemory
 
 LOOP = cast("Any", SimpleNamespace(call_soon=lambda call: None, call_later=lambda delay_s, call: None))
 LARGE = BUFFER_SIZE * 2

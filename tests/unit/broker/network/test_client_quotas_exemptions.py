@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.quotas.throttled_route import is_exempt
+from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.requests.handlers import decision
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchRequest, ReplicaState

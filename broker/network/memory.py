@@ -1,7 +1,8 @@
-"""Request memory: the memory of frames that have not arrived whole, over all connections of a node.
+"""The memory of requests and of replies, over all connections of a node: each has a limit, and a rule for the clients
+that would block all others at the limit.
 
-A frame's size field alone allocates nothing: a connection asks for room as bytes arrive, each time about as much as it
-has received. Where there is no room:
+Request memory holds the frames that have not arrived whole (`PartialFrame`). A frame's size field alone allocates
+nothing: a connection asks for room as bytes arrive, each time about as much as it has received. If there is no room:
 
     it waits          the connection is not read until there is room; waiting disconnects no
                       client. Room goes alternately to the connection whose frame lacks the fewest
@@ -13,19 +14,34 @@ has received. Where there is no room:
     others read less  a connection without a partial frame is read in small pieces: small requests
                       are still served, and little of a large one is buffered
 
-A few buffers are lent to whole frames and reused: their memory is neither cleared nor copied while a frame grows. Where
+A few buffers are lent to whole frames and reused: their memory is neither cleared nor copied while a frame grows. If
 all are lent, or half of the room is used, a frame grows piece by piece.
 
 So the memory is at most `size_max`, one request, and a small piece for each connection. While a connection waits, a
 frame that receives too few bytes is dropped with its connection, the favoured one sooner. Otherwise clients that stop
 in the middle of a frame, or that are not read because they take no replies, would block all others.
+
+Reply memory holds the replies from the moment they are made until the kernel has taken them. Slices of files, which
+the kernel sends from the page cache, hold none. A connection whose client does not take its replies is not read, so
+each connection is bounded by its own limits. For all connections together:
+
+    room      a fetch copies no more records than there is room for, but always one batch
+    used up   a connection is not read while its replies wait for an earlier one. A connection that holds memory and
+              whose client takes less than `REPLY_STALL_SIZE_MIN` in `REPLY_STALL_MS` is closed, and its memory
+              released: its client hardly reads, or the reply that the others wait for is not complete. While there is
+              room, none is closed
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from moldau.protocol.primitives import Chunk
+from moldau.storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
@@ -39,16 +55,26 @@ SMALL_SIZE: Final = 1 << 14
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
 """The size (bytes) of a lent buffer: the largest request of clients with default settings, with its header."""
 BUFFERS_MAX: Final = 8
+PARTIAL_SIZE_FIRST: Final = 1 << 16
+"""The first size (bytes) of the buffer of a partial frame that grows; it doubles as bytes arrive."""
 LENT_FROM_SIZE: Final = 1 << 12
 """The size (bytes) from which on a frame gets a lent buffer."""
-STALL_MS: Final = 10_000
-"""The period (ms) in which a frame must receive `STALL_SIZE_MIN` bytes while a connection waits; otherwise it is
-dropped.
+REQUEST_STALL_MS: Final = 10_000
+"""The period (ms) in which a frame must receive `REQUEST_STALL_SIZE_MIN` bytes while a connection waits; otherwise
+it is dropped.
 """
-STALL_SIZE_MIN: Final = 1 << 16
+REQUEST_STALL_SIZE_MIN: Final = 1 << 16
 FAVOURED_STALL_MS: Final = 1_000
 """The same period for the favoured frame, which is shorter, because that frame keeps all others waiting."""
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
+REPLY_STALL_MS: Final = 30_000
+"""The time (ms) between two checks, so that a consumer may process records for a while before it reads more."""
+REPLY_STALL_SIZE_MIN: Final = 1 << 16
+"""The bytes below which a client counts as one that does not read in `REPLY_STALL_MS`.
+
+Otherwise a client could hold memory without limit by reading a byte from time to time.
+"""
+_SIZE: Final = struct.Struct(">i").unpack_from
 
 
 class FrameOwner(Protocol):
@@ -111,10 +137,10 @@ class RequestMemory:
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
-    def take(self, owner: FrameOwner, size: int, lacking_size: int) -> bool:
-        """Get room for a part of the missing bytes.
+    def reserve(self, owner: FrameOwner, size: int, lacking_size: int) -> bool:
+        """Reserve room for a part of the missing bytes.
 
-        Returns 0 where there is none; `room_granted` is then called later.
+        Returns whether there was room; if not, `room_granted` is called later.
         """
         if not self._may_have(owner, size):
             self.is_used_up = True
@@ -126,7 +152,7 @@ class RequestMemory:
         return True
 
     def lend(self, owner: FrameOwner, size: int) -> memoryview | None:
-        """A buffer for a whole frame of `size` bytes, until `let_go`; None where the frame must grow piece by piece."""
+        """A buffer for a whole frame of `size` bytes, until `release`; None if the frame must grow piece by piece."""
         if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._waiting or self.used_size + size > self._limit // 2:
             return None
         if self._idle:
@@ -139,7 +165,7 @@ class RequestMemory:
         self.hold(owner, size)
         return buffer[:size]
 
-    def let_go(self, owner: FrameOwner) -> None:
+    def release(self, owner: FrameOwner) -> None:
         """The frame has arrived whole, or never will: release its room.
 
         A lent buffer is free once this callback returns.
@@ -206,7 +232,7 @@ class RequestMemory:
 
     def _watch_later(self) -> None:
         if self._watch is None:
-            self._watch = self._loop.call_later(STALL_MS / 1000, self._look)
+            self._watch = self._loop.call_later(REQUEST_STALL_MS / 1000, self._look)
         if self._favour_watch is None:
             self._favour_watch = self._loop.call_later(FAVOURED_STALL_MS / 1000, self._look_at_favoured)
 
@@ -221,7 +247,7 @@ class RequestMemory:
             received = owner.received_bytes
             if owner in self._waiting or owner.is_held:
                 self._marks.pop(owner, None)
-            elif mark is not None and received - mark < STALL_SIZE_MIN:
+            elif mark is not None and received - mark < REQUEST_STALL_SIZE_MIN:
                 self._give_up(owner)
             else:
                 self._marks[owner] = received
@@ -253,3 +279,146 @@ def request_memory_size_max(config: Config) -> int | None:
         size_max = config.integer("queued.max.request.bytes")
         return size_max if size_max > 0 else None
     return max(SIZE_MAX_DEFAULT, config.integer("socket.request.max.bytes"))
+
+
+class PartialFrame:
+    """The received bytes `buffer[:size]` of a connection, from the beginning of a frame that has not arrived whole on.
+    They move from the shared receive buffer to a buffer of their own.
+
+        lent        a reused buffer, if request memory has one free and the frame fits into it
+        small       a frame of up to `SMALL_SIZE` gets all that it wants at once, without asking
+        growing     a larger one asks for room as its bytes arrive: a claimed size alone allocates next to nothing
+        short       there is no room: the connection is not read until request memory grants some
+
+    Whole frames may follow in the buffer: a paused connection keeps all received bytes that it has not handled.
+    """
+
+    __slots__ = ("_memory", "_owner", "buffer", "is_short", "size", "wanted")
+
+    def __init__(self, memory: RequestMemory, owner: FrameOwner, received: memoryview, frame_size_max: int) -> None:
+        """Move received bytes to a buffer of their own. A frame larger than `frame_size_max` is refused later."""
+        self._memory = memory
+        self._owner = owner
+        self.is_short = False
+        """Whether there is no room for the rest of the frame."""
+        size = self.size = len(received)
+        wanted = 4 + _SIZE(received)[0] if size >= 4 else 4
+        if wanted - 4 > frame_size_max:
+            wanted = 4  # This is enough to refuse the frame after the frames before it are handled.
+        self.wanted = wanted
+        """The bytes of the whole frame; before the frame's size has arrived, the bytes of the size field."""
+        lent = memory.lend(owner, wanted) if size < wanted else None
+        if lent is not None:
+            self.buffer = lent
+        else:
+            if size < wanted <= SMALL_SIZE:
+                room = wanted - size
+                memory.hold(owner, wanted)
+            else:
+                memory.hold(owner, size)
+                room = self._growth(size) if wanted > size else 0
+            self.buffer = memoryview(bytearray(size + room))
+        self.buffer[:size] = received
+
+    def ask_for_room(self) -> None:
+        """Ask for room: the buffer is full, and the frame is not whole. Grow, or be short until `grow` is called."""
+        self.grow(self._growth(len(self.buffer)))
+
+    def grow(self, size: int) -> None:
+        """Add this many bytes of room; 0 where there is none now."""
+        self.is_short = size == 0
+        if size:
+            old = self.buffer
+            self.buffer = memoryview(bytearray(len(old) + size))
+            self.buffer[: len(old)] = old
+
+    def _growth(self, size: int) -> int:
+        """The number of bytes by which a buffer of this size may grow; 0 where the frame must wait for room.
+
+        The buffer doubles, or grows by what has not arrived where that is less.
+        """
+        lacking = self.wanted - size
+        room = min(lacking, max(size, PARTIAL_SIZE_FIRST))
+        self.is_short = not self._memory.reserve(self._owner, room, lacking)
+        return 0 if self.is_short else room
+
+
+def held_size(pieces: Iterable[Chunk]) -> int:
+    """The memory (bytes) of the pieces of a reply."""
+    return sum(len(piece) for piece in pieces if type(piece) is not FileSlice)
+
+
+class ReplyOwner(Protocol):
+    """The connection whose replies hold memory."""
+
+    def taken_size(self) -> int:
+        """The bytes of replies that were sent since the connection was made."""
+
+    def close(self, reason: str, level: int) -> None:
+        """End the connection."""
+
+    def abort(self) -> None:
+        """Drop the bytes that were written before the connection was closed."""
+
+
+class ReplyMemory:
+    """Counts the bytes of replies that have not left, over all connections. `size_max`: bytes; -1 for no limit."""
+
+    def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.used_size = 0
+        self.aborted_count = 0
+        """The number of connections that were closed because their replies were not read."""
+        self._limit = 1 << 62 if size_max < 0 else size_max
+        self._loop = loop
+        self._held: dict[ReplyOwner, int] = {}
+        self._watch: asyncio.TimerHandle | None = None
+        self._marks: dict[ReplyOwner, int] = {}
+        """For each connection, the bytes that its client had taken at the last check; removed when the connection holds
+        nothing.
+        """
+
+    @property
+    def holders_count(self) -> int:
+        """The number of connections that hold memory now."""
+        return len(self._held)
+
+    def room(self) -> int:
+        """The bytes that may still be copied."""
+        return max(self._limit - self.used_size, 0)
+
+    def holds(self, owner: ReplyOwner, size: int) -> None:
+        """Note how many bytes of replies a connection holds now."""
+        self.used_size += size - self._held.get(owner, 0)
+        if size:
+            self._held[owner] = size
+            if self.used_size >= self._limit and self._watch is None:
+                self._watch = self._loop.call_later(REPLY_STALL_MS / 1000, self._look)
+        elif owner in self._held:
+            del self._held[owner]
+            self._marks.pop(owner, None)
+
+    def borrow(self, size: int) -> None:
+        """Reserve bytes that a thread reads for a reply."""
+        self.used_size += size
+
+    def give_back(self, size: int) -> None:
+        """Release reserved bytes: the reply holds them now, or the read failed."""
+        self.used_size -= size
+
+    def _look(self) -> None:
+        """If there is no room, close the connections whose clients have read too few bytes since the last check."""
+        self._watch = None
+        if self.used_size < self._limit:
+            self._marks.clear()
+            return
+        self._watch = self._loop.call_later(REPLY_STALL_MS / 1000, self._look)
+        for owner in tuple(self._held):
+            taken_size = owner.taken_size()
+            mark = self._marks.get(owner)
+            if mark is None or taken_size - mark >= REPLY_STALL_SIZE_MIN:
+                self._marks[owner] = taken_size
+            elif self.used_size >= self._limit:
+                self.aborted_count += 1
+                owner.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
+                owner.abort()
+                self.holds(owner, 0)

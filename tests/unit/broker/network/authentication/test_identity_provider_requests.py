@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.config.oauthbearer import Fetching
-from moldau.broker.network.authentication.provider_requests import SIZE_MAX, Post, ProviderFailure, ask_provider
+from moldau.broker.network.authentication.identity_provider import SIZE_MAX, Post, ProviderFailure, ask_provider
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.provider_server import ProviderServer
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.config.tls import ClientAuth, TlsSettings
-from moldau.broker.network.tls import following
-from moldau.broker.network.tls.following import FollowedTls, PeerChain
+from moldau.broker.network.tls import contexts
+from moldau.broker.network.tls.contexts import PeerChain, ReloadingTls
 from tests.support.certificates import Authority, Issued
 from tests.support.tls_pair import settings_of
 
@@ -66,15 +66,15 @@ class Directory:
         return settings_of(None, self.trust, ClientAuth.REQUIRED, key_file=self.key)
 
 
-def followed(settings: TlsSettings) -> FollowedTls:
-    return FollowedTls(settings, lambda: 0)
+def followed(settings: TlsSettings) -> ReloadingTls:
+    return ReloadingTls(settings, lambda: 0)
 
 
-def look(tls: FollowedTls) -> None:
+def look(tls: ReloadingTls) -> None:
     async def offload(work: Callable[[], object]) -> object:
         return work()
 
-    asyncio.run(tls.look(offload))
+    asyncio.run(tls.check_files(offload))
 
 
 @pytest.fixture
@@ -101,44 +101,44 @@ def test_an_authority_that_goes_ends_the_connections_that_it_let_in(directory: D
     tls = followed(directory.settings)
     stays, goes, anonymous, gone = Peer(ONE), Peer(OTHER), Peer(None), Peer(OTHER)
     for peer in (stays, goes, anonymous, gone):
-        assert tls.trust(peer, peer.chain()) is None
+        assert tls.register(peer, peer.chain()) is None
     tls.forget(gone)
     directory.trust_only(ONE)
     look(tls)
     assert [peer.is_distrusted for peer in (stays, goes, anonymous, gone)] == [False, True, False, False]
     late = Peer(OTHER)
-    assert tls.trust(late, late.chain()) == "the authority of the peer's certificate is no longer trusted"
+    assert tls.register(late, late.chain()) == "the authority of the peer's certificate is no longer trusted"
 
 
 def test_a_resumed_session_counts_as_the_chain_of_its_full_handshake(directory: Directory) -> None:
     tls = followed(directory.settings)
     peers = [Peer(OTHER, b"one"), Peer(OTHER, b"one", is_resumed=True), Peer(ONE, b"two", is_resumed=True)]
-    refusals = [tls.trust(peer, peer.chain()) for peer in peers]
+    refusals = [tls.register(peer, peer.chain()) for peer in peers]
     assert refusals == [None, None, "the session that the client resumes is not known any more"]
     directory.trust_only(ONE)
     look(tls)
     assert [peer.is_distrusted for peer in peers] == [True, True, False]
     late = Peer(OTHER, b"one", is_resumed=True)
-    assert tls.trust(late, late.chain()) == "the session that the client resumes is not known any more"
+    assert tls.register(late, late.chain()) == "the session that the client resumes is not known any more"
 
 
 def test_a_session_is_not_resumed_after_its_certificate_has_expired(directory: Directory) -> None:
     now_ms = int(ENDS.timestamp()) * 1000 - 1
-    tls = FollowedTls(directory.settings, lambda: now_ms)
+    tls = ReloadingTls(directory.settings, lambda: now_ms)
     full, early, late = Peer(ONE, b"one"), *(Peer(ONE, b"one", is_resumed=True) for _ in range(2))
-    assert tls.trust(full, full.chain()) is tls.trust(early, early.chain()) is None
+    assert tls.register(full, full.chain()) is tls.register(early, early.chain()) is None
     now_ms += 1
-    assert tls.trust(late, late.chain()) == "a certificate of the session that the client resumes has expired"
+    assert tls.register(late, late.chain()) == "a certificate of the session that the client resumes has expired"
 
 
 def test_the_oldest_of_too_many_sessions_is_forgotten(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(contexts, "SESSIONS_MAX", 2)
     tls = followed(directory.settings)
     for session in (b"one", b"two", b"three"):
         peer = Peer(ONE, session)
-        assert tls.trust(peer, peer.chain()) is None
+        assert tls.register(peer, peer.chain()) is None
     resumed = [Peer(ONE, session, is_resumed=True) for session in (b"one", b"two", b"three")]
-    assert [tls.trust(peer, peer.chain()) is None for peer in resumed] == [False, True, True]
+    assert [tls.register(peer, peer.chain()) is None for peer in resumed] == [False, True, True]
 
 
 @pytest.mark.parametrize("hosts", [("localhost",), ()])

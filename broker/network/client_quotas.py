@@ -1,4 +1,12 @@
-"""Requests under client quotas: the handler that replaces that of a route while any entity has a quota.
+"""The quotas of clients on this node: the limits of the metadata, the measured rates of clients, and the handler that
+replaces that of a route while any entity has a quota.
+
+    producer_byte_rate         `produce`     bytes of Produce requests
+    consumer_byte_rate         `fetch`       bytes of Fetch responses
+    request_percentage         `request`     the time of request handlers, in percent of one thread
+    controller_mutation_rate                 decided by the controller (`security/quotas/mutations.py`)
+
+Each broker counts for itself, as in Apache Kafka.
 
     handler ──▶ response ──▶ bytes and time are recorded ─▶ within the limits: the response
                                                           above: throttle_time_ms in the response, which leaves at once;
@@ -10,26 +18,76 @@ decoding them are not asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.config.config import Config
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.access import AclOperation
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.primitives import Chunk
 from moldau.security.access import CLUSTER_NAME, ResourceKind
-from moldau.security.quotas.throttling import PERCENT_OF_NANOSECOND
+from moldau.security.quotas.entity import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaEntity,
+)
+from moldau.security.quotas.limits import QuotaLimits
+from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.throttling import PERCENT_OF_NANOSECOND, ClientThrottle
 
 if TYPE_CHECKING:
-    from moldau.broker.network.quotas.client_quotas import ClientQuotas
     from moldau.broker.network.route import Handler, RequestContext, Route
-
 PRODUCE: Final = 0
 WRITE_TXN_MARKERS: Final = 27
 HEADER_SIZE: Final = 10
 """Bytes of a request header without the client id and tags."""
+
+
+def quota_windows(config: Config) -> Windows:
+    """The windows of client quotas, from the settings quota.window.*."""
+    return Windows(config.integer("quota.window.num"), 1000 * config.integer("quota.window.size.seconds"))
+
+
+class ClientQuotas:
+    """The client quotas of a node. `produce`, `fetch` and `request` are None while no entity has a quota of that kind;
+    nothing is counted then.
+    """
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits = QuotaLimits()
+        self.windows = windows
+        # The time of requests is throttled for one window at most.
+        self.by_key = {
+            PRODUCER_BYTE_RATE: ClientThrottle(PRODUCER_BYTE_RATE, self.limits, windows),
+            CONSUMER_BYTE_RATE: ClientThrottle(CONSUMER_BYTE_RATE, self.limits, windows),
+            REQUEST_PERCENTAGE: ClientThrottle(REQUEST_PERCENTAGE, self.limits, windows, windows.size_ms),
+        }
+        self.produce: ClientThrottle | None = None
+        self.fetch: ClientThrottle | None = None
+        self.request: ClientThrottle | None = None
+        self.bounds_mutations = False
+        """Whether a client's changes of topics may be throttled by the controller."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of any client can be throttled."""
+        return self.produce is self.fetch is self.request is None and not self.bounds_mutations
+
+    def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
+        """Apply changed quotas of entities; None for an entity without quotas."""
+        self.limits.changed(entities)
+        self.produce = self._if_set(PRODUCER_BYTE_RATE)
+        self.fetch = self._if_set(CONSUMER_BYTE_RATE)
+        self.request = self._if_set(REQUEST_PERCENTAGE)
+        self.bounds_mutations = self.limits.are_set(CONTROLLER_MUTATION_RATE)
+
+    def _if_set(self, key: str) -> ClientThrottle | None:
+        return self.by_key[key] if self.limits.are_set(key) else None
 
 
 class ThrottledRequests:
@@ -85,9 +143,9 @@ class ThrottledRequests:
             # DIVERGES: a large Metadata response was encoded in an executor thread, maybe for several clients. Here
             # the client is muted without being told for how long; Apache Kafka tells it.
             return response
-        told = copy(response)  # the response may be one that other clients get too
-        told.throttle_time_ms = delay_ms
-        return told
+        throttled = copy(response)  # the response may be one that other clients get too
+        throttled.throttle_time_ms = delay_ms
+        return throttled
 
     def _recorded(self, context: RequestContext, response: object, spent_ns: int, size: int) -> int:
         """Record the bytes and the time of a request. Returns the time (ms) for which this node throttles the

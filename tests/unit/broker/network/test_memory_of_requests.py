@@ -13,15 +13,15 @@ from moldau.broker.config import Config
 from moldau.broker.metrics.exposition import Page
 from moldau.broker.metrics.traffic import collect_limits
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
-from moldau.broker.network.partial_frame import PARTIAL_SIZE_FIRST
-from moldau.broker.network.request_memory import (
+from moldau.broker.network.memory import (
     BUFFER_SIZE,
     BUFFERS_MAX,
     FAVOURED_STALL_MS,
     LENT_FROM_SIZE,
+    PARTIAL_SIZE_FIRST,
+    REQUEST_STALL_MS,
     SIZE_MAX_DEFAULT,
     SMALL_SIZE,
-    STALL_MS,
     RequestMemory,
     request_memory_size_max,
 )
@@ -144,7 +144,7 @@ def test_frames_that_stop_moving_are_given_up_while_others_wait() -> None:
         honest.send(2 * REQUEST_SIZE)
         began = asyncio.get_running_loop().time()
         assert await succeeded(honest.client)
-        assert asyncio.get_running_loop().time() - began < 4 * STALL_MS / 1000
+        assert asyncio.get_running_loop().time() - began < 4 * REQUEST_STALL_MS / 1000
         memory = node.broker.request_memory
         assert memory.stalled_count >= 1
         gone = 0
@@ -198,7 +198,7 @@ def test_who_takes_no_replies_keeps_no_room_from_others() -> None:
         honest.send(2 * REQUEST_SIZE)
         began = asyncio.get_running_loop().time()
         assert await succeeded(honest.client)
-        assert asyncio.get_running_loop().time() - began < 4 * STALL_MS / 1000
+        assert asyncio.get_running_loop().time() - began < 4 * REQUEST_STALL_MS / 1000
 
     serve_and(story, **LIMITS)
 
@@ -209,7 +209,7 @@ def test_a_slow_frame_has_all_the_time_while_nobody_waits() -> None:
         slow = await big(node)
         for _ in range(30):
             slow.send(REQUEST_SIZE // 25)
-            await asyncio.sleep(STALL_MS / 1000)
+            await asyncio.sleep(REQUEST_STALL_MS / 1000)
         assert await succeeded(slow.client)
 
     serve_and(story, **LIMITS)
@@ -284,7 +284,7 @@ def test_the_metrics_tell_of_it() -> None:
 def test_without_a_bound_nobody_waits() -> None:
     memory = RequestMemory(None, asyncio.new_event_loop())
     for each in range(100):
-        assert memory.take(each, 1 << 30, 1 << 30)  # type: ignore[arg-type]
+        assert memory.reserve(each, 1 << 30, 1 << 30)  # type: ignore[arg-type]
 
 
 def strangers(count: int) -> list[Connection]:
@@ -298,7 +298,7 @@ def test_a_few_buffers_are_lent_to_whole_frames_and_used_again() -> None:
     assert lent is not None and len(lent) == REQUEST_SIZE == memory.used_size
     assert all(memory.lend(each, BUFFER_SIZE) is not None for each in others[:-1])
     assert memory.lend(others[-1], REQUEST_SIZE) is None, "each has one"
-    memory.let_go(first)
+    memory.release(first)
     again = memory.lend(others[-1], LENT_FROM_SIZE + 1)
     assert again is not None and again.obj is lent.obj
 

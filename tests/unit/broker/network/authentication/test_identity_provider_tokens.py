@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from moldau.broker.config.oauthbearer import Fetching, OauthLoginSettings
-from moldau.broker.network.authentication.provider_requests import ProviderFailure
-from moldau.broker.network.authentication.provider_tokens import ProviderTokens
+from moldau.broker.network.authentication.identity_provider import ProviderFailure, ProviderTokens
 from moldau.broker.runtime.environment import Environment
 from moldau.security.sasl.client_mechanism import LoginFailed
 from moldau.security.sasl.oauthbearer.token import expiry_ms, unsecured_token

@@ -11,7 +11,7 @@ from typing import Any, cast
 from moldau.broker.metrics.exposition import Page
 from moldau.broker.metrics.traffic import collect_limits
 from moldau.broker.network.connection import Connection
-from moldau.broker.network.reply_memory import STALL_MS, TAKEN_SIZE_MIN
+from moldau.broker.network.memory import REPLY_STALL_MS, REPLY_STALL_SIZE_MIN
 from moldau.protocol.messages.fetch import FetchResponse
 from tests.support.node import Client, Closed, Node, batch, fetch_request, serve_and
 
@@ -165,7 +165,7 @@ def test_who_lets_replies_wait_for_long_while_there_is_no_room_is_given_up() -> 
         await lets_replies_wait(node)
         memory = node.broker.reply_memory
         assert memory.room() == 0
-        await asyncio.sleep(3 * STALL_MS / 1000)
+        await asyncio.sleep(3 * REPLY_STALL_MS / 1000)
         assert memory.room() == SIZE_MAX and memory.aborted_count == 1
 
     serve_and(story, **LIMIT)
@@ -177,7 +177,7 @@ def test_who_takes_nothing_while_there_is_no_room_is_given_up() -> None:
         readers = await slow_readers(node)
         memory = node.broker.reply_memory
         assert memory.room() == 0
-        await asyncio.sleep(3 * STALL_MS / 1000)
+        await asyncio.sleep(3 * REPLY_STALL_MS / 1000)
         assert memory.aborted_count in range(1, READERS) and memory.room() > 0
         gone = 0
         for each in readers:
@@ -200,12 +200,12 @@ def test_who_takes_next_to_nothing_while_there_is_no_room_is_given_up() -> None:
         connection = cast("Connection", next(iter(memory._held)))
         for _ in range(4):
             assert memory.room() == 0
-            connection._output.sent_bytes += TAKEN_SIZE_MIN
-            await asyncio.sleep(STALL_MS / 1000)
+            connection._output.sent_bytes += REPLY_STALL_SIZE_MIN
+            await asyncio.sleep(REPLY_STALL_MS / 1000)
         assert memory.aborted_count == 0, "one that reads slowly is kept"
         for _ in range(2):
-            connection._output.sent_bytes += TAKEN_SIZE_MIN - 1
-            await asyncio.sleep(STALL_MS / 1000)
+            connection._output.sent_bytes += REPLY_STALL_SIZE_MIN - 1
+            await asyncio.sleep(REPLY_STALL_MS / 1000)
         assert memory.room() == SIZE_MAX and memory.aborted_count == 1
 
     serve_and(story, **LIMIT)
@@ -217,7 +217,7 @@ def test_who_takes_nothing_is_kept_while_there_is_room() -> None:
         reader = await node.connect()
         stop_reading(reader)
         reader.send(fetch_request([("t", 0, 0)], partition_max_bytes=SIZE_MAX * 3 // 4), 12)
-        await asyncio.sleep(10 * STALL_MS / 1000)
+        await asyncio.sleep(10 * REPLY_STALL_MS / 1000)
         go_on_reading(reader)
         assert count_of(await reader.reply()) == 1
 

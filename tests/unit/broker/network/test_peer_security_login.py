@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.network.authentication.peer_login import PeerLogin, Versions
+from moldau.broker.network.peer_security import PeerLogin, Versions
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.word_mechanism import WordClient, word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.network.tls.unsent_bytes import PIECE_SIZE_MAX, UnsentBytes
+from moldau.broker.network.tls.stream import PIECE_SIZE_MAX, UnsentBytes
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.memory_file import MemoryFile, memory_slice
 from moldau.storage.files.open_file import OpenFile

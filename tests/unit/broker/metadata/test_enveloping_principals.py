@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.broker.network.principal_data import read_principal, written_principal
+from moldau.broker.metadata.enveloping import read_principal, written_principal
 from moldau.protocol.primitives import MalformedMessage
 from moldau.security.principal import ANONYMOUS, Principal
 

@@ -7,11 +7,18 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.flow_control import FlowControl
-from moldau.broker.network.output import Output
-from moldau.broker.network.reply import JOINED_PIECES_MAX, KEPT_PIECE_SIZE_MIN, QueuedReply, coalesce
-from moldau.broker.network.reply_memory import ReplyMemory
-from moldau.broker.network.reply_queue import WAITING_REPLIES_MAX, WAITING_SIZE_MAX, ReplyQueue
+from moldau.broker.network.connection import FlowControl
+from moldau.broker.network.memory import ReplyMemory
+from moldau.broker.network.replies import (
+    JOINED_PIECES_MAX,
+    KEPT_PIECE_SIZE_MIN,
+    WAITING_REPLIES_MAX,
+    WAITING_SIZE_MAX,
+    Output,
+    QueuedReply,
+    ReplyQueue,
+    coalesce,
+)
 from moldau.broker.network.route import RequestContext, Route
 from moldau.broker.runtime.pending import Pending
 from tests.support.request_clocks import request_clock

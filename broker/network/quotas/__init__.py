@@ -1,1 +1,0 @@
-"""Client quotas in force: on requests, and on new connections."""
