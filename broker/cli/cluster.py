@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from moldau.broker.cli.local_cluster.layout import Layout
+    from moldau.broker.cli.local_cluster import Layout
 
 DESCRIPTION: Final = """\
 Run a cluster on this machine: so many processes, formatted on the first start, their logs merged into one output.
@@ -52,9 +52,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     layout = _layout(arguments)
     import asyncio
 
-    from moldau.broker.cli.local_cluster.claims import claim_directory, refuse_taken_ports
-    from moldau.broker.cli.local_cluster.merged_output import MergedOutput
-    from moldau.broker.cli.local_cluster.processes import Processes
+    from moldau.broker.cli.local_cluster import MergedOutput, Processes, claim_directory, refuse_taken_ports
     from moldau.storage.files.local_files import LocalFiles
 
     _refuse_bad_settings(layout)
@@ -79,7 +77,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def _layout(arguments: argparse.Namespace) -> Layout:
-    from moldau.broker.cli.local_cluster.layout import Layout
+    from moldau.broker.cli.local_cluster import Layout
     from moldau.broker.config.sources import MalformedOverride, read_overrides
 
     directory = str(Path(arguments.data).absolute())
@@ -114,7 +112,7 @@ def _refuse_bad_settings(layout: Layout) -> None:
 
 def _write(layout: Layout) -> None:
     """Write the configuration files of the nodes."""
-    from moldau.broker.cli.local_cluster.layout import properties_text
+    from moldau.broker.cli.local_cluster import properties_text
 
     for node_id in layout.node_ids:
         try:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from moldau.broker.cli.invocation import CommandError, Invocation
-from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130

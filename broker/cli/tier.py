@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run the action. Returns the exit status."""
     import asyncio
 
-    from moldau.broker.cli.tiered.actions import TierCommand, show_status, sweep, verify
+    from moldau.broker.cli.tiered_storage import TierCommand, show_status, sweep, verify
     from moldau.storage.tiered.errors import RemoteStorageError
 
     if arguments.action in ("status", "sweep") and arguments.bootstrap is None:

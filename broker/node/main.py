@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvloop
 
 from moldau import __version__
-from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import Terminal
 from moldau.broker.config.config import Config
 from moldau.broker.node.start_messages import (
     StartReport,

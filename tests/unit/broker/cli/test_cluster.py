@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.cli import cluster, main
-from moldau.broker.cli.local_cluster.layout import Layout, properties_text
-from moldau.broker.cli.local_cluster.merged_output import MergedOutput
-from moldau.broker.cli.local_cluster.processes import ended
-from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import Terminal
+from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended, properties_text
 from moldau.broker.config import Config
 from moldau.storage.checkpoints.java_properties import read_properties
 from moldau.storage.files.local_files import LocalFiles

@@ -10,8 +10,7 @@ import pytest
 
 from moldau.broker.cli import main
 from moldau.broker.cli.command import parser
-from moldau.broker.cli.invocation import CommandError, load_config
-from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import CommandError, Terminal, load_config
 
 
 class Tty(io.StringIO):

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 import pytest
 from pyspark.errors import PySparkException
 
-from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
 from moldau.broker.cli.spark_session import failures_reported, follows_interrupt, job_session, progress_of
-from moldau.broker.cli.terminal import Terminal
 from moldau.spark_jobs import session as sessions
 from moldau.spark_jobs.java_runtime import NoJava
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from moldau.broker.cli.command import main
-from moldau.broker.cli.invocation import CommandError, Invocation
-from moldau.broker.cli.terminal import Terminal
-from moldau.broker.cli.tiered.actions import TierCommand, show_status, sweep, verify
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
+from moldau.broker.cli.tiered_storage import TierCommand, show_status, sweep, verify
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.errors import WrongCluster

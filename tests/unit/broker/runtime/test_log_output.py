@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import Terminal
 from moldau.broker.config.log_levels import LEVELS
 from moldau.broker.runtime.log_output import LEVEL_WORDS, MESSAGE_LENGTH_MAX, write_log
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.cli import main
-from moldau.broker.cli.spark_audit import json_lines, text_lines
+from moldau.broker.cli.spark import json_lines, text_lines
 from moldau.spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
 from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles

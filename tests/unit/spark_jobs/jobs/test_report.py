@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from moldau.broker.cli.spark_report import add_report, job_of
+from moldau.broker.cli.spark import add_report, job_of
 from moldau.spark_jobs.jobs.moments import milliseconds_of, shown_moment, shown_span
 from moldau.spark_jobs.jobs.report import KeyCountReader, KeyCountSource, ReportJob, key_figures, lags_of, plan_report
 from moldau.spark_jobs.jobs.report_figures import (

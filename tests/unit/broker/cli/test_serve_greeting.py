@@ -8,9 +8,8 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from moldau.broker.cli.greeting import as_json, found, greet
-from moldau.broker.cli.invocation import load_config
-from moldau.broker.cli.terminal import Terminal
+from moldau.broker.cli.invocation import Terminal, load_config
+from moldau.broker.cli.serve import as_json, found, greet
 from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.opening import Opened
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log

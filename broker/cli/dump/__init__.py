@@ -1,1 +1,0 @@
-"""The output of `moldau dump-log` for each kind of file."""

@@ -1,1 +1,0 @@
-"""A cluster on one machine: the settings of its nodes, their processes, their output."""

@@ -1,1 +1,0 @@
-"""The actions of `moldau tier`: they read the metadata of a cluster and its remote storage."""
