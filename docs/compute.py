@@ -206,7 +206,8 @@ def module_map_page() -> str:
 def long_lists_page() -> str:
     from bench.document import kept_results, read_json
     from bench.rows import LONG_LIST, LONG_LIST_USERS, by_name
-    from moldau.broker.requests.long_lists import lists_of_requests
+    from moldau.broker.requests.api import lists_of_requests
+    from moldau.broker.requests.table import APIS
 
     result = kept_results()
     assert result is not None, "no results of `make bench` are kept"
@@ -225,7 +226,7 @@ def long_lists_page() -> str:
 
     rows = [
         f"| {each.api} | `{each.path}` | {each.treatment} | {times(each.api, each.path)} |"
-        for each in sorted(lists_of_requests(), key=lambda each: (each.api, each.path))
+        for each in sorted(lists_of_requests(APIS), key=lambda each: (each.api, each.path))
     ]
     return "\n".join([*_LISTS_INTRODUCTION, *rows, ""])
 

@@ -8,19 +8,18 @@ parts, bounds, one_pass                          how long lists of the request a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Never, TypeVar, cast
 
 from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
 from moldau.broker.requests import authorization
-from moldau.broker.requests.long_lists import bounded
-from moldau.broker.requests.parts import Parts, in_parts
+from moldau.broker.requests.parts import Parts, bounded, in_parts
 from moldau.broker.requests.services import Services
 from moldau.protocol.access import AclOperation
-from moldau.protocol.schema import response_class_of, spec_of
+from moldau.protocol.schema import fields_of, response_class_of, spec_of
 
 if TYPE_CHECKING:
     from moldau.broker.requests.authorization.rule import Rule
@@ -186,3 +185,46 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
         None if row.hook is None else partial(row.hook, services),
         None if row.refuse_version is None else row.refuse_version(),
     )
+
+
+# The lists of all requests
+
+
+class ListOfRequest(NamedTuple):
+    """A list in the requests of an API, and what keeps the event loop free where it is long."""
+
+    api: str
+    path: str
+    treatment: str
+    """Empty where the row of the API does not name the list."""
+
+
+def lists_of_requests(apis: Iterable[Api]) -> Iterator[ListOfRequest]:
+    """Every list in the declarations of the requests."""
+    for row in apis:
+        for path in list_paths(row.request):
+            yield ListOfRequest(row.name, path, treatment(row, path))
+
+
+def list_paths(cls: type[object], prefix: str = "") -> Iterator[str]:
+    """The paths of all lists in a message, the outer ones first."""
+    for field in fields_of(cls):
+        if field.is_array:
+            yield prefix + field.name
+        if field.struct is not None:
+            yield from list_paths(field.struct, f"{prefix}{field.name}.")
+
+
+def treatment(row: Api, path: str) -> str:
+    """What a row of the table of APIs says of a list; empty where that is nothing."""
+    texts = []
+    plan = row.parts
+    if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
+        from_text = f", for more than {plan.long_from}" if plan.long_from else ""
+        texts.append(f"parts of {plan.size}{from_text}")
+    if path in row.bounds:
+        texts.append(f"at most {row.bounds[path]}")
+    if path in row.one_pass:
+        texts.append(f"one pass: {row.one_pass[path]}")
+    assert len(texts) <= 1, f"{row.name}.{path} has several treatments"
+    return "".join(texts)

@@ -1,26 +1,18 @@
-"""How long lists of requests are treated, where `broker/requests/parts.py` alone does not say it: lists that are
-handled whole have bounds, and Fetch, Metadata, DescribeTopicPartitions and CreateTopics are cut in ways of their own.
-"""
+"""APIs whose long requests are cut in ways of their own: Fetch, Metadata, DescribeTopicPartitions and CreateTopics."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.metadata.refusals import refused
 from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart, pieces
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    ResponseEntryData,
-)
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -30,47 +22,10 @@ from moldau.protocol.messages.describe_topic_partitions import (
 )
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.schema import fields_of
 from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import Handler, RequestContext
-    from moldau.broker.requests.api import Api
-
-
-# Lists that are handled whole
-
-
-def bounded(limits: Mapping[str, int], answer: Handler) -> Handler:
-    """A handler that refuses a request in which a list has too many elements."""
-    paths = [(path.split("."), most) for path, most in limits.items()]
-
-    def handle(context: RequestContext, request: object) -> object:
-        for path, most in paths:
-            if _exceeds(request, path, most):
-                return _refused(request)
-        return answer(context, request)
-
-    return handle
-
-
-def _refused(request: object) -> object:
-    if isinstance(request, AlterClientQuotasRequest):
-        # The entities are left out, because they may be what is too long.
-        return AlterClientQuotasResponse(
-            entries=[ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, entity=[]) for _ in request.entries]
-        )
-    return refused(request, ErrorCode.INVALID_REQUEST)
-
-
-def _exceeds(holder: object, path: Sequence[str], most: int) -> bool:
-    elements = getattr(holder, path[0]) or ()
-    if len(path) == 1:
-        return len(elements) > most
-    return any(_exceeds(each, path[1:], most) for each in elements)
-
-
-# APIs whose requests are cut in ways of their own
 
 
 def too_many_topics(request: object) -> Handler | None:
@@ -219,48 +174,3 @@ def _distinct(names: Iterator[str]) -> Iterator[str]:
         if name != before:
             yield name
         before = name
-
-
-# All lists of all requests
-
-
-class ListOfRequest(NamedTuple):
-    """A list in the requests of an API, and what keeps the event loop free where it is long."""
-
-    api: str
-    path: str
-    treatment: str
-    """Empty where the row of the API does not name the list."""
-
-
-def lists_of_requests() -> Iterator[ListOfRequest]:
-    """Every list in the declaration of every request that a listener serves."""
-    from moldau.broker.requests.table import APIS
-
-    for row in APIS:
-        for path in list_paths(row.request):
-            yield ListOfRequest(row.name, path, treatment(row, path))
-
-
-def list_paths(cls: type[object], prefix: str = "") -> Iterator[str]:
-    """The paths of all lists in a message, the outer ones first."""
-    for field in fields_of(cls):
-        if field.is_array:
-            yield prefix + field.name
-        if field.struct is not None:
-            yield from list_paths(field.struct, f"{prefix}{field.name}.")
-
-
-def treatment(row: Api, path: str) -> str:
-    """What a row of the table of APIs says of a list; empty where that is nothing."""
-    texts = []
-    plan = row.parts
-    if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
-        from_text = f", for more than {plan.long_from}" if plan.long_from else ""
-        texts.append(f"parts of {plan.size}{from_text}")
-    if path in row.bounds:
-        texts.append(f"at most {row.bounds[path]}")
-    if path in row.one_pass:
-        texts.append(f"one pass: {row.one_pass[path]}")
-    assert len(texts) <= 1, f"{row.name}.{path} has several treatments"
-    return "".join(texts)

@@ -13,15 +13,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from moldau.broker.metadata.refusals import refused
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntryData,
+)
 from moldau.protocol.schema import fields_of
 
 if TYPE_CHECKING:
@@ -493,3 +500,35 @@ def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) ->
         return LongRequest(plan, turns(), context, request, answer).begin()
 
     return handle
+
+
+# Lists that are handled whole
+
+
+def bounded(limits: Mapping[str, int], answer: Handler) -> Handler:
+    """A handler that refuses a request in which a list has too many elements."""
+    paths = [(path.split("."), most) for path, most in limits.items()]
+
+    def handle(context: RequestContext, request: object) -> object:
+        for path, most in paths:
+            if _exceeds(request, path, most):
+                return _refused(request)
+        return answer(context, request)
+
+    return handle
+
+
+def _refused(request: object) -> object:
+    if isinstance(request, AlterClientQuotasRequest):
+        # The entities are left out, because they may be what is too long.
+        return AlterClientQuotasResponse(
+            entries=[ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, entity=[]) for _ in request.entries]
+        )
+    return refused(request, ErrorCode.INVALID_REQUEST)
+
+
+def _exceeds(holder: object, path: Sequence[str], most: int) -> bool:
+    elements = getattr(holder, path[0]) or ()
+    if len(path) == 1:
+        return len(elements) > most
+    return any(_exceeds(each, path[1:], most) for each in elements)

@@ -13,8 +13,7 @@ import pytest
 from bench.frames import request_frame
 from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.requests import parts
-from moldau.broker.requests.api import Api
-from moldau.broker.requests.long_lists import lists_of_requests
+from moldau.broker.requests.api import Api, lists_of_requests
 from moldau.broker.requests.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.pending import Pending
@@ -408,7 +407,7 @@ def test_a_list_beyond_its_bound_is_refused(each: LongList) -> None:
 
 
 def test_every_list_of_every_request_is_cut_bounded_or_short() -> None:
-    lists = list(lists_of_requests())
+    lists = list(lists_of_requests(APIS))
     assert not [f"{each.api}.{each.path}" for each in lists if not each.treatment]
     named = {(each.api, each.path) for each in lists}
     assert {(row.name, path) for row in APIS for path in (*row.bounds, *row.one_pass)} <= named
