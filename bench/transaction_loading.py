@@ -14,7 +14,7 @@ from bench.subjects import Bench
 from bench.transactional_client import init_producer
 from bench.transactions import TRANSACTION_VERSION
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
-from moldau.coordinator.runtime.partition import partition_of
+from moldau.broker.coordinators.shards import partition_of
 from moldau.coordinator.transaction.records import TransactionChange, record_of
 from moldau.coordinator.transaction.transaction import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT, Transaction
 from moldau.protocol.errors import ErrorCode

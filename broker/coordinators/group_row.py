@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.protocol.compression import Codec
 from moldau.replication.partition import ACKS_LEADER
 

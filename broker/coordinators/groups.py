@@ -10,7 +10,7 @@ from moldau.broker.coordinators.group_row import group_row
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, Mark
 from moldau.broker.coordinators.row import Reports
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
-from moldau.coordinator.runtime.effects import TransactionEnd
+from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.coordinator.transaction.events import MarkersWritten, SendMarkers, TopicPartition, TransactionEvent
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.write_txn_markers import (

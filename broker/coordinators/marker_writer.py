@@ -12,7 +12,7 @@ from moldau.broker.purgatory.purgatory import CommitCallback, Purgatory
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
-from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
+from moldau.coordinator.runtime.machine import TransactionEnd, Waiter
 from moldau.protocol.errors import ErrorCode
 
 Written = Callable[[ErrorCode], None]

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
-from moldau.coordinator.runtime.effects import TransactionWrite
+from moldau.coordinator.runtime.machine import TransactionWrite
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 from moldau.replication.partition_listener import HighWatermarkListener

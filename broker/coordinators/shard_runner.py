@@ -16,10 +16,18 @@ from moldau.broker.coordinators.loading import Loading
 from moldau.broker.coordinators.partition_log import CoordinatorLog
 from moldau.broker.coordinators.row import CoordinatorRow
 from moldau.broker.runtime.environment import Environment
-from moldau.coordinator.runtime.effects import Effects
-from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from moldau.coordinator.runtime.log_reading import LogReader, Replayable
-from moldau.coordinator.runtime.machine import StateMachine
+from moldau.coordinator.runtime.machine import (
+    Appended,
+    AppendRefused,
+    Committed,
+    Effects,
+    Loaded,
+    RuntimeEvent,
+    StateMachine,
+    Tick,
+    Unloaded,
+)
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
 
 from moldau.broker.config.internal_topics import InternalTopic
 from moldau.broker.coordinators.loading import Loading
@@ -13,12 +15,15 @@ from moldau.broker.coordinators.row import CoordinatorRow, KeyType
 from moldau.broker.coordinators.shard_runner import ShardRunner
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.coordinator.runtime.partition import partition_of
 from moldau.protocol.errors import ErrorCode
 
 ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
 LoadedT = TypeVar("LoadedT")
+REMEMBERED_MAX: Final = 4_096
+"""The most keys whose hash is remembered: one transaction asks for that of its transactional id eight times."""
+REMEMBERED_LENGTH_MAX: Final = 256
+"""The longest key (characters) that is remembered: a client may send any text of 32 KiB."""
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):
@@ -100,3 +105,28 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
     def runners(self) -> list[ShardRunner[ShardT, RequestT, LoadedT]]:
         """All machines, loaded or not, in the order of their partitions."""
         return [runner for _, runner in sorted(self._runners.items())]
+
+
+INT32_MIN = -0x80000000
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
+    return _remembered_hash(text) if len(text) <= REMEMBERED_LENGTH_MAX else _hash(text)
+
+
+def _hash(text: str) -> int:
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    result = 0
+    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+        result = (31 * result + unit) & 0xFFFFFFFF
+    return result - (1 << 32) if result & 0x80000000 else result
+
+
+_remembered_hash: Final = lru_cache(REMEMBERED_MAX)(_hash)
+
+
+def partition_of(key: str, partitions_count: int) -> int:
+    """The partition whose leader coordinates the key, computed as in Apache Kafka's clients and brokers."""
+    code = java_hash(key)
+    return 0 if code == INT32_MIN else abs(code) % partitions_count

@@ -1,17 +1,22 @@
-"""OffsetCommit to a classic group: from a member, or from a consumer that has no group and only stores its offsets."""
+"""Offsets of a classic group: whether a member may commit them, by OffsetCommit or within a producer's transaction."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.group_state import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE
-from moldau.coordinator.classic.sessions import expect_heartbeat
-from moldau.coordinator.group.events import CommitOffsets
-from moldau.coordinator.group.step import GroupStep
-from moldau.coordinator.offsets.offset_commit import same_for_all, store_offsets
+from moldau.coordinator.classic.group import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE, ClassicGroup
+from moldau.coordinator.classic.rebalance import expect_heartbeat
+from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
+from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.offsets.offset_commit import (
+    same_for_all,
+    same_for_all_in_transaction,
+    store_offsets,
+    store_transactional_offsets,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.records.record_frames import is_storable
 
 MEMBER_EPOCH_VERSION: Final = 9
@@ -20,7 +25,7 @@ MEMBER_EPOCH_VERSION: Final = 9
 
 def commit_offsets(step: GroupStep, group: ClassicGroup | None, event: CommitOffsets) -> None:
     request = event.request
-    error = refusal_of(group, request, event.waiter.version)
+    error = commit_refusal(group, request, event.waiter.version)
     if error is not ErrorCode.NONE:
         step.reply(event.waiter, same_for_all(request, error))
         return
@@ -33,7 +38,7 @@ def commit_offsets(step: GroupStep, group: ClassicGroup | None, event: CommitOff
     store_offsets(step, event)
 
 
-def refusal_of(group: ClassicGroup | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
+def commit_refusal(group: ClassicGroup | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
     generation = request.generation_id_or_member_epoch
     if not is_storable(request.group_id):
         return ErrorCode.INVALID_GROUP_ID
@@ -47,3 +52,38 @@ def refusal_of(group: ClassicGroup | None, request: OffsetCommitRequest, version
     if refusal is not ErrorCode.NONE:
         return refusal
     return COMMIT_ANSWERS[group.state] if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+
+def commit_transactional_offsets(
+    step: GroupStep, group: ClassicGroup | None, event: CommitTransactionalOffsets
+) -> None:
+    """Handle a TxnOffsetCommit.
+
+    A group that does not exist is created by the replay of its first offset (`GroupShard.replay`). The commit does not
+    prolong a session: the producer sends it, not the member.
+    """
+    request = event.request
+    error = transactional_refusal(group, request)
+    if error is not ErrorCode.NONE:
+        step.reply(event.waiter, same_for_all_in_transaction(request, error))
+        return
+    store_transactional_offsets(step, event)
+
+
+def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """The error of a TxnOffsetCommit by its member id and generation; NONE where it is accepted.
+
+    A request that names neither (before version 3 it cannot) is accepted at any time. A request that names them must be
+    for a member of the current generation; the phase of the rebalance does not matter.
+    """
+    generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
+    if not request.group_id or not is_storable(request.group_id):
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None:
+        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+    if generation < 0 and (group.state is EMPTY or (not member_id and instance_id is None)):
+        return ErrorCode.NONE
+    refusal = group.refusal_of(member_id, instance_id)
+    if refusal is not ErrorCode.NONE:
+        return refusal
+    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION

@@ -1,26 +1,143 @@
-"""One classic group: its members, its generation, and the named transitions between its states."""
+"""One classic group: its states and the transitions between them, its members, its generation, its description.
+
+A group is a set of members that divide the partitions of some topics among themselves. Its life is divided into
+generations: in each, one member (the leader) assigns partitions to all members. A change of the members or of a
+subscription ends the generation and starts a rebalance, which has two phases:
+
+    Empty ──join──▶ PreparingRebalance ──joined, or time out──▶ CompletingRebalance ──assignment stored──▶ Stable
+      ▲               │  ▲         ▲                                     │                                  │
+      └──no member────┘  │         └───── a join, a leave, a failure ────┘                                  │
+                         └─────────────── a join, a leave, a failure ───────────────────────────────────────┘
+
+* **Empty**: the group has no members. It may have offsets, and ids given to members that have not joined with them.
+* **PreparingRebalance**: joins are parked until every member has joined, or the longest rebalance timeout is over;
+  members that have not joined by then are removed, save static ones. The first rebalance of an empty group lasts for
+  `group.initial.rebalance.delay.ms`, so that members which start together are in one generation.
+* **CompletingRebalance**: joins are answered with a new generation; syncs are parked until the leader sends the
+  assignment and its record is committed.
+* **Stable**: every member has its assignment.
+* **Dead**: the group does not exist. No group of the shard is in this state.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
-from moldau.coordinator.classic.group_state import (
-    COMPLETING,
-    DELETE_ANSWERS,
-    EMPTY,
-    FORMER_STATES,
-    PREPARING,
-    STABLE,
-    GroupState,
-)
-from moldau.coordinator.classic.member import Member
-from moldau.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from moldau.coordinator.group.group import Group, GroupType
 from moldau.coordinator.group.records import Change, GroupChange
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.protocol.compiler import decoder_of
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from moldau.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
+
+
+class GroupState(Enum):
+    """The states of a classic group. The values are Kafka's names in the protocol."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+FORMER_STATES: Final = {
+    EMPTY: {PREPARING},
+    PREPARING: {EMPTY, COMPLETING, STABLE},
+    COMPLETING: {PREPARING},
+    STABLE: {COMPLETING},
+    DEAD: {EMPTY},
+}
+"""The states from which a group may move into each."""
+HEARTBEAT_ANSWERS: Final = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
+    COMPLETING: ErrorCode.NONE,
+    STABLE: ErrorCode.NONE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+"""The error of a heartbeat with the right member id and generation, by state."""
+COMMIT_ANSWERS: Final = {
+    EMPTY: ErrorCode.NONE,
+    PREPARING: ErrorCode.NONE,
+    COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
+    STABLE: ErrorCode.NONE,
+    DEAD: ErrorCode.ILLEGAL_GENERATION,
+}
+"""The error of an OffsetCommit of a member with the right id and generation, by state.
+
+Until the join phase of a rebalance ends, the owners of the generation before may still commit.
+"""
+DELETE_ANSWERS: Final = {
+    EMPTY: ErrorCode.NONE,
+    PREPARING: ErrorCode.NON_EMPTY_GROUP,
+    COMPLETING: ErrorCode.NON_EMPTY_GROUP,
+    STABLE: ErrorCode.NON_EMPTY_GROUP,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
+}
+"""The error of DeleteGroups, by state."""
+NO_ASSIGNMENT = b""
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of a classic group, with its assignment and its parked requests. Protocols are in the order of the
+    member's preference; their metadata and the assignment are the clients' own bytes.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: list[JoinGroupRequestProtocol]
+    assignment: bytes = NO_ASSIGNMENT
+    is_new: bool = False
+    """Whether the member has not received its id yet.
+
+    It cannot send heartbeats, so its session runs while its join is parked.
+    """
+    joining: Waiter | None = None
+    """The waiter of the parked join."""
+    syncing: Waiter | None = None
+    """The waiter of the parked sync."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_kept_by_a_parked_request(self) -> bool:
+        """Whether a parked request keeps the member in the group without heartbeats."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def metadata_of(self, protocol_name: str | None) -> bytes:
+        """The metadata of the member for a protocol; empty where it does not support the protocol."""
+        return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The first of the member's protocols that is among the candidates."""
+        return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
+
+    def has_same_protocols(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
+        """Whether a join has the same protocols as the member's last one."""
+        return self.protocols == protocols
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NOT_FOUND_VERSION: Final = 6
+"""From this version of DescribeGroups on, a group that does not exist is an error; before, it is a dead group."""
 
 
 class ClassicGroup:
@@ -286,3 +403,64 @@ def classic_group(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | 
     """The group if it exists and is still a classic group."""
     group = groups.get(group_id)
     return group if isinstance(group, ClassicGroup) else None
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics of these subscriptions; None where one of them is not a consumer's subscription."""
+    topics: set[str] = set()
+    for subscription in subscriptions:
+        try:
+            topics.update(topics_of(subscription))
+        except MalformedMessage:
+            return None
+    return frozenset(topics)
+
+
+def topics_of(subscription: bytes) -> list[str]:
+    """Decode the topics of a subscription, which follows an int16 version. Raises `MalformedMessage`.
+
+    Of every version only the fields of version 0 are read, with which all versions begin, as Apache Kafka does: some
+    clients write the header of version 1 before a body of version 0.
+    """
+    if len(subscription) < 2:
+        raise MalformedMessage("a subscription without a version")
+    (version,) = struct.unpack_from(">h", subscription)
+    if version < 0:
+        raise MalformedMessage(f"subscription version {version}")
+    decoded, _ = decoder_of(ConsumerProtocolSubscription, 0)(subscription, 2)
+    return decoded.topics
+
+
+def describe(group: ClassicGroup) -> DescribedGroup:
+    """Describe a group.
+
+    The protocol and the members' subscriptions are included only while it is stable; assignments always.
+    """
+    is_stable = group.state is STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[describe_member(group, member, with_metadata=is_stable) for member in group.members.values()],
+    )
+
+
+def describe_member(group: ClassicGroup, member: Member, *, with_metadata: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata_of(group.protocol_name) if with_metadata else b"",
+        member_assignment=member.assignment,
+    )
+
+
+def describe_absent(group_id: str, version: int) -> DescribedGroup:
+    """The description of a group that does not exist, or is not a classic group."""
+    described = DescribedGroup(group_id=group_id, group_state=DEAD.value, protocol_type="", protocol_data="")
+    if version >= NOT_FOUND_VERSION:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
+    return described

@@ -1,22 +1,68 @@
-"""The join phase of a rebalance: its beginning, its length, and its end in a new generation."""
+"""The join phase of a rebalance: its beginning, its length, and its end in a new generation; what all requests use.
+
+The records of a generation, the sessions of members, and the responses to parked requests stand first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING
-from moldau.coordinator.classic.member import Member
-from moldau.coordinator.classic.records import generation_change
-from moldau.coordinator.classic.sessions import expect_heartbeat
-from moldau.coordinator.classic.sync_answers import refuse_sync, refuse_syncs
-from moldau.coordinator.group.step import GroupStep, TimerKind
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.classic.group import COMPLETING, EMPTY, NO_ASSIGNMENT, PREPARING, ClassicGroup, Member
+from moldau.coordinator.group.group import GroupStep, TimerKind
+from moldau.coordinator.group.records import NO_TIMESTAMP, GroupChange
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupResponse
+from moldau.protocol.messages.sync_group import SyncGroupResponse
+from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
 NULL_PROTOCOL_VERSION: Final = 7
 """From this version of JoinGroup on, a missing protocol name is null; before, it is empty."""
+
+
+def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupChange:
+    """The record of the current generation, with these assignments by member id."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=NO_TIMESTAMP if group.changed_ms is None else group.changed_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata_of(group.protocol_name),
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+    return GroupChange(group.group_id, value)
+
+
+def new_group_change(group: ClassicGroup) -> GroupChange:
+    """The first record of a group without a generation."""
+    changed_ms = NO_TIMESTAMP if group.changed_ms is None else group.changed_ms
+    value = GroupMetadataValue(
+        protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms
+    )
+    return GroupChange(group.group_id, value)
+
+
+def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:
+    """Restart the session of a member that sent a request."""
+    step.schedule(TimerKind.SESSION, group, member.session_timeout_ms, member.member_id)
+
+
+def expect_new_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
+    """Start the session of a parked join whose member has no id yet, and so cannot send heartbeats."""
+    step.schedule(TimerKind.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)
 
 
 def join_refusal(waiter: Waiter, error: ErrorCode, member_id: str) -> JoinGroupResponse:
@@ -41,6 +87,43 @@ def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: Err
     waiter = group.take_join(member)
     if waiter is not None:
         step.reply(waiter, join_refusal(waiter, error, member_id))
+
+
+def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """The response with the member's assignment."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )
+
+
+def sync_refusal(error: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error, assignment=NO_ASSIGNMENT)
+
+
+def answer_syncs(step: GroupStep, group: ClassicGroup) -> None:
+    """Answer all parked syncs with their members' assignments."""
+    for member in group.members.values():
+        waiter, member.syncing = member.syncing, None
+        if waiter is not None:
+            step.reply(waiter, sync_response(group, member))
+            expect_heartbeat(step, group, member)
+
+
+def refuse_syncs(step: GroupStep, group: ClassicGroup, error: ErrorCode) -> None:
+    """Answer all parked syncs with an error. The assignment of the generation is void."""
+    for member in group.members.values():
+        member.assignment = NO_ASSIGNMENT
+        waiter, member.syncing = member.syncing, None
+        if waiter is not None:
+            step.reply(waiter, sync_refusal(error))
+            expect_heartbeat(step, group, member)
+
+
+def refuse_sync(step: GroupStep, member: Member, error: ErrorCode) -> None:
+    """Answer the member's parked sync, if there is one, with an error."""
+    waiter, member.syncing = member.syncing, None
+    if waiter is not None:
+        step.reply(waiter, sync_refusal(error))
 
 
 def rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:

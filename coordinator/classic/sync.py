@@ -5,16 +5,29 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from moldau.coordinator.classic.group import ClassicGroup, classic_group
-from moldau.coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
-from moldau.coordinator.classic.member import NO_ASSIGNMENT
-from moldau.coordinator.classic.rebalance import rebalance
-from moldau.coordinator.classic.records import generation_change
-from moldau.coordinator.classic.sessions import expect_heartbeat
-from moldau.coordinator.classic.sync_answers import answer_syncs, refuse_sync, refuse_syncs, sync_refusal, sync_response
+from moldau.coordinator.classic.group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    NO_ASSIGNMENT,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+    classic_group,
+)
+from moldau.coordinator.classic.rebalance import (
+    answer_syncs,
+    expect_heartbeat,
+    generation_change,
+    rebalance,
+    refuse_sync,
+    refuse_syncs,
+    sync_refusal,
+    sync_response,
+)
 from moldau.coordinator.group.events import Sync
-from moldau.coordinator.group.step import GroupStep, TimerKind
-from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.group.group import GroupStep, TimerKind
+from moldau.coordinator.runtime.step import write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sync_group import SyncGroupRequest
 

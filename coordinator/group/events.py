@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from moldau.coordinator.group.step import TimerKey
-from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
-from moldau.coordinator.runtime.events import Loaded, RuntimeEvent, Unloaded
+from moldau.coordinator.group.group import TimerKey
+from moldau.coordinator.runtime.machine import Loaded, RuntimeEvent, TransactionEnd, Unloaded, Waiter
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest

@@ -32,9 +32,6 @@ GROUP_VERSION = 3
 
 NO_TIMESTAMP = -1
 
-
-TEXT_SIZE_MAX = 0x7FFF
-
 KEYS_MAX: Final = 4_096
 """The most keys of offsets that are remembered: a consumer commits the offsets of the same partitions again and again.
 """
@@ -137,11 +134,6 @@ def offset_value(committed: CommittedOffset) -> bytes:
         topic_id=committed.topic_id if version >= 4 else ZERO_UUID,
     )
     return type_prefix(version) + encode(value, version)
-
-
-def is_storable(text: str) -> bool:
-    """Whether the text fits into a record, whose strings have an int16 size; a request may carry longer ones."""
-    return len(text) <= TEXT_SIZE_MAX // 4 or len(text.encode()) <= TEXT_SIZE_MAX
 
 
 def change_of(record: Record) -> OffsetChange | GroupChange | None:

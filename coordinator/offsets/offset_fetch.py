@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.events import FetchStableOffsets
+from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.records import CommittedOffset
-from moldau.coordinator.group.step import GroupStep
-from moldau.coordinator.offsets.group_offsets import GroupOffsets
-from moldau.coordinator.offsets.offset_store import OffsetStore
-from moldau.coordinator.runtime.effects import Waiter
-from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.runtime.step import write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,

@@ -7,8 +7,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from moldau.coordinator.runtime.effects import Effects
-from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
+from moldau.coordinator.runtime.machine import (
+    Appended,
+    AppendRefused,
+    Committed,
+    Effects,
+    Loaded,
+    RuntimeEvent,
+    Tick,
+    Unloaded,
+)
 from moldau.coordinator.runtime.step import Outcome, Step
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record

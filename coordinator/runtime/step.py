@@ -1,14 +1,18 @@
-"""One step of a machine: the effects that it has collected so far."""
+"""What the machines are made of: the step with its outcomes, deadlines by key, and changes that are not committed."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, Self, TypeVar
+from heapq import heappop, heappush
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from moldau.coordinator.runtime.effects import MachineReply, TransactionWrite, Waiter
+from moldau.coordinator.runtime.machine import MachineReply, TransactionWrite, Waiter
 from moldau.protocol.errors import ErrorCode
 
 ChangeT = TypeVar("ChangeT")
+KeyT = TypeVar("KeyT", bound=Hashable)
 StepT_contra = TypeVar("StepT_contra", contravariant=True)
 
 
@@ -54,3 +58,119 @@ class Step(Generic[ChangeT]):
     def when_committed(self, outcome: Outcome[Self]) -> None:
         """Call the outcome when all writes up to the end of this step are committed."""
         self.outcomes.append(outcome)
+
+
+class ReplyWhenCommitted(NamedTuple):
+    """The outcome of a request whose response waits until its records are committed."""
+
+    waiter: Waiter
+    response: object
+    refused: Callable[[ErrorCode], object]
+    """Makes the response for an error of the log."""
+
+    def committed(self, step: Step[Any]) -> None:
+        step.reply(self.waiter, self.response)
+
+    def failed(self, step: Step[Any], error: ErrorCode) -> None:
+        step.reply(self.waiter, self.refused(error))
+
+
+WRITE_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error for the client, by the error of the log."""
+
+
+def write_error(error: ErrorCode) -> ErrorCode:
+    """The client's error after a failed write; an error that is not in the table is returned unchanged."""
+    return WRITE_ERRORS.get(error, error)
+
+
+class Timers(Generic[KeyT]):
+    """A heap of deadlines. Moving a deadline to a later time costs a dictionary write: the heap is corrected when the
+    old time comes. Equal deadlines fire in the order in which they were queued.
+    """
+
+    __slots__ = ("_deadlines", "_heap", "_order", "_queued")
+
+    def __init__(self) -> None:
+        self._deadlines: dict[KeyT, int] = {}
+        self._queued: dict[KeyT, int] = {}
+        """The earliest time at which the heap holds the key."""
+        self._heap: list[tuple[int, int, KeyT]] = []
+        self._order = 0
+
+    def schedule(self, key: KeyT, deadline_ms: int) -> None:
+        """Set the deadline of a key, in place of its earlier deadline."""
+        self._deadlines[key] = deadline_ms
+        queued = self._queued.get(key)
+        if queued is None or deadline_ms < queued:
+            self._push(key, deadline_ms)
+
+    def cancel(self, key: KeyT) -> None:
+        self._deadlines.pop(key, None)
+
+    def next_deadline_ms(self) -> int | None:
+        """The time (ms) of the next deadline; None where no deadline is set."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> KeyT | None:
+        """Remove and return the key with the earliest deadline; None where none is due."""
+        self._settle()
+        if not self._heap or self._heap[0][0] > now_ms:
+            return None
+        _, _, key = heappop(self._heap)
+        del self._deadlines[key]
+        self._queued.pop(key, None)
+        return key
+
+    def _settle(self) -> None:
+        """Correct the head of the heap for deadlines that were cancelled or moved."""
+        heap = self._heap
+        while heap:
+            queued, _, key = heap[0]
+            deadline = self._deadlines.get(key)
+            if deadline == queued:
+                return
+            heappop(heap)
+            if self._queued.get(key) == queued:
+                del self._queued[key]
+                if deadline is not None:
+                    self._push(key, deadline)
+
+    def _push(self, key: KeyT, deadline_ms: int) -> None:
+        self._order += 1
+        self._queued[key] = deadline_ms
+        heappush(self._heap, (deadline_ms, self._order, key))
+
+
+class PendingChanges(Generic[ChangeT]):
+    """Changes in the order of the log, each with the end offset of its batch."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[int, ChangeT]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def __iter__(self) -> Iterator[ChangeT]:
+        return (change for _, change in self._changes)
+
+    def add(self, change: ChangeT, end_offset: int) -> None:
+        """Add an appended change; its batch ends at `end_offset`."""
+        self._changes.append((end_offset, change))
+
+    def take_committed(self, committed_end_offset: int) -> Iterator[ChangeT]:
+        """Remove and return the changes whose batches end at or before this offset, in the order of the log."""
+        changes = self._changes
+        while changes and changes[0][0] <= committed_end_offset:
+            yield changes.popleft()[1]

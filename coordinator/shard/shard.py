@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from moldau.coordinator.classic.commit import commit_offsets
-from moldau.coordinator.classic.description import describe, describe_absent
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.heartbeat import heartbeat
+from moldau.coordinator.classic.commit import commit_offsets, commit_transactional_offsets
+from moldau.coordinator.classic.group import ClassicGroup, describe, describe_absent
 from moldau.coordinator.classic.join import join
-from moldau.coordinator.classic.leave import leave
-from moldau.coordinator.classic.loading import loaded, restore, unloaded
+from moldau.coordinator.classic.membership import heartbeat, leave, loaded, restore, timer_fired, unloaded
 from moldau.coordinator.classic.sync import sync
-from moldau.coordinator.classic.timeouts import timer_fired
-from moldau.coordinator.classic.transactional_commit import commit_transactional_offsets
-from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import (
     CommitOffsets,
     CommitTransactionalOffsets,
@@ -34,7 +28,7 @@ from moldau.coordinator.group.events import (
     TimerFired,
     TopicsDeleted,
 )
-from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.group import Group, GroupConfig, GroupStep, Rebalances, TimerKey, TimerKind
 from moldau.coordinator.group.records import (
     Change,
     GroupChange,
@@ -44,21 +38,48 @@ from moldau.coordinator.group.records import (
     TransactionEnded,
     record_of,
 )
-from moldau.coordinator.group.step import GroupStep, Rebalances, TimerKey, TimerKind
-from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, topics_deleted
-from moldau.coordinator.offsets.offset_expiry import expire
+from moldau.coordinator.offsets.offset_commit import end_transaction
+from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import OffsetStore
-from moldau.coordinator.offsets.transactional_commit import end_transaction
-from moldau.coordinator.runtime.events import Loaded, Unloaded
+from moldau.coordinator.runtime.machine import Loaded, Unloaded
 from moldau.coordinator.runtime.shard import Shard
-from moldau.coordinator.runtime.timers import Timers
-from moldau.coordinator.shard.kinds import OnEvent, OnRequest, on_event, on_request
-from moldau.coordinator.shard.listing import is_listed, list_entry
+from moldau.coordinator.runtime.step import Timers
 from moldau.protocol.messages.describe_groups import DescribedGroup
 from moldau.protocol.messages.list_groups import ListedGroup
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from moldau.protocol.record_builder import Record
+
+RequestT = TypeVar("RequestT", bound=GroupRequest)
+EventT = TypeVar("EventT", bound=GroupEvent)
+GroupT = TypeVar("GroupT", bound=Group)
+OnRequest: TypeAlias = Callable[[GroupStep, Group | None, GroupRequest], None]
+OnEvent: TypeAlias = Callable[[GroupStep, Group, GroupEvent], None]
+
+
+def on_request(
+    request: type[RequestT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT | None, RequestT], None]
+) -> OnRequest:
+    """Adapt a decision on a request, whose group may not exist."""
+
+    def decide_any(step: GroupStep, group: Group | None, event: GroupRequest) -> None:
+        assert isinstance(event, request)
+        assert group is None or isinstance(group, kind)
+        decide(step, group, event)
+
+    return decide_any
+
+
+def on_event(event: type[EventT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT, EventT], None]) -> OnEvent:
+    """Adapt a decision on an event of an existing group."""
+
+    def decide_any(step: GroupStep, group: Group, happened: GroupEvent) -> None:
+        assert isinstance(happened, event)
+        assert isinstance(group, kind)
+        decide(step, group, happened)
+
+    return decide_any
+
 
 REQUESTS: Final[Mapping[tuple[type[GroupRequest], type[Group]], OnRequest]] = {
     (Heartbeat, ClassicGroup): on_request(Heartbeat, ClassicGroup, heartbeat),
@@ -70,7 +91,6 @@ REQUESTS: Final[Mapping[tuple[type[GroupRequest], type[Group]], OnRequest]] = {
     (Sync, ClassicGroup): on_request(Sync, ClassicGroup, sync),
     (Leave, ClassicGroup): on_request(Leave, ClassicGroup, leave),
 }
-
 EVENTS: Final[Mapping[tuple[type[GroupEvent], type[Group]], OnEvent]] = {
     (TimerFired, ClassicGroup): on_event(TimerFired, ClassicGroup, timer_fired),
     (Loaded, ClassicGroup): on_event(Loaded, ClassicGroup, loaded),
@@ -82,7 +102,6 @@ A new kind of group is a folder beside `classic/`, a class in it that is a `Grou
 the group does not exist, the request determines the kind, because each group protocol has its own requests. All
 requests so far are of the classic protocol.
 """
-
 EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
 EXPIRED_RECORDS_MAX: Final = 5_000
 """About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
@@ -250,3 +269,19 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     def _is_visible(self, group: Group) -> bool:
         return group.visible_from is not None and group.visible_from <= self.committed_end_offset
+
+
+def list_entry(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state_name,
+        group_type=group.group_type.value,
+    )
+
+
+def is_listed(entry: ListedGroup, states: list[str], types: list[str]) -> bool:
+    """Whether the group passes the filters of a request; an empty filter lets all groups pass."""
+    return (not states or entry.group_state.lower() in {state.lower() for state in states}) and (
+        not types or entry.group_type in {name.lower() for name in types}
+    )

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
-from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.transaction.events import (
     EPOCH_BUMP_VERSION,
     NO_PRODUCER_EPOCH,

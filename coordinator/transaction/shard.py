@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from moldau.coordinator.runtime.shard import Shard
-from moldau.coordinator.runtime.timers import Timers
+from moldau.coordinator.runtime.step import Timers
 from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,

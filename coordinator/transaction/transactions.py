@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from moldau.coordinator.runtime.effects import Waiter
-from moldau.coordinator.runtime.outcomes import ReplyWhenCommitted
-from moldau.coordinator.runtime.pairs import PendingChanges
-from moldau.coordinator.runtime.step import Step
-from moldau.coordinator.runtime.timers import Timers
-from moldau.coordinator.runtime.write_errors import write_error
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.runtime.step import PendingChanges, ReplyWhenCommitted, Step, Timers, write_error
 from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TopicPartition, TransactionConfig
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.table import PENDING, Standing

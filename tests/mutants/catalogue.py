@@ -287,8 +287,8 @@ MUTANTS: Final = (
         32,
         "a commit of a former generation is taken",
         "coordinator/classic/commit.py",
-        "if generation == group.generation else ErrorCode.ILLEGAL_GENERATION",
-        "",
+        "COMMIT_ANSWERS[group.state] if generation == group.generation else ErrorCode.ILLEGAL_GENERATION",
+        "COMMIT_ANSWERS[group.state]",
         faults=(Fault.KILL_COORDINATOR,),
         shape=(("members", 3),),
     ),
@@ -552,7 +552,7 @@ MUTANTS: Final = (
     Mutant(
         82,
         "a heartbeat of a former generation is taken",
-        "coordinator/classic/heartbeat.py",
+        "coordinator/classic/membership.py",
         "    if request.generation_id != group.generation:\n        return ErrorCode.ILLEGAL_GENERATION\n",
         "",
         faults=(Fault.KILL_COORDINATOR, Fault.PAUSE, Fault.ISOLATE_LEADER),
@@ -579,7 +579,7 @@ MUTANTS: Final = (
     Mutant(
         85,
         "a group's offset is told before it is committed",
-        "coordinator/runtime/pairs.py",
+        "coordinator/runtime/step.py",
         "        while changes and changes[0][0] <= committed_end_offset:\n",
         "        while changes:\n",
         Hunt.SCENARIOS,
@@ -603,7 +603,7 @@ MUTANTS: Final = (
     Mutant(
         88,
         "a new coordinator does not expect its members' heartbeats",
-        "coordinator/classic/loading.py",
+        "coordinator/classic/membership.py",
         "    for member in group.members.values():\n        expect_heartbeat(step, group, member)\n    if len",
         "    if len",
         Hunt.GROUPS,

@@ -7,9 +7,9 @@ from typing import Final
 from tests.mutants.mutant import Hunt, Mutant
 
 READING: Final = "coordinator/shard/record_reading.py"
-GROUP: Final = "coordinator/offsets/group_offsets.py"
+GROUP: Final = "coordinator/offsets/offset_store.py"
 STORE: Final = "coordinator/offsets/offset_store.py"
-COMMIT: Final = "coordinator/offsets/transactional_commit.py"
+COMMIT: Final = "coordinator/offsets/offset_commit.py"
 
 GROUP_TRANSACTION_MUTANTS: Final = (
     Mutant(
@@ -88,7 +88,7 @@ GROUP_TRANSACTION_MUTANTS: Final = (
     Mutant(
         159,
         "a group expires while a transaction has offsets for it",
-        "coordinator/offsets/offset_expiry.py",
+        "coordinator/offsets/offset_delete.py",
         " and not latest.pending",
         "",
         Hunt.GROUPS,
@@ -96,7 +96,7 @@ GROUP_TRANSACTION_MUTANTS: Final = (
     Mutant(
         160,
         "an offset expires while a transaction has another for its partition",
-        "coordinator/offsets/offset_expiry.py",
+        "coordinator/offsets/offset_delete.py",
         "begins_ms is None or is_pending or",
         "begins_ms is None or",
         Hunt.GROUPS,
@@ -120,7 +120,7 @@ GROUP_TRANSACTION_MUTANTS: Final = (
     Mutant(
         163,
         "a transaction commits offsets for a member of a former generation",
-        "coordinator/classic/transactional_commit.py",
+        "coordinator/classic/commit.py",
         "    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION\n",
         "    return ErrorCode.NONE\n",
         Hunt.GROUPS,

@@ -11,7 +11,7 @@ from moldau.broker.coordinators import composition
 from moldau.broker.coordinators.registry import CoordinatorRegistry, TopicCoordinator
 from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.shards import Shards
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.storage.log.log import Log

@@ -12,12 +12,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.config.internal_topics import InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType
-from moldau.coordinator.runtime.effects import Waiter
 from moldau.coordinator.runtime.log_reading import RecordReader
-from moldau.coordinator.runtime.pairs import PendingChanges
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.shard import Shard
-from moldau.coordinator.runtime.step import Step
-from moldau.coordinator.runtime.timers import Timers
+from moldau.coordinator.runtime.step import PendingChanges, Step, Timers
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage

@@ -13,7 +13,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.registry import CoordinatorRegistry
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.records.metadata import PartitionRecord, TopicRecord

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.coordinator.group.records import Change, GroupChange, OffsetChange, TransactionEnded
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Effects, TransactionEnd, Waiter
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Effects, TransactionEnd, Waiter
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
@@ -73,7 +73,7 @@ class GroupScribe:
         self.ids_given = 0
         self.requests = 0
         self.shard = GroupShard(self.config)
-        self.shard.step(runtime_events.Loaded(), 0, WALL_MS)
+        self.shard.step(machine.Loaded(), 0, WALL_MS)
 
     def respond(self, command: Command) -> list[str]:
         handler = getattr(self, "do_" + command.name.replace("-", "_"))
@@ -92,14 +92,14 @@ class GroupScribe:
                 yield f"the log refuses: {self.refusal.name}"
                 error, self.refusal = self.refusal, ErrorCode.NONE
                 yield from self.told(effects)
-                yield from self.step(runtime_events.AppendRefused(error))
+                yield from self.step(machine.AppendRefused(error))
                 return
             changes = written_changes(effects)
             end_offset = len(self.log) + len(changes)
             self.log += [(change, end_offset) for change in changes]
             yield from (f"write {written(change)}" for change in changes)
             yield from self.told(effects)
-            yield from self.step(runtime_events.Appended(end_offset))
+            yield from self.step(machine.Appended(end_offset))
             if not self.is_held:
                 yield from self.commit_log()
         else:
@@ -110,7 +110,7 @@ class GroupScribe:
 
     def commit_log(self) -> Iterator[str]:
         self.committed_end_offset = len(self.log)
-        yield from self.step(runtime_events.Committed(self.committed_end_offset))
+        yield from self.step(machine.Committed(self.committed_end_offset))
 
     def waiter(self, command: Command, version: int) -> Waiter:
         self.requests += 1
@@ -278,7 +278,7 @@ class GroupScribe:
         until_ms = self.now_ms + int(command.arguments[0])
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= until_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            lines = list(self.step(runtime_events.Tick()))
+            lines = list(self.step(machine.Tick()))
             if lines:
                 yield f"at {self.now_ms}:"
                 yield from (f"  {line}" for line in lines)
@@ -297,14 +297,14 @@ class GroupScribe:
         yield from ()
 
     def do_unload(self, command: Command) -> Iterator[str]:
-        return self.step(runtime_events.Unloaded())
+        return self.step(machine.Unloaded())
 
     def do_reload(self, command: Command) -> Iterator[str]:
         """Reload the shard, as after a restart of the broker, or after the partition moved away and back."""
         self.shard = GroupShard(self.config, self.committed_end_offset)
         for change, end_offset in self.log:
             self.shard.replay(change, end_offset)
-        return self.step(runtime_events.Loaded())
+        return self.step(machine.Loaded())
 
 
 def subscription(topics: list[str], user_data: str) -> bytes:

@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from moldau.coordinator.runtime.effects import Effects, Waiter
-from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.runtime.machine import (
+    Appended,
+    AppendRefused,
+    Committed,
+    Effects,
+    Loaded,
+    RuntimeEvent,
+    Tick,
+    Unloaded,
+    Waiter,
+)
 from moldau.coordinator.transaction.events import (
     EPOCH_BUMP_VERSION,
     AddPartitions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moldau.coordinator.group.records import Change, OffsetChange, TransactionEnded, change_of
-from moldau.coordinator.runtime.effects import Effects
+from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.record_builder import Record
 
 

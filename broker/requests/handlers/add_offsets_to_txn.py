@@ -11,7 +11,7 @@ from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import AddPartitions
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

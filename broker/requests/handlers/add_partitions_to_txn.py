@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import EndTransaction, ProducerIdAnswer
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.events import Heartbeat
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -14,7 +14,7 @@ from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import InitProducerId, ProducerIdAnswer
 from moldau.kraft.features import TRANSACTION_VERSION
 from moldau.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.rebalance import join_refusal
 from moldau.coordinator.group.events import Join
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.classic.leave import BATCH_VERSION
+from moldau.coordinator.classic.membership import BATCH_VERSION
 from moldau.coordinator.group.events import Leave
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

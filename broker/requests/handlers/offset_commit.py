@@ -13,7 +13,7 @@ from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.events import CommitOffsets
 from moldau.coordinator.offsets.offset_commit import same_for_all
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -11,7 +11,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.events import DeleteOffsets
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

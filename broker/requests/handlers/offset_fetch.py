@@ -14,7 +14,7 @@ from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.events import FetchStableOffsets
 from moldau.coordinator.offsets.offset_fetch import NO_OFFSET
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.runtime.pending import MEMBERS, Pending
-from moldau.coordinator.classic.sync_answers import sync_refusal
+from moldau.coordinator.classic.rebalance import sync_refusal
 from moldau.coordinator.group.events import Sync
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -17,7 +17,7 @@ from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.events import CommitTransactionalOffsets
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

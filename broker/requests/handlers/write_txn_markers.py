@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.runtime.effects import TransactionEnd
+from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,

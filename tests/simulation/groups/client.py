@@ -9,7 +9,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from moldau.coordinator.group import events
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.group_state import EMPTY, STABLE
-from moldau.coordinator.classic.subscription import topics_of
+from moldau.coordinator.classic.group import EMPTY, STABLE, ClassicGroup, topics_of
 from moldau.coordinator.group import events
 from moldau.coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, TransactionEnded
 from moldau.coordinator.offsets.offset_fetch import offsets_of
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Effects
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeleteGroupsResponse
 from moldau.protocol.messages.offset_commit import (
@@ -122,13 +120,13 @@ class LogRules:
         self._topics: dict[str, tuple[int, set[str]]] = {}
         """Generation of a group, and what its members subscribed to when it began."""
         self._appended_ms: dict[int, int] = {}
-        self._event: events.Event = runtime_events.Tick()
+        self._event: events.Event = machine.Tick()
         self._looked_at = 0
 
     # The log
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
-        if not isinstance(event, (runtime_events.Appended, runtime_events.AppendRefused)):
+        if not isinstance(event, (machine.Appended, machine.AppendRefused)):
             self._event = event
 
     def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
@@ -227,7 +225,7 @@ class LogRules:
                 is_allowed = change.group_id in request.groups_names
             case events.TopicsDeleted(topics):
                 is_allowed = change.topic in topics
-            case runtime_events.Tick():
+            case machine.Tick():
                 is_allowed = self._is_expired(change)
             case _:
                 is_allowed = False
@@ -271,7 +269,7 @@ class LogRules:
             raise Violation(f"group {group_id} is forgotten, and its offsets {kept} are not")
         if isinstance(event, events.DeleteGroups) and group_id in event.request.groups_names:
             return
-        if not isinstance(event, runtime_events.Tick):
+        if not isinstance(event, machine.Tick):
             raise Violation(f"group {group_id} is forgotten after {type(event).__name__}")
 
     def _is_the_group(self, group_id: str, value: GroupMetadataValue) -> None:
@@ -365,7 +363,7 @@ class LogRules:
             left = [place for place in places if place[1] in event.topics]
             if left:
                 raise Violation(f"the topic is no more, and {left} are there")
-        if isinstance(event, runtime_events.Loaded):
+        if isinstance(event, machine.Loaded):
             return  # what of it is committed comes next
         self._looked_at += 1
         self.look(self.group_ids[self._looked_at % len(self.group_ids)])

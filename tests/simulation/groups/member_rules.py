@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.group_state import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
+from moldau.coordinator.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, ClassicGroup, GroupState
 from moldau.coordinator.group import events
 from moldau.coordinator.group.records import Change, GroupChange
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Effects
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatResponse
 from moldau.protocol.messages.join_group import JoinGroupResponse
@@ -385,7 +384,7 @@ class MemberRules:
                 case events.Join(_, request) if request.group_id == group_id and request.member_id == member_id:
                     if self.shell.config.max_size < 100:
                         continue
-                case runtime_events.Tick() if self._is_over(group_id, state, member_id, seen):
+                case machine.Tick() if self._is_over(group_id, state, member_id, seen):
                     continue
             raise Violation(f"{member_id} is out of {group_id}, which was {state}, after {type(event).__name__}")
 

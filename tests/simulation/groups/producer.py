@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 
 from moldau.coordinator.group import events
-from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
+from moldau.coordinator.runtime.machine import TransactionEnd, Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -8,11 +8,11 @@ from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Effects, TransactionWrite, Waiter
+from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.runtime.machine import Effects, TransactionWrite, Waiter
 from moldau.coordinator.shard.record_reading import GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.control_records import end_transaction_marker
@@ -141,19 +141,19 @@ class Shell:
         self.watcher.stepped(event, effects)
         return effects
 
-    def _append(self, effects: Effects) -> runtime_events.Appended | runtime_events.AppendRefused:
+    def _append(self, effects: Effects) -> machine.Appended | machine.AppendRefused:
         transaction = effects.transaction
         if transaction is not None and transaction.producer_epoch < self.epoch_of(transaction.producer_id):
-            return runtime_events.AppendRefused(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return machine.AppendRefused(ErrorCode.INVALID_PRODUCER_EPOCH)
         if self.random.random() < self.manners.refuses:
-            return runtime_events.AppendRefused(self.random.choice(REFUSALS))
+            return machine.AppendRefused(self.random.choice(REFUSALS))
         base_offset = self.end_offset
         changes = tuple(written_changes(effects))
         end_offset = base_offset + len(changes)
         data = batch_of(effects, base_offset, self.wall_ms)
         self.log.append(Stored(base_offset, end_offset, data, changes, transaction))
         self.watcher.appended(changes, end_offset)
-        return runtime_events.Appended(end_offset)
+        return machine.Appended(end_offset)
 
     def _reply(self, effects: Effects) -> None:
         for token, response in effects.replies:
@@ -176,7 +176,7 @@ class Shell:
             if self.committed_end_offset < stored.end_offset <= end_offset:
                 self.watcher.committed(stored)
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
-        self.step(runtime_events.Committed(self.committed_end_offset))
+        self.step(machine.Committed(self.committed_end_offset))
 
     def boundary(self) -> int:
         """The end of some batch that may be cut away or committed, or of what is committed."""
@@ -193,7 +193,7 @@ class Shell:
             if ticks > TICKS_MAX:
                 raise Violation("a deadline is due again and again")
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.step(runtime_events.Tick())
+            self.step(machine.Tick())
         self.now_ms = end_ms
 
     def freeze(self, ms: int) -> None:
@@ -205,7 +205,7 @@ class Shell:
     def take_over(self, *, is_told: bool) -> None:
         """Another node leads the partition: it has all that is committed and perhaps more, and reads it first."""
         if is_told:
-            effects = self._stepped(runtime_events.Unloaded())
+            effects = self._stepped(machine.Unloaded())
             assert not effects.has_batch, "a coordinator that was replaced writes nothing"
             self._reply(effects)
             self.watcher.unloaded()
@@ -219,8 +219,8 @@ class Shell:
                 self.watcher.committed(stored)
         self.committed_end_offset = self.end_offset
         self.watcher.loaded()
-        self.step(runtime_events.Loaded())
-        self.step(runtime_events.Committed(self.committed_end_offset))
+        self.step(machine.Loaded())
+        self.step(machine.Committed(self.committed_end_offset))
 
     def _told_committed(self) -> int:
         """A new leader's high watermark lags."""

@@ -12,12 +12,12 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from moldau.coordinator.classic.group_state import EMPTY
+from moldau.coordinator.classic.group import EMPTY
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import MINUTE_MS, GroupConfig
+from moldau.coordinator.group.group import MINUTE_MS, GroupConfig
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Effects, TransactionEnd
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Effects, TransactionEnd
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -104,7 +104,7 @@ class Swarm:
     def run(self) -> None:
         self.shell.manners = Manners()
         self.loaded()
-        self.shell.step(runtime_events.Loaded())
+        self.shell.step(machine.Loaded())
         self.shell.manners = self._manners
         for step in drawn_steps(self.random, self._steps, STEPS):
             self.last = step.__name__

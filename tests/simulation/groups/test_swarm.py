@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.classic import loading
-from moldau.coordinator.group.step import GroupStep
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.runtime.machine import Loaded
+from moldau.coordinator.shard import shard
 from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.swarm import Swarm
 
@@ -45,7 +47,9 @@ def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.Mo
 
 
 def test_sessions_that_a_new_coordinator_forgets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "expect_heartbeat", lambda *_: None)
+    events = dict(shard.EVENTS)
+    events[Loaded, ClassicGroup] = lambda *_: None
+    monkeypatch.setattr(shard, "EVENTS", events)
     with pytest.raises(Violation, match="not heard of"):
         run_many()
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,

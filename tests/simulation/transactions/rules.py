@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.coordinator.runtime.events import RuntimeEvent
+from moldau.coordinator.runtime.machine import RuntimeEvent
 from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,

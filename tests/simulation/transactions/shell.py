@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
-from moldau.coordinator.runtime.effects import Effects, Waiter
-from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, RuntimeEvent, Tick, Unloaded
 from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.runtime.machine import (
+    Appended,
+    AppendRefused,
+    Committed,
+    Effects,
+    Loaded,
+    RuntimeEvent,
+    Tick,
+    Unloaded,
+    Waiter,
+)
 from moldau.coordinator.transaction.events import SendMarkers, TransactionConfig, TransactionEvent
 from moldau.coordinator.transaction.records import TransactionChange, TransactionRecordReader, change_of, record_of
 from moldau.coordinator.transaction.shard import TransactionShard

@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple
 
-from moldau.coordinator.runtime.events import Loaded, RuntimeEvent
+from moldau.coordinator.runtime.machine import Loaded, RuntimeEvent
 from moldau.coordinator.transaction.events import (
     MarkersWritten,
     SendMarkers,

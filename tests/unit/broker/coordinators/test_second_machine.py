@@ -15,7 +15,7 @@ from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.shard_runner import RunnerState
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import Partition

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
-from moldau.coordinator.group.config import GroupConfig
+from moldau.broker.coordinators.shards import partition_of
 from moldau.coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
-from moldau.coordinator.runtime.effects import TransactionEnd, Waiter
-from moldau.coordinator.runtime.partition import partition_of
+from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.runtime.machine import TransactionEnd, Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -6,10 +6,8 @@ from typing import Final
 
 import pytest
 
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
-from moldau.coordinator.classic.join import JOIN_ACTIONS, JoinAction, Joiner
-from moldau.coordinator.classic.static_join import RETURN_ACTIONS
+from moldau.coordinator.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, ClassicGroup, GroupState
+from moldau.coordinator.classic.join import JOIN_ACTIONS, RETURN_ACTIONS, JoinAction, Joiner
 from moldau.coordinator.classic.sync import SYNC_ANSWERS, SyncAction
 from moldau.protocol.errors import ErrorCode
 from tests.support.classic_groups import classic_groups

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.loading import restore
-from moldau.coordinator.classic.records import generation_change, new_group_change
+from moldau.coordinator.classic.membership import restore
+from moldau.coordinator.classic.rebalance import generation_change, new_group_change
 from moldau.coordinator.group.records import (
     Change,
     CommittedOffset,

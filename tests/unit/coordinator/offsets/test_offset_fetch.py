@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange
-from moldau.coordinator.offsets.group_offsets import GroupOffsets
 from moldau.coordinator.offsets.offset_fetch import offsets_of
+from moldau.coordinator.offsets.offset_store import GroupOffsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.schema import ZERO_UUID

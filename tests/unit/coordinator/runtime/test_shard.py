@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.runtime.effects import Effects, MachineReply, Waiter
-from moldau.coordinator.runtime.events import Appended, AppendRefused, Committed, Loaded, Tick, Unloaded
+from moldau.coordinator.runtime.machine import (
+    Appended,
+    AppendRefused,
+    Committed,
+    Effects,
+    Loaded,
+    MachineReply,
+    Tick,
+    Unloaded,
+    Waiter,
+)
 from moldau.protocol.errors import ErrorCode
 from tests.support.counters import COMMIT_TIMEOUT_MS, IDLE_MS, Add, Count, CounterShard
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Effects, Waiter
+from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Effects, Waiter
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -32,16 +32,16 @@ class Shell:
     def __init__(self) -> None:
         self.shard = GroupShard(GroupConfig(initial_rebalance_delay_ms=0))
         self.end_offset = 0
-        self.step(runtime_events.Loaded())
+        self.step(machine.Loaded())
 
     def step(self, event: events.Event) -> list[object]:
         effects = self.shard.step(event, 0, 0)
         replies = self.told(effects)
         while effects.records:
             self.end_offset += len(effects.records)
-            effects = self.shard.step(runtime_events.Appended(self.end_offset), 0, 0)
+            effects = self.shard.step(machine.Appended(self.end_offset), 0, 0)
             replies += self.told(effects)
-            replies += self.told(self.shard.step(runtime_events.Committed(self.end_offset), 0, 0))
+            replies += self.told(self.shard.step(machine.Committed(self.end_offset), 0, 0))
         return replies
 
     def told(self, effects: Effects) -> list[object]:
@@ -66,7 +66,7 @@ class Shell:
             "/10.0.0.1",
             "1",
         )
-        replies = self.step(event) + self.step(runtime_events.Tick()) + self.step(runtime_events.Tick())
+        replies = self.step(event) + self.step(machine.Tick()) + self.step(machine.Tick())
         (reply,) = replies
         assert isinstance(reply, JoinGroupResponse)
         return reply

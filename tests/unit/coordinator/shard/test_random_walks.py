@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from moldau.coordinator.classic.group_state import GroupState
+from moldau.coordinator.classic.group import GroupState
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.support.classic_groups import classic_groups

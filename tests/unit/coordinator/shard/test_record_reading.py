@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.coordinator.group.records import (
     CommittedOffset,
     GroupChange,

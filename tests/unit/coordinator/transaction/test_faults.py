@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.runtime.events import Unloaded
+from moldau.coordinator.runtime.machine import Unloaded
 from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
 from moldau.coordinator.transaction.lifecycle import COMPLETION_RETRY_MS
 from moldau.coordinator.transaction.transaction import (

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from moldau.coordinator.runtime.partition import java_hash
+from moldau.broker.coordinators.shards import java_hash
 from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQuotasImage, record_of
 from moldau.security.quotas.entity import CLIENT_KEYS, IP_KEYS, PLACES, QuotaEntity
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.classic.subscription import subscribed_topics
+from moldau.coordinator.classic.group import subscribed_topics
 from moldau.protocol.compiler import encode
 from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from tests.support.classic_groups import classic_groups

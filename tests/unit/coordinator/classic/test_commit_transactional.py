@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.classic.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from moldau.coordinator.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import TransactionEnd, TransactionWrite, Waiter
+from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import TransactionEnd, TransactionWrite, Waiter
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -91,7 +91,7 @@ def test_a_commit_without_offsets_that_can_be_stored_leaves_no_group() -> None:
 
 def test_what_is_written_is_part_of_the_transaction_and_a_marker_has_no_record() -> None:
     shard = GroupShard(GroupConfig())
-    shard.step(runtime_events.Loaded(), 0, 0)
+    shard.step(machine.Loaded(), 0, 0)
     partition = TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=5, committed_leader_epoch=3, committed_metadata=None
     )
@@ -105,7 +105,7 @@ def test_what_is_written_is_part_of_the_transaction_and_a_marker_has_no_record()
     effects = shard.step(events.CommitTransactionalOffsets(Waiter("me", 3), request), 0, 0)
     assert effects.transaction == TransactionWrite(7, 2)
     assert len(effects.records) == 1
-    shard.step(runtime_events.Appended(1), 0, 0)
+    shard.step(machine.Appended(1), 0, 0)
     end = TransactionEnd(is_commit=True, coordinator_epoch=4)
     effects = shard.step(events.EndOffsetsTransaction(Waiter("me", 1), 7, 2, end), 0, 0)
     assert (effects.transaction, effects.records) == (TransactionWrite(7, 2, end), [])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.group import GroupConfig
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange
-from moldau.coordinator.runtime import events as runtime_events
-from moldau.coordinator.runtime.effects import Waiter
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.shard.shard import EXPIRED_RECORDS_MAX, GroupShard
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 
@@ -18,17 +18,17 @@ def test_it_goes_on_in_the_next_step_and_lets_others_come_between() -> None:
     shard = GroupShard(config, GROUPS)
     for number in range(GROUPS):
         shard.replay(OffsetChange(f"group {number}", "t", 0, CommittedOffset(1, commit_ms=0)), number + 1)
-    shard.step(runtime_events.Loaded(), 0, 0)
+    shard.step(machine.Loaded(), 0, 0)
     assert shard.next_deadline_ms() == 1000
     end_offset = GROUPS
     sizes = []
     while shard.next_deadline_ms() == 1000:
-        effects = shard.step(runtime_events.Tick(), 1000, 60_000)
+        effects = shard.step(machine.Tick(), 1000, 60_000)
         sizes.append(len(effects.records))
         if effects.records:
             end_offset += len(effects.records)
-            shard.step(runtime_events.Appended(end_offset), 1000, 60_000)
-            shard.step(runtime_events.Committed(end_offset), 1000, 60_000)
+            shard.step(machine.Appended(end_offset), 1000, 60_000)
+            shard.step(machine.Committed(end_offset), 1000, 60_000)
         heartbeat = HeartbeatRequest(group_id="group 0", generation_id=-1, member_id="")
         assert shard.step(events.Heartbeat(Waiter("it", 4), heartbeat), 1000, 60_000).replies
     assert len(sizes) > 1 and max(sizes) <= EXPIRED_RECORDS_MAX + 1

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.classic import group_state
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.group_state import FORMER_STATES, GroupState
+from moldau.coordinator.classic import group as group_module
+from moldau.coordinator.classic.group import FORMER_STATES, ClassicGroup, GroupState
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command
 
@@ -86,7 +85,7 @@ def test_each_state_answers_each_request(state: GroupState, request_name: str) -
 
 
 def test_every_table_knows_every_state() -> None:
-    tables = [value for name, value in vars(group_state).items() if name.endswith(("_ANSWERS", "_STATES"))]
+    tables = [value for name, value in vars(group_module).items() if name.endswith(("_ANSWERS", "_STATES"))]
     assert len(tables) == 4
     for table in tables:
         assert list(table) == list(GroupState)

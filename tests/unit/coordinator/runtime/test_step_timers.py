@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.coordinator.group.step import TimerKey, TimerKind
-from moldau.coordinator.runtime.timers import Timers
+from moldau.coordinator.group.group import TimerKey, TimerKind
+from moldau.coordinator.runtime.step import Timers
 
 A, B, C = (TimerKey(TimerKind.SESSION, "g", name) for name in "abc")
 

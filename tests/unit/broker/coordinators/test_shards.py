@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.runtime.partition import REMEMBERED_LENGTH_MAX, java_hash, partition_of
+from moldau.broker.coordinators.shards import REMEMBERED_LENGTH_MAX, java_hash, partition_of
 
 
 @pytest.mark.parametrize(

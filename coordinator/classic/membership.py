@@ -1,0 +1,163 @@
+"""The sessions of the members of a classic group: heartbeats, members that leave, timers, and the load of a group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.coordinator.classic.group import EMPTY, HEARTBEAT_ANSWERS, STABLE, ClassicGroup, Member
+from moldau.coordinator.classic.rebalance import (
+    complete_if_all_joined,
+    expect_heartbeat,
+    join_timed_out,
+    prepare_rebalance,
+    rebalance,
+    refuse_join,
+    refuse_sync,
+    remove_member,
+    sync_timed_out,
+)
+from moldau.coordinator.group.events import Heartbeat, Leave, TimerFired
+from moldau.coordinator.group.group import GroupStep, TimerKind
+from moldau.coordinator.runtime.machine import Loaded, Unloaded
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
+from moldau.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
+
+BATCH_VERSION: Final = 3
+"""From this version of LeaveGroup on, several members leave at once and each gets its own answer."""
+
+
+def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """Restore a group from its record: stable if every member has its assignment, or empty."""
+    timestamp = value.current_state_timestamp
+    group = ClassicGroup(group_id, None if timestamp == -1 else timestamp)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    for stored in value.members:
+        group.add(restore_member(value, stored))
+    group.state = STABLE if group.members else EMPTY
+    group.learn_subscription()
+    return group
+
+
+def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
+    """Restore a member. Of its protocols the record holds only the one that the group chose."""
+    timeout_ms = stored.rebalance_timeout
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.session_timeout if timeout_ms == -1 else timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=[JoinGroupRequestProtocol(name=value.protocol or "", metadata=stored.subscription)],
+        assignment=stored.assignment,
+    )
+
+
+def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
+    """Begin the sessions again once the partition is loaded, so that the members have time to find this coordinator.
+
+    A group above `group.max.size` rebalances; the members that join first are admitted.
+    """
+    for member in group.members.values():
+        expect_heartbeat(step, group, member)
+    if len(group.members) > step.config.max_size:
+        prepare_rebalance(step, group, f"{len(group.members)} members are more than are allowed")
+
+
+def unloaded(step: GroupStep, group: ClassicGroup, _event: Unloaded) -> None:
+    """Answer parked requests with NOT_COORDINATOR, so that clients look up the new
+    coordinator.
+    """
+    for member in group.members.values():
+        refuse_join(step, group, member, ErrorCode.NOT_COORDINATOR, "")
+        refuse_sync(step, member, ErrorCode.NOT_COORDINATOR)
+
+
+def timer_fired(step: GroupStep, group: ClassicGroup, event: TimerFired) -> None:
+    match event.key.kind:
+        case TimerKind.SESSION:
+            session_timed_out(step, group, event.key.member_id)
+        case TimerKind.JOIN:
+            join_timed_out(step, group)
+        case TimerKind.SYNC:
+            sync_timed_out(step, group)
+
+
+def heartbeat(step: GroupStep, group: ClassicGroup | None, event: Heartbeat) -> None:
+    step.reply(event.waiter, HeartbeatResponse(error_code=answer(step, group, event.request)))
+
+
+def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatRequest) -> ErrorCode:
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+    refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    if refusal is not ErrorCode.NONE:
+        return refusal
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    expect_heartbeat(step, group, group.members[request.member_id])
+    return HEARTBEAT_ANSWERS[group.state]
+
+
+def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
+    """Handle the session timer of a member, or of an id that was given to a client."""
+    if member_id in group.pending_members:
+        group.remove(member_id)
+        complete_if_all_joined(step, group)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.is_kept_by_a_parked_request:
+        return
+    remove_member(step, group, member)
+    rebalance(step, group, f"member {member_id!r} was not heard of for its session")
+
+
+def leave(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
+    request = event.request
+    if not request.group_id:
+        step.reply(event.waiter, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        return
+    results = [result_of(identity, remove(step, group, identity)) for identity in request.members]
+    response = LeaveGroupResponse(members=results)
+    if event.waiter.version < BATCH_VERSION:
+        response = LeaveGroupResponse(error_code=results[0].error_code)
+    if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
+        if group.state is not EMPTY:
+            rebalance(step, group, "members left")
+        if step.changes:
+            step.when_committed(ReplyWhenCommitted(event.waiter, response, refused_by_the_log))
+            return
+    step.reply(event.waiter, response)
+
+
+def refused_by_the_log(error: ErrorCode) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=write_error(error))
+
+
+def result_of(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    return MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error)
+
+
+def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity) -> ErrorCode:
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    member_id = identity.member_id
+    if not member_id and identity.group_instance_id is not None:
+        # An operator names a static member by its instance id: it is removed under the id that it has now.
+        member_id = group.static_members.get(identity.group_instance_id, "")
+    if member_id in group.pending_members:
+        step.cancel(TimerKind.SESSION, group, member_id)
+        group.remove(member_id)
+        return ErrorCode.NONE
+    refusal = group.refusal_of(member_id, identity.group_instance_id)
+    if refusal is ErrorCode.NONE:
+        remove_member(step, group, group.members[member_id])
+    return refusal
