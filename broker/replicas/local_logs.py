@@ -21,7 +21,7 @@ from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.directory.damaged_logs import Repaired
-from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
 from moldau.storage.files.log_paths import STRAY_SUFFIX
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.damaged_log import find_damage
@@ -327,18 +327,16 @@ class LocalLogs:
 
         Raises OSError where it is the metadata log directory, and `BlockingIOError` where another process serves it.
         """
+        shortage = partial(self.space.refused, path)
+        reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed)
         try:
-            directory = LogDirectory.open(self._environment.fs, path, log.info, self._environment.boot_id())
+            directory = LogDirectory.open(self._environment.fs, path, log.info, self._environment.boot_id(), reports)
         except OSError as error:
             if isinstance(error, BlockingIOError) or path == self._metadata_path:
                 raise
             log.error("log directory %s is offline until the next start: %s", path, error)
             self.offline[path] = str(error)
         else:
-            directory.on_failure = self._failed
-            directory.on_shortage = partial(self.space.refused, path)
-            directory.on_damage = self._tell_damaged
-            directory.on_epochs_changed = self._epochs_changed
             self.directories.append(directory)
 
     def _failed(self, directory: LogDirectory) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 from functools import partial as bind
+from typing import Final, NamedTuple
 
 from moldau.storage.checkpoints.clean_shutdown import write_clean_shutdown
 from moldau.storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
@@ -42,6 +43,24 @@ METADATA_TOPIC = "__cluster_metadata"
 """The metadata topic. Its directory lies among those of the partitions, and belongs to the quorum."""
 
 
+class DirectoryReports(NamedTuple):
+    """The callbacks of a log directory. Each is called within the operation that reports: it may only take note, and
+    act later.
+    """
+
+    failure: Callable[[LogDirectory], None] | None = None
+    """Called once, when an operation failed in the directory."""
+    shortage: Callable[[OSError], None] | None = None
+    """Called with each error that may pass: a full disk, a lack of file descriptors."""
+    damage: Callable[[Log, str], None] | None = None
+    """Called with a damaged log and a description of the damage, by the read that found it."""
+    epochs_changed: Callable[[Log], None] | None = None
+    """Called with a served log at each change of its leader epochs: their checkpoint is to be written."""
+
+
+NO_REPORTS: Final = DirectoryReports()
+
+
 class LogDirectory:
     """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`, `close` and
     `CheckpointWork.run` may run in a thread.
@@ -50,24 +69,24 @@ class LogDirectory:
     __slots__ = (
         "_boot_id",
         "_lock",
+        "_reports",
         "checkpoints",
         "damaged",
         "failure",
         "fs",
         "logs",
-        "on_damage",
-        "on_epochs_changed",
-        "on_failure",
-        "on_shortage",
         "path",
         "previous_run",
     )
 
-    def __init__(self, fs: FileSystem, path: str, lock: FileLock, report: Report, boot_id: str) -> None:
+    def __init__(
+        self, fs: FileSystem, path: str, lock: FileLock, report: Report, boot_id: str, reports: DirectoryReports
+    ) -> None:
         self.fs = fs
         self.path = path
         self._lock = lock
         self._boot_id = boot_id
+        self._reports = reports
         self.logs: dict[TopicPartition, Log] = {}
         """The logs that are served."""
         self.checkpoints = DirectoryCheckpoints(fs, path, report)
@@ -75,20 +94,19 @@ class LogDirectory:
         """The damaged logs in this directory, which are not served."""
         self.failure: OSError | None = None
         """Why the directory is offline, None while it is served."""
-        self.on_damage: Callable[[Log, str], None] | None = None
-        """Called with a damaged log and a description of the damage, within the read that found it."""
-        self.on_epochs_changed: Callable[[Log], None] | None = None
-        """Called with a served log within each change of its leader epochs: their checkpoint is to be written."""
-        self.on_failure: Callable[[LogDirectory], None] | None = None
-        """Called once, within the operation that failed: it may only take note, and act later."""
-        self.on_shortage: Callable[[OSError], None] | None = None
-        """Called with each error that may pass: a full disk, a lack of file descriptors."""
         self.previous_run = PreviousRun(fs, path, boot_id)
         if self.previous_run.may_have_lost_writes:
             self.checkpoints.lower_high_watermarks()
 
     @classmethod
-    def open(cls, fs: FileSystem, path: str, report: Report, boot_id: str = "") -> LogDirectory:
+    def open(
+        cls,
+        fs: FileSystem,
+        path: str,
+        report: Report,
+        boot_id: str = "",
+        reports: DirectoryReports = NO_REPORTS,
+    ) -> LogDirectory:
         """Make the directory where it is missing, lock it, and read its checkpoints.
 
         `boot_id` differs between the boots of the machine; where it is empty, every crash is taken for a loss of power.
@@ -97,7 +115,7 @@ class LogDirectory:
         make_durable_directory(fs, path)
         lock = fs.lock(f"{path}/{LOCK}")
         try:
-            return cls(fs, path, lock, report, boot_id)
+            return cls(fs, path, lock, report, boot_id, reports)
         except BaseException:
             lock.release()
             raise
@@ -233,9 +251,10 @@ class LogDirectory:
         self.logs[log.topic, log.partition] = log
         self.damaged.repaired((log.topic, log.partition))
         # The hooks are set here, because `make` and `load` may run in a thread, where errors are raised.
-        log.on_shortage = self.on_shortage
-        log.on_damage = bind(self.on_damage, log) if self.on_damage is not None else None
-        log.epochs.on_change = bind(self.on_epochs_changed, log) if self.on_epochs_changed is not None else None
+        reports = self._reports
+        log.on_shortage = reports.shortage
+        log.on_damage = bind(reports.damage, log) if reports.damage is not None else None
+        log.epochs.on_change = bind(reports.epochs_changed, log) if reports.epochs_changed is not None else None
         if self.failure is not None:
             log.fail(self.failure)  # The directory went offline while the log was made.
         log.on_failure = self.fail
@@ -244,8 +263,8 @@ class LogDirectory:
         """Handle a failed operation: the directory fails, unless the error is transient."""
         if error.errno not in PASSING:
             self.fail(error)
-        elif self.on_shortage is not None:
-            self.on_shortage(error)
+        elif self._reports.shortage is not None:
+            self._reports.shortage(error)
 
     def fail(self, error: OSError) -> None:
         """Take the directory and all its logs offline until the next start, because an operation failed."""
@@ -255,8 +274,8 @@ class LogDirectory:
         self.forget_serving_epoch()
         for log in self.logs.values():
             log.fail(error)
-        if self.on_failure is not None:
-            self.on_failure(self)
+        if self._reports.failure is not None:
+            self._reports.failure(self)
 
     def fence(self, log: Log, high_watermark: int) -> None:
         """Stop serving a log that is damaged; its files stay as they are."""
@@ -333,7 +352,7 @@ class LogDirectory:
 
         Returns whether the next start may trust the files. Blocks for the syncs.
         """
-        self.on_failure = None
+        self._reports = self._reports._replace(failure=None)
         try:
             if self.failure is not None:
                 raise self.failure

@@ -28,7 +28,7 @@ from moldau.broker.metadata.raft.former_leader import FormerLeader
 from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
 from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
 from moldau.broker.metadata.raft.quorum_peers import QuorumPeers
-from moldau.broker.metadata.raft.raft_driver import RaftDriver
+from moldau.broker.metadata.raft.raft_driver import EventFeed, RaftDriver
 from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
 from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
 from moldau.broker.network.peer_channel import PeerChannels
@@ -37,7 +37,6 @@ from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Tasks
 from moldau.kraft.controller.nodes.controller_registration import registration_record
 from moldau.kraft.quorum.quorum_history import QuorumHistory
-from moldau.kraft.raft import events
 from moldau.kraft.raft.raft import Raft
 from moldau.storage.checkpoints.meta_properties import MetaProperties
 from moldau.storage.log.log import Log
@@ -83,13 +82,15 @@ class OpenedQuorum:
 def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQuorum:
     """Compose the parts in dependency order. Raises `UnusableMetadata`.
 
-    The parts report to the driver, which is constructed from them: `feed` closes this cycle.
+    The parts report events to the feed, to which the driver subscribes.
     """
     environment, config, publisher, tasks = around.environment, around.config, around.publisher, around.tasks
     loop, metadata_log, policy, halt = around.channels.loop, loaded.log, around.policy, around.halt
 
-    def feed(event: events.Event) -> None:
-        driver.feed(event)
+    event_feed = EventFeed()
+    feed = event_feed.feed
+    catch_up = CatchUp(loop)
+    cluster_check = ClusterCheck(around.properties.cluster_id, controllers_asked(config))
 
     def cannot_lead(error: NoRoom) -> None:
         """This node cannot lead the quorum.
@@ -112,8 +113,6 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
     identity = identity_of(config, around.properties)
     raft = Raft(identity, raft_settings(config), metadata_log, history, loaded.election, environment.random)
     former_leader = FormerLeader(environment.monotonic_ms)
-    catch_up = CatchUp(loop)
-    cluster_check = ClusterCheck(around.properties.cluster_id, controllers_asked(config))
     writer = MetadataLogWriter(
         environment, loop, raft, history, metadata_log, committed, around.flusher, policy, feed, halt, cannot_lead
     )
@@ -138,7 +137,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
     )
     peers = QuorumPeers(around.channels, former_leader, terms.disconnected, feed, answered)
     driver = RaftDriver(
-        environment, loop, tasks, raft, metadata_log, committed, writer, snapshots, terms, peers, catch_up
+        environment, loop, tasks, raft, metadata_log, committed, writer, snapshots, terms, peers, catch_up, event_feed
     )
     return OpenedQuorum(metadata_log, files, history, raft, writer, snapshots, terms, former_leader, catch_up, driver)
 

@@ -8,6 +8,7 @@ peers, timers, disk ──▶ events ──▶ Raft ──▶ effects ──▶ 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from moldau.broker.metadata.committed_metadata import CommittedMetadata
 from moldau.broker.metadata.metadata_log import MetadataLog
@@ -21,6 +22,22 @@ from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Tasks
 from moldau.kraft.raft import events
 from moldau.kraft.raft.raft import Raft
+
+
+class EventFeed:
+    """Passes the events of the parts around a Raft machine to its driver, which is made after them."""
+
+    def __init__(self) -> None:
+        self._listener: Callable[[events.Event], None] | None = None
+
+    def subscribe(self, listener: Callable[[events.Event], None]) -> None:
+        """Pass all events to the listener."""
+        self._listener = listener
+
+    def feed(self, event: events.Event) -> None:
+        """Pass an event on."""
+        assert self._listener is not None, "a part reports before the driver is made"
+        self._listener(event)
 
 
 class RaftDriver:
@@ -43,6 +60,7 @@ class RaftDriver:
         terms: ControllerTerms,
         peers: QuorumPeers,
         catch_up: CatchUp,
+        event_feed: EventFeed,
     ) -> None:
         self._environment = environment
         self._loop = loop
@@ -59,6 +77,7 @@ class RaftDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
         """Whether the logs are about to be closed; later events are ignored."""
+        event_feed.subscribe(self.feed)
 
     def feed(self, event: events.Event) -> None:
         """Step the machine with an event, carry out the effects, and set the timer for its next deadline."""

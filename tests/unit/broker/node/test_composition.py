@@ -123,13 +123,29 @@ def test_the_life_of_a_node_is_read_on_a_few_screens() -> None:
     assert len((ROOM / "node.py").read_text().splitlines()) < LINES_MAX
 
 
-@pytest.mark.parametrize("path", sorted(ROOM.glob("*.py")), ids=lambda path: path.name)
+COMPOSING: Final = (*sorted(ROOM.glob("*.py")), ROOT / "broker/coordinators/composition.py")
+
+
+@pytest.mark.parametrize("path", COMPOSING, ids=lambda path: path.name)
 def test_no_module_assigns_a_field_of_another_part(path: Path) -> None:
     assert list(late_assignments(ast.parse(path.read_text()))) == []
 
 
 def test_each_part_gets_only_parts_that_were_made_before_it() -> None:
     assert late_reads((ROOM / "composition.py").read_text(), "NodeParts") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "function"),
+    [
+        ("broker/metadata/raft/opened_quorum.py", "opened_quorum"),
+        ("broker/coordinators/composition.py", "__init__"),
+    ],
+)
+def test_a_smaller_composition_passes_nothing_that_is_made_later(path: str, function: str) -> None:
+    nodes = ast.walk(ast.parse((ROOT / path).read_text()))
+    found = [each for each in nodes if isinstance(each, ast.FunctionDef) and each.name == function]
+    assert found and [late for each in found for late in late_locals(each)] == []
 
 
 def test_no_part_gets_the_whole_node() -> None:
