@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     settings = container_settings(properties, invocation.variables)
     config = load(settings, unknown_variables(invocation.variables))
     _format(config, invocation)
-    from moldau.broker.node.main import Start, serve
+    from moldau.broker.node.main import StartOptions, serve
 
-    return serve(config, invocation.errors, Start())
+    return serve(config, invocation.errors, StartOptions())
 
 
 def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:

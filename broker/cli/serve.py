@@ -63,11 +63,11 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
     config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
-    from moldau.broker.node.main import Start, serve
+    from moldau.broker.node.main import StartOptions, serve
 
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
     greeting = arguments.greeting or ("text" if is_seen else "none")
-    start = Start(
+    start = StartOptions(
         formats=arguments.file is None,
         until_eof=arguments.until_eof,
         greet=greeter(greeting, invocation),
@@ -101,23 +101,23 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
     """The lines of the greeting, each with its label."""
     yield "node", f"{report.node_id}, {' and '.join(report.roles)}, of cluster {report.cluster_id}"
     if report.listeners:
-        yield "clients", named(report.listeners)
+        yield "clients", addresses_text(report.listeners)
     if report.controller_listeners:
-        yield "quorum", named(report.controller_listeners)
+        yield "quorum", addresses_text(report.controller_listeners)
     yield "data", ", ".join(report.data)
     yield "metrics", report.metrics or "off (--override moldau.http.listener=http://127.0.0.1:9464 turns them on)"
-    yield "found", f"{found(report)}; serving after {duration(report.start_ms / 1000)}"
+    yield "found", f"{recovery_text(report)}; serving after {duration(report.start_ms / 1000)}"
     first = next(iter(report.listeners.values()), None)
     if first is not None:
         yield "try", f"echo hello | kcat -b {first} -t {TOPIC} -P && kcat -b {first} -t {TOPIC} -C -e"
 
 
-def named(addresses: dict[str, str]) -> str:
+def addresses_text(addresses: dict[str, str]) -> str:
     """The addresses as text, each with the name of its listener."""
     return ", ".join(f"{address} ({name})" for name, address in addresses.items())
 
 
-def found(report: StartReport) -> str:
+def recovery_text(report: StartReport) -> str:
     """The recovered partitions, and the time that it took to open or recover them."""
     if report.recovered is None:
         return "new directories, formatted now" if report.formatted else "no partitions"

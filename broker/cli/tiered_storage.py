@@ -152,10 +152,10 @@ async def verify(command: TierCommand) -> int:
                 if report.problems and not await _is_still_read(cluster, key, segment):
                     continue  # The segment was replaced or deleted in the meantime.
                 count += 1
-                bad += _tell(command, key, segment.start_offset, segment.segment_id, report)
+                bad += _print_problems(command, key, segment.start_offset, segment.segment_id, report)
                 if count % PROGRESS_EVERY == 0:
                     command.progress(f"{count} segments verified")
-    return _conclude(command, count, bad)
+    return _print_summary(command, count, bad)
 
 
 def _read_segments(
@@ -202,10 +202,10 @@ async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> 
         else:
             report = await verify_segment(storage, owner, named.partition, _described(manifest))
         count += 1
-        bad += _tell(command, named.partition, named.start_offset, named.segment_id, report)
+        bad += _print_problems(command, named.partition, named.start_offset, named.segment_id, report)
         if count % PROGRESS_EVERY == 0:
             command.progress(f"{count} segments verified")
-    return _conclude(command, count, bad)
+    return _print_summary(command, count, bad)
 
 
 def _described(manifest: SegmentManifest) -> RemoteSegment:
@@ -223,7 +223,7 @@ def _described(manifest: SegmentManifest) -> RemoteSegment:
     )
 
 
-def _tell(
+def _print_problems(
     command: TierCommand, key: RemotePartition, start_offset: int, segment_id: bytes, report: SegmentReport
 ) -> bool:
     """Print what a verification found. Returns whether there is a problem."""
@@ -240,7 +240,7 @@ def _tell(
     return bool(report.problems)
 
 
-def _conclude(command: TierCommand, count: int, bad: int) -> int:
+def _print_summary(command: TierCommand, count: int, bad: int) -> int:
     fields: dict[str, object] = {"segments": count, "damaged_segments": bad}
     command.say(fields, f"{count} segments verified, {bad} of them damaged", "red" if bad else "green")
     return 1 if bad else 0

@@ -30,7 +30,7 @@ def load(properties: Mapping[str, str], unknown_variables: Sequence[str] = ()) -
         reading.warnings.append(f"No setting has the name of these variables: {', '.join(unknown_variables)}.")
     sealed = {name: _sealed(name, text) for name, text in properties.items()}
     for name, text in sealed.items():
-        reading.take(name, text)
+        reading.read(name, text)
     reading.require_what_has_no_default(properties)
     if reading.problems:
         raise ConfigError(reading.problems)
@@ -56,7 +56,7 @@ def overlaid(layers: BrokerLayers) -> tuple[Config, list[str]]:
     reading = _Reading()
     flat = layers.flattened()
     for name, text in flat.items():
-        reading.take(name, text if _is_readable(name, text) else layers.static.get(name, text))
+        reading.read(name, text if _is_readable(name, text) else layers.static.get(name, text))
     settings = ConfigValues(reading.values)
     config = _derive(settings, layers.static, ())
     return config, list(broken_rules(config))
@@ -88,7 +88,7 @@ class _Reading:
         self.without_effect: dict[str, list[str]] = {}  # Settings by the reason for which they have no effect.
         self.problems: list[str] = []
 
-    def take(self, name: str, text: str | Password) -> None:
+    def read(self, name: str, text: str | Password) -> None:
         """Read one setting."""
         refusal = refusal_of(name)
         if refusal:
@@ -97,7 +97,7 @@ class _Reading:
             return
         setting = broker_setting(name)
         if setting is None:
-            self._take_unknown(name)
+            self._read_unknown(name)
             return
         try:
             value = parse(setting, text)
@@ -120,7 +120,7 @@ class _Reading:
         elif base_name(name) not in (name, *OF_ONE_LISTENER) and not base_name(name).startswith(("ssl.", "sasl.")):
             self.without_effect.setdefault(REASONS["listener"], []).append(f"{name}={shown}")
 
-    def _take_unknown(self, name: str) -> None:
+    def _read_unknown(self, name: str) -> None:
         advice = advice_for(name)
         if name in METADATA_TOPIC_SETTINGS:
             return

@@ -39,7 +39,7 @@ TIMEOUT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
+class ProviderEndpoint:
     """The settings of the requests to an identity provider."""
 
     url: str
@@ -54,7 +54,7 @@ class Fetching:
 class OauthServerSettings:
     """The rules of a listener for tokens."""
 
-    keys: Fetching | None
+    keys: ProviderEndpoint | None
     """Where the keys of the provider are; None where tokens have no signature."""
     refresh_ms: int
     issuer: str | None
@@ -68,7 +68,7 @@ class OauthServerSettings:
 class OauthLoginSettings:
     """The source of this node's own tokens: an identity provider, or unsecured tokens."""
 
-    tokens: Fetching | None
+    tokens: ProviderEndpoint | None
     """The token endpoint; None where this node writes tokens without a signature."""
     client_id: str | None
     client_secret: Password | None
@@ -84,7 +84,7 @@ def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerS
     # for signed ones is named.
     of = _OfMechanism(config, listener)
     return OauthServerSettings(
-        keys=of.fetching(JWKS, JWKS_BACKOFF),
+        keys=of.endpoint(JWKS, JWKS_BACKOFF),
         refresh_ms=config.settings.integer(of.name("sasl.oauthbearer.jwks.endpoint.refresh.ms")),
         issuer=of.text("sasl.oauthbearer.expected.issuer"),
         audiences=config.settings.entries(of.name("sasl.oauthbearer.expected.audience")),
@@ -97,7 +97,7 @@ def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerS
 def oauth_login_settings(config: ListenerConfig, listener: str) -> OauthLoginSettings:
     of, settings = _OfMechanism(config, listener), config.settings
     return OauthLoginSettings(
-        tokens=of.fetching(TOKENS, LOGIN_BACKOFF),
+        tokens=of.endpoint(TOKENS, LOGIN_BACKOFF),
         client_id=of.text("sasl.oauthbearer.client.credentials.client.id"),
         client_secret=settings.password(of.name("sasl.oauthbearer.client.credentials.client.secret")),
         scope=of.text("sasl.oauthbearer.scope"),
@@ -143,12 +143,12 @@ class _OfMechanism:
     def text(self, name: str) -> str | None:
         return self._config.settings.text_or_none(self.name(name)) or None
 
-    def fetching(self, url_name: str, backoff: tuple[str, str]) -> Fetching | None:
+    def endpoint(self, url_name: str, backoff: tuple[str, str]) -> ProviderEndpoint | None:
         url = self.text(url_name)
         if url is None:
             return None
         settings = self._config.settings
-        return Fetching(
+        return ProviderEndpoint(
             url,
             self._timeout_ms("sasl.login.connect.timeout.ms"),
             self._timeout_ms("sasl.login.read.timeout.ms"),

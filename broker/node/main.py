@@ -57,7 +57,7 @@ EXIT_REFUSED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartOptions:
     """How a node is started, besides its configuration."""
 
     formats: bool = False
@@ -70,7 +70,7 @@ class Start:
     """Whether the log shows only warnings, errors and progress until clients are served."""
 
 
-def serve(config: Config, errors: Terminal, start: Start) -> int:
+def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
     """Run a node until SIGTERM or SIGINT, with its log on `errors`. Returns the exit status of the process."""
     from moldau.broker.metadata.registration import RegistrationRefused
     from moldau.broker.metadata.storage_format import FormatError
@@ -97,7 +97,7 @@ def serve(config: Config, errors: Terminal, start: Start) -> int:
             descriptors_max,
         )
     try:
-        return loop.run_until_complete(Life(config, environment, loop, start, show_all).run())
+        return loop.run_until_complete(NodeProcess(config, environment, loop, start, show_all).run())
     except (NotFormatted, FormatError, RegistrationRefused, CorruptLog, OSError, ValueError) as refusal:
         log.critical("the node cannot start: %s", refusal_line(refusal, config))
         return EXIT_REFUSED
@@ -166,7 +166,7 @@ class InputEnd(asyncio.Protocol):
         self._ended()
 
 
-class Life:
+class NodeProcess:
     """The life of one node, from its start to its clean stop. `run` may be called once."""
 
     def __init__(
@@ -174,7 +174,7 @@ class Life:
         config: Config,
         environment: LocalEnvironment,
         loop: TimedLoop,
-        start: Start,
+        start: StartOptions,
         show_all: Callable[[], None],
     ) -> None:
         self._config = config
@@ -188,7 +188,7 @@ class Life:
     async def run(self) -> int:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
         is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
-        await self._heed_signals()
+        await self._handle_signals()
         node = await self._started()
         if node is None:
             # The node may have waited long for its peers. Written data survives the end of a process.
@@ -237,7 +237,7 @@ class Life:
             return None
         return node
 
-    async def _heed_signals(self) -> None:
+    async def _handle_signals(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(each, self._stop, each.name)
         if self._start.until_eof:

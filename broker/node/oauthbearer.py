@@ -95,11 +95,11 @@ class NodeOauth:
 
     def _fetch(self, settings: OauthLoginSettings, module: LoginModule) -> Callable[[], str]:
         """A function that asks the provider for a token by the grant of client credentials; it blocks."""
-        fetching = settings.tokens
-        assert fetching is not None, "an endpoint is asked"
+        endpoint = settings.tokens
+        assert endpoint is not None, "an endpoint is asked"
         client_id = settings.client_id or module.option("clientId")
         secret = module.option("clientSecret") if settings.client_secret is None else settings.client_secret.reveal()
         scope = settings.scope or module.options.get("scope")
-        request = token_request(fetching.url, client_id, secret, scope, AllowedUrls(allowed_urls(self._config)))
+        request = token_request(endpoint.url, client_id, secret, scope, AllowedUrls(allowed_urls(self._config)))
         post, authorities = Post(request.headers, request.body), module.options.get(AUTHORITIES_OPTION)
-        return lambda: token_of_response(ask_provider(fetching, self._environment, post, authorities))
+        return lambda: token_of_response(ask_provider(endpoint, self._environment, post, authorities))

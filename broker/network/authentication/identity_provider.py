@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from moldau.broker.config.oauthbearer import Fetching, OauthLoginSettings
+from moldau.broker.config.oauthbearer import OauthLoginSettings, ProviderEndpoint
 from moldau.broker.runtime.environment import Environment
 from moldau.security.sasl.client_mechanism import LoginFailed
 from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
@@ -42,7 +42,7 @@ LOOKUP_MS_MIN: Final = 1_000
 """The least time (ms) from the end of a fetch to a fetch because of an unknown key: clients choose the ids of keys in
 their tokens, and must not make this node ask the provider all the time.
 """
-Ask = Callable[[Fetching], bytes]
+Ask = Callable[[ProviderEndpoint], bytes]
 UNKNOWN_LIFE_MS: Final = 300_000
 """Life of a token that this node cannot read: it is fetched again within that time."""
 
@@ -72,27 +72,29 @@ class ProviderHost(Protocol):
 
 
 def ask_provider(
-    fetching: Fetching, host: ProviderHost, post: Post | None = None, authorities: str | None = None
+    endpoint: ProviderEndpoint, host: ProviderHost, post: Post | None = None, authorities: str | None = None
 ) -> bytes:
     """The document behind a URL. `authorities`: a file of trusted certificates in PEM in place of the system's.
 
     Raises `ProviderFailure`.
     """
-    parts = urlsplit(fetching.url)
+    parts = urlsplit(endpoint.url)
     try:
         if parts.scheme == "file":
             with closing(host.fs.open(unquote(parts.path), read_only=True)) as file:
                 return _bounded(file.pread(SIZE_MAX + 1, 0))
-        return _over_http(fetching, host.precise_ns, post, authorities)
+        return _over_http(endpoint, host.precise_ns, post, authorities)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ProviderFailure(f"{fetching.url} cannot be read: {error or type(error).__name__}") from None
+        raise ProviderFailure(f"{endpoint.url} cannot be read: {error or type(error).__name__}") from None
 
 
-def _over_http(fetching: Fetching, precise_ns: Callable[[], int], post: Post | None, authorities: str | None) -> bytes:
-    parts = urlsplit(fetching.url)
+def _over_http(
+    endpoint: ProviderEndpoint, precise_ns: Callable[[], int], post: Post | None, authorities: str | None
+) -> bytes:
+    parts = urlsplit(endpoint.url)
     host, path = parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection: http.client.HTTPConnection
-    timeout_s = fetching.connect_ms / 1000
+    timeout_s = endpoint.connect_ms / 1000
     if parts.scheme == "https":
         context = ssl.create_default_context(cafile=authorities)
         connection = http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
@@ -100,26 +102,26 @@ def _over_http(fetching: Fetching, precise_ns: Callable[[], int], post: Post | N
         connection = http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
     try:
         connection.connect()
-        connection.sock.settimeout(fetching.read_ms / 1000)
+        connection.sock.settimeout(endpoint.read_ms / 1000)
         if post is None:
             connection.request("GET", path, headers={"Accept": "application/json"})
         else:
             connection.request("POST", path, post.body, dict(post.headers))
         response = connection.getresponse()
         if response.status != http.client.OK:
-            raise ProviderFailure(f"{fetching.url} answered with status {response.status}")
-        return _read(fetching, precise_ns, response)
+            raise ProviderFailure(f"{endpoint.url} answered with status {response.status}")
+        return _read(endpoint, precise_ns, response)
     finally:
         connection.close()
 
 
-def _read(fetching: Fetching, precise_ns: Callable[[], int], response: http.client.HTTPResponse) -> bytes:
+def _read(endpoint: ProviderEndpoint, precise_ns: Callable[[], int], response: http.client.HTTPResponse) -> bytes:
     ends_ns, data = precise_ns() + int(TIME_S_MAX * 1e9), bytearray()
     while piece := response.read1(PIECE_SIZE):
         data += piece
         _bounded(data)
         if precise_ns() > ends_ns:
-            raise ProviderFailure(f"{fetching.url} did not answer within {TIME_S_MAX:g} s")
+            raise ProviderFailure(f"{endpoint.url} did not answer within {TIME_S_MAX:g} s")
     return bytes(data)
 
 
@@ -134,10 +136,12 @@ class ProviderKeys:
     fetch.
     """
 
-    def __init__(self, fetching: Fetching, refresh_ms: int, environment: Environment, ask: Ask | None = None) -> None:
+    def __init__(
+        self, endpoint: ProviderEndpoint, refresh_ms: int, environment: Environment, ask: Ask | None = None
+    ) -> None:
         """`ask` fetches the provider's key set as text; it blocks, so it is called on an executor thread."""
         self.keys = KeySet()
-        self._fetching = fetching
+        self._endpoint = endpoint
         self._refresh_ms = refresh_ms
         self._environment = environment
         self._ask = (lambda each: ask_provider(each, environment)) if ask is None else ask
@@ -147,16 +151,16 @@ class ProviderKeys:
 
     async def follow(self) -> None:
         """Fetch the keys now and at every refresh interval, until the task is cancelled."""
-        fetching = self._fetching
-        pause_ms = fetching.backoff_ms
+        endpoint = self._endpoint
+        pause_ms = endpoint.backoff_ms
         while True:
             await self._fetch()
             if self._problem is None:
-                pause_ms = fetching.backoff_ms
+                pause_ms = endpoint.backoff_ms
                 await asyncio.sleep(self._refresh_ms / 1000)
             else:
                 await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(2 * pause_ms, fetching.backoff_ms_max)
+                pause_ms = min(2 * pause_ms, endpoint.backoff_ms_max)
 
     async def look_up(self, what: object) -> KeySet:
         """The keys after a new fetch; the known keys where the last fetch ended less than `LOOKUP_MS_MIN` ago."""
@@ -179,14 +183,14 @@ class ProviderKeys:
 
     async def _fetch_once(self) -> None:
         try:
-            self.keys = await self._environment.offload(lambda: parse_key_set(self._ask(self._fetching)))
+            self.keys = await self._environment.offload(lambda: parse_key_set(self._ask(self._endpoint)))
             problem = None
         except (ProviderFailure, InvalidKeys) as failure:
             problem = f"the keys of the identity provider stay as they are: {failure}"
         if problem is not None and problem != self._problem:
             log.warning("%s", problem)
         elif problem is None and (self._problem is not None or self._fetched_ms is None):
-            log.info("%d keys of the identity provider were read from %s", len(self.keys.keys), self._fetching.url)
+            log.info("%d keys of the identity provider were read from %s", len(self.keys.keys), self._endpoint.url)
         self._problem = problem
         self._fetched_ms = self._environment.monotonic_ms()
 
@@ -211,9 +215,9 @@ class ProviderTokens:
 
     async def follow(self) -> None:
         """Fetch a token, and the next one before it expires."""
-        fetching = self._settings.tokens
-        assert fetching is not None, "without an endpoint there is nothing to follow"
-        pause_ms = fetching.backoff_ms
+        endpoint = self._settings.tokens
+        assert endpoint is not None, "without an endpoint there is nothing to follow"
+        pause_ms = endpoint.backoff_ms
         while True:
             try:
                 self._token = await self._environment.offload(self._fetch)
@@ -222,9 +226,9 @@ class ProviderTokens:
                     log.warning("this node has no new token to log in with: %s", failure)
                 self._problem = str(failure)
                 await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(2 * pause_ms, fetching.backoff_ms_max)
+                pause_ms = min(2 * pause_ms, endpoint.backoff_ms_max)
                 continue
-            self._problem, pause_ms = "", fetching.backoff_ms
+            self._problem, pause_ms = "", endpoint.backoff_ms
             await asyncio.sleep(self._next_ms(self._token) / 1000)
 
     def _next_ms(self, token: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from moldau.broker.cli.invocation import Terminal, load_config
-from moldau.broker.cli.serve import as_json, found, greet
+from moldau.broker.cli.serve import as_json, greet, recovery_text
 from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.opening import Opened
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
@@ -54,12 +54,12 @@ def test_clients_are_shown_the_address_that_they_are_told() -> None:
 
 
 def test_what_was_found_is_told_with_its_duration() -> None:
-    assert found(replace(report(), recovered=CRASHED)) == (
+    assert recovery_text(replace(report(), recovered=CRASHED)) == (
         "1,200 partitions after an unclean stop, 2 of them damaged and not served (see the log),"
         " 3.0 GiB checked in 12 s"
     )
-    assert found(replace(report(), recovered=None)) == "no partitions"
-    assert found(replace(report(), recovered=None, formatted=True)) == "new directories, formatted now"
+    assert recovery_text(replace(report(), recovered=None)) == "no partitions"
+    assert recovery_text(replace(report(), recovered=None, formatted=True)) == "new directories, formatted now"
 
 
 def test_a_program_reads_one_line_of_json() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from moldau.broker.config.oauthbearer import Fetching
+from moldau.broker.config.oauthbearer import ProviderEndpoint
 from moldau.broker.network.authentication.identity_provider import LOOKUP_MS_MIN, ProviderFailure, ProviderKeys
 from moldau.broker.runtime.environment import Environment
 from tests.support.identity_provider import IdentityProvider
@@ -19,7 +19,7 @@ class Provider:
         self.document: bytes | None = IdentityProvider().key_set()
         self.asked = 0
 
-    def __call__(self, fetching: Fetching) -> bytes:
+    def __call__(self, endpoint: ProviderEndpoint) -> bytes:
         self.asked += 1
         if self.document is None:
             raise ProviderFailure("it is away")
@@ -32,8 +32,8 @@ def live(story: object, refresh_ms: int = 60_000) -> None:
 
         async def serve(environment: SimulatedEnvironment) -> None:
             provider = Provider()
-            fetching = Fetching("https://idp/keys", 1000, 1000, 100, 10_000)
-            keys = ProviderKeys(fetching, refresh_ms, cast("Environment", environment), provider)
+            endpoint = ProviderEndpoint("https://idp/keys", 1000, 1000, 100, 10_000)
+            keys = ProviderKeys(endpoint, refresh_ms, cast("Environment", environment), provider)
             following = asyncio.ensure_future(keys.follow())
             await story(keys, provider)  # type: ignore[operator]
             following.cancel()

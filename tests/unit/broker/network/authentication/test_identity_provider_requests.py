@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.config.oauthbearer import Fetching
+from moldau.broker.config.oauthbearer import ProviderEndpoint
 from moldau.broker.network.authentication.identity_provider import SIZE_MAX, Post, ProviderFailure, ask_provider
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.provider_server import ProviderServer
@@ -25,20 +25,20 @@ class Here:
 HOST = Here(lambda: 0)
 
 
-def fetching(url: str) -> Fetching:
-    return Fetching(url, 1000, 1000, 10, 20)
+def endpoint(url: str) -> ProviderEndpoint:
+    return ProviderEndpoint(url, 1000, 1000, 10, 20)
 
 
 def test_documents_come_from_files_and_over_http(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(b"{}")
-    assert ask_provider(fetching(path.as_uri()), HOST) == b"{}"
+    assert ask_provider(endpoint(path.as_uri()), HOST) == b"{}"
     with ProviderServer() as provider:
         provider.answers["/keys?x=1"] = (200, b"keys")
         provider.answers["/token"] = (200, b"token")
-        assert ask_provider(fetching(provider.url + "/keys?x=1"), HOST) == b"keys"
+        assert ask_provider(endpoint(provider.url + "/keys?x=1"), HOST) == b"keys"
         post = Post({"Authorization": "Basic abc"}, b"grant_type=client_credentials")
-        assert ask_provider(fetching(provider.url + "/token"), HOST, post) == b"token"
+        assert ask_provider(endpoint(provider.url + "/token"), HOST, post) == b"token"
         method, _, headers, body = provider.requests[-1]
     assert (method, headers["Authorization"], body) == ("POST", "Basic abc", b"grant_type=client_credentials")
     assert "abc" not in repr(post)
@@ -49,7 +49,7 @@ def test_cve_2025_27817_a_provider_cannot_send_this_node_elsewhere(status: int) 
     with ProviderServer() as provider:
         provider.answers["/keys"] = (status, provider.url.encode() + b"/elsewhere" if status == 302 else b"")
         with pytest.raises(ProviderFailure, match=f"status {status}"):
-            ask_provider(fetching(provider.url + "/keys"), HOST)
+            ask_provider(endpoint(provider.url + "/keys"), HOST)
         assert len(provider.requests) == 1
 
 
@@ -57,14 +57,14 @@ def test_an_answer_is_bounded_in_size_and_time(tmp_path: Path) -> None:
     with ProviderServer() as provider:
         provider.answers["/keys"] = (200, bytes(SIZE_MAX + 1))
         with pytest.raises(ProviderFailure, match="more than"):
-            ask_provider(fetching(provider.url + "/keys"), HOST)
+            ask_provider(endpoint(provider.url + "/keys"), HOST)
         provider.answers["/keys"] = (200, bytes(100_000))
         clock = itertools.count(0, 20_000_000_000)
         with pytest.raises(ProviderFailure, match="within 30 s"):
-            ask_provider(fetching(provider.url + "/keys"), Here(lambda: next(clock)))
+            ask_provider(endpoint(provider.url + "/keys"), Here(lambda: next(clock)))
         gone = provider.url
     path = tmp_path / "keys.json"
     path.write_bytes(bytes(SIZE_MAX + 1))
     for url in (path.as_uri(), (tmp_path / "missing").as_uri(), gone, "ftp://127.0.0.1:1/x"):
         with pytest.raises(ProviderFailure):
-            ask_provider(fetching(url), HOST)
+            ask_provider(endpoint(url), HOST)

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from moldau.broker.config.oauthbearer import Fetching, OauthLoginSettings
+from moldau.broker.config.oauthbearer import OauthLoginSettings, ProviderEndpoint
 from moldau.broker.network.authentication.identity_provider import ProviderFailure, ProviderTokens
 from moldau.broker.runtime.environment import Environment
 from moldau.security.sasl.client_mechanism import LoginFailed
@@ -15,7 +15,7 @@ from moldau.security.sasl.oauthbearer.token import expiry_ms, unsecured_token
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 SETTINGS = OauthLoginSettings(
-    Fetching("https://idp/token", 1000, 1000, 100, 10_000), "node", None, None, 0.8, 0.05, 60_000, 300_000
+    ProviderEndpoint("https://idp/token", 1000, 1000, 100, 10_000), "node", None, None, 0.8, 0.05, 60_000, 300_000
 )
 LIFE_MS = 3_600_000
 
