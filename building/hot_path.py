@@ -19,8 +19,6 @@ HOT_PATH: Final = (
     "broker/network/replies.py",
     "broker/network/request_times.py",
     "broker/network/route.py",
-    "broker/purgatory/delayed_produce.py",
-    "broker/purgatory/follower_waits.py",
     "broker/purgatory/purgatory.py",
     "broker/purgatory/timer_wheel.py",
     "broker/replicas/replica_fetchers.py",

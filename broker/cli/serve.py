@@ -12,7 +12,7 @@ from moldau.broker.runtime.progress import duration, size
 
 if TYPE_CHECKING:
     from moldau.broker.node.start_messages import StartReport
-    from moldau.broker.replicas.opening import Opened
+    from moldau.broker.replicas.log_directories import OpeningResult
 
 DESCRIPTION: Final = """\
 Run a node until SIGTERM or Ctrl-C.
@@ -140,6 +140,6 @@ def as_json(report: StartReport) -> str:
     return json.dumps(fields)
 
 
-def recovered_as_json(opened: Opened | None) -> dict[str, int | bool] | None:
+def recovered_as_json(opened: OpeningResult | None) -> dict[str, int | bool] | None:
     """The recovery as JSON: sizes in bytes, durations in milliseconds."""
     return None if opened is None else opened._asdict()

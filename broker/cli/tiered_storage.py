@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moldau.broker.cli.client_channels import address_of, client_channels
 from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from moldau.broker.tiering.asking import ask
-from moldau.broker.tiering.metadata_reader import decode
+from moldau.broker.tiering.remote_log_metadata import decode, send_and_wait
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.list_offsets import (
@@ -418,7 +417,7 @@ class ClusterReader:
             raise CommandError(f"{what}: {ErrorCode(error_code).name}")
 
     async def _ask(self, address: tuple[str, int], request: object) -> object:
-        response = await ask(self._channels.to(PURPOSE, *address), request, TIMEOUT_MS)
+        response = await send_and_wait(self._channels.to(PURPOSE, *address), request, TIMEOUT_MS)
         if response is None:
             raise CommandError(f"{address[0]}:{address[1]} does not answer")
         return response

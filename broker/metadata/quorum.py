@@ -14,8 +14,8 @@ from moldau.broker.metadata.enveloping import ForwardedClient
 from moldau.broker.metadata.metadata_log import LoadedMetadata, MetadataLog
 from moldau.broker.metadata.publisher import Listener, MetadataPublisher, Reply
 from moldau.broker.metadata.quorum_start import first_image, metadata_log_config, refuse_unsupported
-from moldau.broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumSurroundings, opened_quorum
-from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumDependencies, opened_quorum
+from moldau.broker.metadata.snapshot_files import SnapshotPolicy
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -64,7 +64,7 @@ class Quorum:
         self._config = config
         self._on_failure = on_failure
         self._publisher = publisher
-        self._around = QuorumSurroundings(
+        self._around = QuorumDependencies(
             environment,
             config,
             properties,

@@ -1,4 +1,7 @@
-"""The registration of this broker with the controller: registration, heartbeats, unfencing, controlled shutdown."""
+"""The registration of this broker with the controller: registration, heartbeats, unfencing, controlled shutdown.
+
+A controller registers with the active controller, once after each start (KIP-919).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS, controller_registration
 from moldau.broker.metadata.topic_creation import ControllerPort
+from moldau.kraft.features import SUPPORTED_FEATURES
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import broker_registration
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -17,6 +24,10 @@ from moldau.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
+
+if TYPE_CHECKING:
+    from moldau.broker.config.config import Config
+    from moldau.broker.metadata.quorum import Quorum
 
 log = logging.getLogger("moldau.registration")
 
@@ -36,6 +47,9 @@ PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORA
 """Errors that pass: the controller still considers a killed incarnation alive, or its disk is full."""
 SHUTDOWN_RETRY_MS: Final = 20
 """The time (ms) after a response before the next request to move partitions, or to be released."""
+HEARTBEATS_PER_FENCE: Final = 10
+"""The number of heartbeats in moldau.broker.silence.fence.ms, so that a shorter stall does not fence the broker."""
+RETRY_S: Final = 0.5
 
 
 class RegistrationRefused(Exception):
@@ -177,3 +191,57 @@ class Registration:
         response = await future
         assert isinstance(response, kind)
         return response
+
+
+def heartbeat_ms(config: Config) -> int:
+    """The interval between heartbeats."""
+    interval_ms = config.integer("broker.heartbeat.interval.ms")
+    fence_ms = config.integer("moldau.broker.silence.fence.ms")
+    return min(interval_ms, max(1, fence_ms // HEARTBEATS_PER_FENCE)) if fence_ms else interval_ms
+
+
+def broker_identity(
+    config: Config, cluster_id: str, incarnation_id: bytes, directory_ids: list[bytes], previous_epoch: int
+) -> BrokerIdentity:
+    """The identity of this broker.
+
+    `directory_ids`: the log directories that are online. `previous_epoch`: the broker epoch of the last process if that
+    ended without a loss; -1 otherwise.
+    """
+    return BrokerIdentity(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        incarnation_id=incarnation_id,
+        rack=config.text_or_none("broker.rack"),
+        listeners=[
+            broker_registration.Listener(
+                name=each.name,
+                host=each.host,
+                port=each.port,
+                security_protocol=SECURITY_PROTOCOL_IDS[each.security_protocol],
+            )
+            for each in config.advertised_listeners
+        ],
+        features=[
+            broker_registration.Feature(name=name, min_supported_version=first, max_supported_version=last)
+            for name, (first, last) in SUPPORTED_FEATURES.items()
+            if last > 0
+        ],
+        directory_ids=directory_ids,
+        previous_epoch=previous_epoch,
+    )
+
+
+async def keep_registered(quorum: Quorum, config: Config) -> None:
+    """Send ControllerRegistration until the committed metadata has this incarnation.
+
+    An active controller writes its own registration itself.
+    """
+    while True:
+        known = quorum.image.cluster.controllers.get(config.node_id)
+        if known is not None and known.incarnation_id == quorum.incarnation_id:
+            return
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        quorum.submit(controller_registration(config, quorum.incarnation_id), answered.set_result)
+        await answered
+        await asyncio.sleep(RETRY_S)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from moldau.broker.replicas.local_logs import LocalLogs
     from moldau.broker.replicas.log_cleaner import LogCleaner
     from moldau.broker.replicas.log_jobs import LogJobs
+    from moldau.broker.replicas.metadata_applier import ReplicationThrottles
     from moldau.broker.replicas.replicas import Replicas
-    from moldau.broker.replicas.replication_throttles import ReplicationThrottles
     from moldau.broker.requests.large_batches import LargeBatches
     from moldau.broker.runtime.environment import Environment
     from moldau.broker.runtime.flusher import Flusher

@@ -12,13 +12,11 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.listeners import read_http_address
 from moldau.broker.config.rules import RACK_AWARE
 from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
-from moldau.broker.metadata.broker_identity import broker_identity, heartbeat_ms
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.quorum import Quorum
-from moldau.broker.metadata.registration import Registration
+from moldau.broker.metadata.registration import Registration, broker_identity, heartbeat_ms
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.metrics.observed import Readiness
 from moldau.broker.network.client_quotas import ClientQuotas, quota_windows
@@ -36,19 +34,17 @@ from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.damaged_replicas import DamagedReplicas
 from moldau.broker.replicas.directory_assignments import DirectoryAssignments
-from moldau.broker.replicas.failed_directories import FailedDirectories
+from moldau.broker.replicas.failed_directories import FailedDirectories, LogFailures
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.in_sync_changes import InSyncChanges
 from moldau.broker.replicas.local_logs import LocalLogs
 from moldau.broker.replicas.log_cleaner import LogCleaner
-from moldau.broker.replicas.log_failures import LogFailures
+from moldau.broker.replicas.log_directories import read_directories
 from moldau.broker.replicas.log_jobs import LogJobs
-from moldau.broker.replicas.metadata_applier import AppliedTo, MetadataApplier
-from moldau.broker.replicas.node_directories import look_into
+from moldau.broker.replicas.metadata_applier import ApplierTargets, MetadataApplier, ReplicationThrottles
 from moldau.broker.replicas.partition_work import PartitionWork
 from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.replicas.replication_throttles import ReplicationThrottles
 from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.broker.requests.authorization.in_process import ClientsInProcess
 from moldau.broker.requests.forwarding import Forwarding
@@ -116,7 +112,7 @@ class NodeParts:
         self.logs = LocalLogs(
             config,
             environment,
-            look_into(environment, config),
+            read_directories(environment, config),
             self.failures.directory_failed,
             self.failures.log_damaged,
             self.flusher.write_epochs,
@@ -217,10 +213,10 @@ class NodeParts:
         config = self.config
         if not config.is_broker or not config.flag("remote.log.storage.system.enable"):
             return None
-        from moldau.broker.tiering.metadata_reader import MetadataPorts
+        from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataPorts
         from moldau.broker.tiering.tiering import Tiering, TieringPorts
 
-        metadata = MetadataPorts(
+        metadata = RemoteLogMetadataPorts(
             self.node_id,
             self.environment,
             self.tasks.spawn,
@@ -262,7 +258,7 @@ class NodeParts:
         self.partition_work = PartitionWork(environment, self.logs, self.removal)
         self.applier = MetadataApplier(
             self.node_id,
-            AppliedTo(
+            ApplierTargets(
                 self.cluster,
                 self.settings,
                 self.throttles,

@@ -74,7 +74,7 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
     """Run a node until SIGTERM or SIGINT, with its log on `errors`. Returns the exit status of the process."""
     from moldau.broker.metadata.registration import RegistrationRefused
     from moldau.broker.metadata.storage_format import FormatError
-    from moldau.broker.replicas.node_directories import NotFormatted
+    from moldau.broker.replicas.log_directories import NotFormatted
     from moldau.storage.log.recovery import CorruptLog
 
     show_all = write_log(errors, config.text("moldau.log.format"), is_quiet=start.is_quiet)

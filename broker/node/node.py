@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.broker.metadata.controller_registration import keep_registered
+from moldau.broker.metadata.registration import keep_registered
 from moldau.broker.metrics.observed import Stage
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.node.composition import NodeParts

@@ -17,7 +17,7 @@ from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.release import KAFKA_VERSION, is_compiled, python
 
 if TYPE_CHECKING:
-    from moldau.broker.replicas.opening import Opened
+    from moldau.broker.replicas.log_directories import OpeningResult
 
 _CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
 """The form of a container's host name in Docker: the first digits of its id, which resolve only inside of it."""
@@ -115,14 +115,14 @@ class StartReport:
     """The URL of the metrics; None where they are off."""
     formatted: bool
     """Whether this start formatted the directories, because they were empty."""
-    recovered: Opened | None
+    recovered: OpeningResult | None
     """The recovery of the log directories; None where there was no partition."""
     start_ms: int
     """The time from the first line of the log until clients were served."""
 
 
 def report_of(
-    config: Config, cluster_id: str, *, formatted: bool, recovered: Opened | None, start_ms: int
+    config: Config, cluster_id: str, *, formatted: bool, recovered: OpeningResult | None, start_ms: int
 ) -> StartReport:
     """The report of a node with this configuration, which names a host in every advertised listener."""
     from pathlib import Path

@@ -22,6 +22,8 @@ that caused the changes has handled its received bytes and sent its replies (`ho
 in the next iteration of the event loop.
 
 An operation ends once: when it is complete, at its timeout, or when its connection is lost. Then it watches nothing.
+
+A Produce under acks=all waits until all of its records are committed (`DelayedProduce`).
 """
 
 from __future__ import annotations
@@ -29,18 +31,23 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from moldau.broker.purgatory.follower_waits import FollowerWaits
 from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
-from moldau.broker.runtime.pending import OTHER, Pending
+from moldau.broker.runtime.pending import OTHER, REPLICAS, Pending
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from moldau.replication.partition import Partition
 from moldau.replication.updated_partitions import UpdatedPartitions
 
 Response = TypeVar("Response")
+TURNING_MS: Final = 1_000
+"""The time (ms) that a follower needs to learn of its new leader from the metadata, and to add the partition to its
+fetches.
+"""
+SHORT_MS: Final = 10
 
 
 class Watch(Enum):
@@ -72,7 +79,7 @@ class CommitWait(ABC):
     def settled(self, error: ErrorCode) -> None:
         """Called once, with NONE, or with an error where the records are not known to be committed."""
 
-    def queued(self, queue: deque[CommitWait]) -> None:
+    def enqueue(self, queue: deque[CommitWait]) -> None:
         """Insert the wait into the queue, in the order of offsets."""
         self._queue = queue
         if not queue or queue[-1].end_offset <= self.end_offset:
@@ -85,7 +92,7 @@ class CommitWait(ABC):
             position -= 1
         queue.insert(position, self)
 
-    def taken(self, error: ErrorCode) -> None:
+    def settle(self, error: ErrorCode) -> None:
         """The wait was taken out of its queue: settle it, unless it was cancelled."""
         if self._queue is not None:
             self._queue = None
@@ -270,7 +277,7 @@ class PartitionWatchers:
         if waits:
             high_watermark, error = self._partition.high_watermark, self._partition.commit_error
             while waits and waits[0].end_offset <= high_watermark:
-                waits.popleft().taken(error)
+                waits.popleft().settle(error)
         if self.high_watermark:
             self._purgatory.check_soon(self.high_watermark)
         if self.last_stable_offset:
@@ -305,7 +312,7 @@ class PartitionWatchers:
         """
         waits, self.commits = self.commits, deque()
         while waits:
-            waits.popleft().taken(error)
+            waits.popleft().settle(error)
         for watching in (self.log_end_offset, self.high_watermark, self.last_stable_offset, self.low_watermark):
             self._purgatory.check_soon(watching)
 
@@ -352,7 +359,7 @@ class Purgatory:
         elif not partition.is_leader:
             wait.settled(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            wait.queued(self.watchers(partition).commits)
+            wait.enqueue(self.watchers(partition).commits)
 
     def check_soon(self, operations: dict[WatchingOperation, None]) -> None:
         """Check these operations soon: a key that they watch has changed."""
@@ -397,3 +404,146 @@ class Purgatory:
         finally:
             if due:
                 self.check_soon(due)
+
+
+class FollowerFetch(Protocol):
+    """A fetch that waits for updates."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the fetch is complete or abandoned."""
+
+    def end_in(self, wait_ms: int) -> None:
+        """Shorten the wait: it ends at most that many milliseconds from now."""
+
+
+class FollowerWaits:
+    """The waiting fetches of followers. Their waits are short while this broker becomes leader of partitions.
+
+    A follower has one fetch in progress to each leader. While that fetch waits for replica.fetch.wait.max.ms, the
+    follower sends no other. A partition that this broker has just begun to lead would therefore not be fetched, and its
+    acks=all requests not be answered, until half a second later. So a broker that begins to lead answers the waiting
+    fetches, and keeps waits short until its followers had time to add the partition.
+
+        begins to lead ──▶ waiting fetches end in `SHORT_MS` ──▶ for `TURNING_MS`, each fetch waits `SHORT_MS` at most
+    """
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._waiting: list[FollowerFetch] = []
+        self._turning_until_ms: int | None = None
+
+    def wait_ms(self, wanted_ms: int) -> int:
+        """The time (ms) for which a fetch may wait that begins to wait now."""
+        if self._turning_until_ms is None:
+            return wanted_ms
+        if self._monotonic_ms() >= self._turning_until_ms:
+            self._turning_until_ms = None
+            return wanted_ms
+        return min(wanted_ms, SHORT_MS)
+
+    def add(self, fetch: FollowerFetch) -> None:
+        """Add a fetch that waits from now on. There is one for each follower, so examining all of them is cheap."""
+        self._waiting = [each for each in self._waiting if not each.is_over]
+        self._waiting.append(fetch)
+
+    def leadership_gained(self) -> None:
+        """This broker has become the leader of a partition that other brokers follow."""
+        self._turning_until_ms = self._monotonic_ms() + TURNING_MS
+        waiting, self._waiting = self._waiting, []
+        for fetch in waiting:
+            if not fetch.is_over:
+                fetch.end_in(SHORT_MS)
+
+
+class AppendedRecords(CommitWait):
+    """The records of a request in one partition, and the answer that waits until they are committed, or durable. It is
+    not a NamedTuple: a compiled NamedTuple crashes at its definition if it names a compiled class of a module that
+    is not imported yet.
+    """
+
+    __slots__ = ("answer", "operation", "partition")
+
+    def __init__(self, partition: Partition, end_offset: int, answer: PartitionProduceResponse) -> None:
+        super().__init__(end_offset)
+        self.partition = partition
+        self.answer = answer
+        self.operation: DelayedProduce | None = None
+
+    def settled(self, error: ErrorCode) -> None:
+        operation, self.operation = self.operation, None
+        if operation is not None:
+            operation.settled(self, error)
+
+
+class DelayedProduce(WatchingOperation):
+    """The wait of one request. An answer becomes an error where its records are not known to be committed."""
+
+    __slots__ = ("_add_leaders", "_has_failed", "_open", "_open_count", "_response", "reply")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        timeout_ms: int,
+        response: ProduceResponse,
+        appended: Sequence[AppendedRecords],
+        add_leaders: Callable[[], None],
+        *,
+        has_failed: bool,
+    ) -> None:
+        """`add_leaders` names the current leaders in a response with errors.
+
+        `has_failed`: whether the response has an error already.
+        """
+        super().__init__(purgatory, "Produce", timeout_ms)
+        self.reply: Pending[ProduceResponse] = Pending(self.end, REPLICAS)
+        self._response = response
+        self._add_leaders = add_leaders
+        self._has_failed = has_failed
+        self._open = list(appended)
+        """The records of the request; those that are settled have no operation any more."""
+        self._open_count = len(appended)
+        for each in appended:
+            each.operation = self
+            purgatory.await_commit(each.partition, each)
+
+    def settled(self, records: AppendedRecords, error: ErrorCode) -> None:
+        """The records of one partition are committed, or it is certain that this broker will not learn that
+        they are.
+        """
+        self._open_count -= 1
+        if error is not ErrorCode.NONE:
+            refuse(records.answer, error)
+            self._has_failed = True
+        if not self._open_count:
+            self.try_complete()
+
+    def try_complete(self) -> None:
+        if not self._open_count and not self.is_over:
+            self._complete()
+
+    def expire(self) -> None:
+        for each in self._open:
+            if each.operation is not None:
+                refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._complete()
+
+    def _complete(self) -> None:
+        self.end()
+        if self._has_failed:
+            self._add_leaders()
+        self.reply.complete(self._response)
+
+    def end(self) -> None:
+        super().end()
+        waiting, self._open = self._open, []
+        for each in waiting:
+            if each.operation is not None:
+                each.cancel()
+                each.operation = None
+
+
+def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    """Set the error of records that may be in the log, and are not known to be committed."""
+    answer.error_code = error
+    answer.base_offset = answer.log_append_time_ms = -1

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.replicas.directory_assignments import DirectoryAssignments
+from moldau.broker.replicas.failed_directories import LogFailures
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.local_logs import LocalLogs
-from moldau.broker.replicas.log_failures import LogFailures
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.broker.runtime.flusher import Flusher

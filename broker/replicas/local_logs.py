@@ -11,11 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from moldau.broker.config.config import Config
-from moldau.broker.replicas.assigned_replica import AssignedReplica
-from moldau.broker.replicas.disk_space import DiskSpace
-from moldau.broker.replicas.log_checkpoints import HighWatermarks, LogCheckpoints, of_directory
-from moldau.broker.replicas.node_directories import Directories
-from moldau.broker.replicas.opening import Opened, Opening
+from moldau.broker.replicas.log_directories import DiskSpace, LogOpening, NodeDirectories, OpeningResult
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
@@ -32,6 +28,7 @@ from moldau.storage.log_config import LogConfig
 log = logging.getLogger("moldau.logs")
 
 ConfigOfTopic = Callable[[str], LogConfig]
+HighWatermarks = Mapping[TopicPartition, int]
 
 
 class DuplicateLog(ValueError):
@@ -64,7 +61,7 @@ class LocalLogs:
         self,
         config: Config,
         environment: Environment,
-        found: Directories,
+        found: NodeDirectories,
         failed: Callable[[LogDirectory], None],
         damaged: Callable[[Log, str], None],
         epochs_changed: Callable[[Log], None],
@@ -82,7 +79,7 @@ class LocalLogs:
         self._epochs_changed = epochs_changed
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
-        self.opened: Opened | None = None
+        self.opened: OpeningResult | None = None
         """The report on recovery; None where there was no partition, or before the end of the start."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
@@ -357,7 +354,7 @@ class LocalLogs:
         """
         count = 1 if self._was_clean else self._recovery_threads * len(self.directories)
         shares = [share for first in range(count) if (share := found[first::count])]
-        opening = Opening(self._environment.precise_ns, len(found), len(shares), was_clean=self._was_clean)
+        opening = LogOpening(self._environment.precise_ns, len(found), len(shares), was_clean=self._was_clean)
         failures = await asyncio.gather(
             *(
                 self._environment.offload(partial(self._load, thread, share, configs, suspects, now_ms, opening))
@@ -374,7 +371,7 @@ class LocalLogs:
         configs: Mapping[str, LogConfig],
         suspects: Set[TopicPartition],
         now_ms: int,
-        opening: Opening,
+        opening: LogOpening,
     ) -> list[tuple[LogDirectory, OSError]]:
         """Open one share (numbered from 0) of the logs, in an executor thread. Returns the directories that failed."""
         expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
@@ -440,3 +437,85 @@ def failing(directory: LogDirectory) -> Iterator[None]:
         yield
     except OSError as error:
         directory.refused(error)
+
+
+class AssignedReplica(NamedTuple):
+    """A partition that the metadata log assigns to this broker."""
+
+    topic_id: bytes
+    directory_id: bytes
+    """The log directory of the replica, as the metadata has it (KIP-858)."""
+
+    def has(self, topic_id: bytes | None, end_offset: int) -> bool:
+        """Whether a log that was found belongs to this replica, and not to a former topic of the same name.
+
+        A loss of power may take the topic id of a log that was never flushed, so that records without one may be those
+        of a former topic.
+        """
+        return topic_id == self.topic_id or (topic_id is None and not end_offset)
+
+
+class LogCheckpoints:
+    """Writes the checkpoints, with the state at the time at which a write begins.
+
+    A truncation waits for a checkpoint with its lowered recovery point. When a thousand partitions change their leader,
+    many callers ask at once: all that ask during a write share the next one.
+    """
+
+    def __init__(self, environment: Environment, directories: Callable[[], Sequence[LogDirectory]]) -> None:
+        """`directories`: gives the directories that are served."""
+        self._environment = environment
+        self._directories = directories
+        self._lock = asyncio.Lock()
+        self._next: asyncio.Task[bool] | None = None
+        """The write that the next callers share; it has not begun."""
+        self._high_watermarks: HighWatermarks | None = None
+        """The high watermarks that the next write writes; None to leave their file unchanged."""
+        self._writing: asyncio.Task[None] | None = None
+        """The write in an executor thread. It goes on when the task that began it is cancelled."""
+
+    async def write(self, high_watermarks: HighWatermarks | None = None) -> bool:
+        """Write the checkpoints in which an offset changed. Returns whether all of them are durable now.
+
+        A directory that fails is taken offline, and the others are still written.
+        """
+        if high_watermarks is not None:
+            self._high_watermarks = high_watermarks
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._write_next())
+        return await asyncio.shield(self._next)
+
+    async def finish(self) -> None:
+        """Wait for the writes in progress, because closing a directory writes the same files."""
+        if self._next is not None:
+            await asyncio.wait([self._next])
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            self._writing = None
+
+    async def _write_next(self) -> bool:
+        async with self._lock:
+            self._next = None
+            high_watermarks, self._high_watermarks = self._high_watermarks, None
+            return await self._write_all(high_watermarks)
+
+    async def _write_all(self, high_watermarks: HighWatermarks | None) -> bool:
+        is_written = True
+        for directory in tuple(self._directories()):
+            mine = of_directory(directory, high_watermarks) if high_watermarks is not None else None
+            work = directory.checkpoint(mine)
+            if not work:
+                continue
+            self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
+            try:
+                await asyncio.shield(self._writing)
+                directory.checkpointed(work)
+            except OSError as error:
+                is_written = False
+                directory.refused(error)
+        return is_written
+
+
+def of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> dict[TopicPartition, int]:
+    """The high watermarks of the partitions in a directory."""
+    return {key: high_watermarks[key] for key in directory.logs if key in high_watermarks}

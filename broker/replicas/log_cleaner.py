@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from moldau.broker.config.config import Config
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment

@@ -5,31 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from moldau.broker.config.config import Config
 from moldau.broker.config.topics import topic_warnings
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.metadata.dynamic_config import DynamicConfig
-from moldau.broker.replicas.assigned_replica import AssignedReplica
+from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.replicas.damaged_replicas import DamagedReplicas
 from moldau.broker.replicas.directory_assignments import DirectoryAssignments
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.in_sync_changes import InSyncChanges
-from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.local_logs import AssignedReplica, LocalLogs
 from moldau.broker.replicas.partition_work import Delete, Make, PartitionWork
 from moldau.broker.replicas.replica_fetchers import ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.replicas.replication_throttles import ReplicationThrottles
 from moldau.broker.replicas.roles import ReplicaRoles
-from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
 from moldau.kraft.image.difference import difference
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.replication.partition import Partition
+from moldau.replication.replication_quota import ReplicationQuota, rate_of, throttled_partitions
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
+LEADER: Final = "leader.replication.throttled."
+FOLLOWER: Final = "follower.replication.throttled."
 
 
 class MetadataFeed(Protocol):
@@ -40,7 +41,7 @@ class MetadataFeed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedTo:
+class ApplierTargets:
     """The parts of a broker that follow the metadata."""
 
     cluster: ClusterView
@@ -64,7 +65,7 @@ class MetadataApplier:
     once. It corresponds to Apache Kafka's ReplicaManager.applyDelta.
     """
 
-    def __init__(self, node_id: int, to: AppliedTo) -> None:
+    def __init__(self, node_id: int, to: ApplierTargets) -> None:
         self._node_id = node_id
         self._to = to
         self._unmade: dict[tuple[bytes, int], None] = {}
@@ -272,3 +273,25 @@ class MetadataApplier:
             path = self._to.logs.delete(each)
             if path is not None:
                 self._to.removal.remove_later([path], each.config.file_delete_delay_ms)
+
+
+class ReplicationThrottles:
+    """The two quotas: for the traffic of leaders, and for that of followers."""
+
+    def __init__(self, config: Config) -> None:
+        self._broker_id = config.node_id
+        count = config.integer("replication.quota.window.num")
+        sample_ms = 1000 * config.integer("replication.quota.window.size.seconds")
+        self.leader = ReplicationQuota(count, sample_ms)
+        self.follower = ReplicationQuota(count, sample_ms)
+
+    def follow(self, configs: ConfigsImage, changed: Iterable[ConfigResource]) -> None:
+        """Apply the current settings of the resources that changed."""
+        own = configs.of(ResourceType.BROKER, str(self._broker_id))
+        default = configs.of(ResourceType.BROKER, "")
+        for quota, prefix in ((self.leader, LEADER), (self.follower, FOLLOWER)):
+            quota.rate_max = rate_of(own, default, name=f"{prefix}rate")
+            for resource in changed:
+                if resource.type == ResourceType.TOPIC:
+                    text = configs.of(ResourceType.TOPIC, resource.name).get(f"{prefix}replicas", "")
+                    quota.throttle(resource.name, throttled_partitions(text, self._broker_id))

@@ -10,13 +10,12 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
 from moldau.broker.replicas.local_logs import LocalLogs
-from moldau.broker.replicas.remote_state import NoRemoteState, RemoteState, remote_start
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
@@ -33,6 +32,7 @@ from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp,
 from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
 from moldau.replication.replication_quota import ReplicationQuota
+from moldau.storage.log.remote_start import RemoteStart
 
 log = logging.getLogger("moldau.replica")
 
@@ -336,3 +336,23 @@ def offset_in(response: object) -> int | None:
         return None
     answer = response.topics[0].partitions[0]
     return answer.offset if answer.error_code == ErrorCode.NONE else None
+
+
+class NoRemoteState(Exception):
+    """The leader or the remote storage did not provide the state; a later attempt may succeed."""
+
+
+class RemoteState(Protocol):
+    """Finds the start of a leader's local log, and the state at the end of the remote part before it."""
+
+    async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
+        """Find the offset at which the follower's log starts, and the state there, from the leader and remote storage.
+        Raises `NoRemoteState`.
+        """
+
+
+async def remote_start(state: RemoteState | None, effect: Rebuild) -> RemoteStart:
+    """The start of the follower's log. Raises `NoRemoteState`."""
+    if state is None:
+        raise NoRemoteState("tiered storage is off on this broker (remote.log.storage.system.enable)")
+    return await state.before_local_log(effect.partition, effect.leader_epoch, effect.log_start_offset)

@@ -15,7 +15,7 @@ import struct
 from typing import Final
 
 from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route
-from moldau.broker.purgatory.delayed_produce import AppendedRecords
+from moldau.broker.purgatory.purgatory import AppendedRecords
 from moldau.broker.requests.handlers.produce import (
     TOPIC_ID_VERSION,
     ProduceServices,

@@ -11,8 +11,7 @@ from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.topic_creation import TopicCreation
@@ -34,7 +33,7 @@ from moldau.replication.fetch_session import FetchSessions
 from moldau.security.quotas.sampled_rate import Windows
 
 if TYPE_CHECKING:
-    from moldau.broker.tiering.remote_offsets import RemoteOffsets
+    from moldau.broker.tiering.remote_source import RemoteOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,40 +17,61 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.log_cleaner import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.tiering.backoff import PartitionBackoff
-from moldau.broker.tiering.cleaning_request import remote_request, remote_rules
-from moldau.broker.tiering.metadata_reader import MetadataReader
-from moldau.broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
+from moldau.broker.tiering.copying import PartitionBackoff
 from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_log_metadata import (
+    MetadataNotWritten,
+    RemoteLogMetadataReader,
+    RemoteLogMetadataWriter,
+)
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from moldau.broker.tiering.replacement import ReplacementWriter
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.compaction.events import LogChanged, Moved
 from moldau.storage.compaction.offset_map import SALT_SIZE
-from moldau.storage.compaction.remote_cleaning import GroupCleaned, PassDone, Wanted, clean_remote
-from moldau.storage.compaction.request import CleanerLimits
+from moldau.storage.compaction.remote_cleaning import (
+    GroupCleaned,
+    GroupRequest,
+    PassDone,
+    RemoteCleaningRequest,
+    SourceRange,
+    Wanted,
+    clean_remote,
+)
+from moldau.storage.compaction.request import CleanerLimits, CleaningRequest
+from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
+from moldau.storage.files.port import File
 from moldau.storage.log.log import Log
+from moldau.storage.log.log_state import LogState
 from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.transaction_index import AbortedTransaction
-from moldau.storage.tiered.cleaning_plan import CleaningPlan, plan_cleaning
-from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.storage.tiered.cleaning_plan import CleaningPlan, PlannedPart, plan_cleaning
+from moldau.storage.tiered.errors import CorruptObject, RemoteStorageError
 from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.segment_download import download_segment
+from moldau.storage.tiered.layout import ObjectKind
+from moldau.storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, cleaned_lineage, merged_epochs
+from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
+from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.port import Content
+from moldau.storage.tiered.segment_copy import NO_LINEAGE, FileContent, put_segment
+from moldau.storage.tiered.segment_download import download_segment, get_object
 
 log = logging.getLogger("moldau.cleaner")
 
 PLAN_AGAIN_MS: Final = 60_000
 """The time (ms) after which an unchanged partition is examined again, because max.compaction.lag.ms may have passed."""
+ID_SIZE: Final = 16
 
 
 class NotPlanned(NamedTuple):
@@ -70,8 +91,8 @@ class RemoteCleaner:
         environment: Environment,
         replicas: Replicas,
         opened: OpenStorage,
-        reader: MetadataReader,
-        writer: MetadataWriter,
+        reader: RemoteLogMetadataReader,
+        writer: RemoteLogMetadataWriter,
         indexes: RemoteIndexCache,
     ) -> None:
         self._settings = settings
@@ -242,3 +263,194 @@ class RemoteCleaner:
             told.messages_written,
             told.messages_read,
         )
+
+
+def remote_rules(
+    log: LogState,
+    plan: CleaningPlan,
+    directory: str,
+    limits: CleanerLimits,
+    tombstones_end_offset: int,
+    salt: bytes,
+    now_ms: int,
+) -> CleaningRequest:
+    """The cleaning rules for remote segments. `directory`: where the results are written."""
+    config = log.config
+    return CleaningRequest(
+        directory=directory,
+        truncation_count=log.truncation_count,
+        segments=(),
+        first_dirty_offset=plan.map_start_offset,
+        # No batch is kept for its offset alone, because the metadata has the end offset of a segment.
+        first_uncleanable_offset=-1,
+        aborted_behind=(),
+        last_records={},  # No batch is kept for its producer, because a follower begins with the producer snapshot.
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        delete_retention_ms=config.delete_retention_ms,
+        expanded_bytes_max=config.expanded_bytes_max,
+        expanded_record_bytes_max=config.expanded_record_bytes_max,
+        compression_type=config.compression_type,
+        compression_level=config.compression_level,
+        limits=limits,
+        tombstones_end_offset=tombstones_end_offset,
+        salt=salt,
+        now_ms=now_ms,
+    )
+
+
+def remote_request(
+    log: LogState, plan: CleaningPlan, rules: CleaningRequest, aborted: tuple[AbortedTransaction, ...]
+) -> tuple[RemoteCleaningRequest, dict[str, RemoteSegment]]:
+    """The request, and the remote segment for each path that the cleaner's process may ask for."""
+    downloads: dict[str, RemoteSegment] = {}
+
+    def ranges(parts: tuple[PlannedPart, ...]) -> tuple[SourceRange, ...]:
+        return tuple(_source_range(each, log.directory, rules.directory, downloads) for each in parts)
+
+    request = RemoteCleaningRequest(
+        rules=rules,
+        map_sources=ranges(plan.map_parts),
+        map_end_offset=plan.map_end_offset,
+        groups=tuple(
+            GroupRequest(
+                each.start_offset, each.last_offset + 1, ranges(each.parts), each.cleaned_end_offset, each.is_copied
+            )
+            for each in plan.groups
+        ),
+        aborted=aborted,
+    )
+    return request, downloads
+
+
+def _source_range(
+    part: PlannedPart, log_directory: str, directory: str, downloads: dict[str, RemoteSegment]
+) -> SourceRange:
+    source = part.source
+    if isinstance(source, RemoteSegment):
+        path = f"{directory}/{offset_name(source.start_offset, '')}_{uuid_text(source.segment_id)}{LOG_SUFFIX}"
+        downloads[path] = source
+        return SourceRange(path, source.size, part.first_offset, part.end_offset, is_downloaded=True)
+    path = f"{log_directory}/{offset_name(source.base_offset, LOG_SUFFIX)}"
+    return SourceRange(path, source.size, part.first_offset, part.end_offset, is_downloaded=False)
+
+
+class ReplacementWriter:
+    """Writes a cleaned segment to remote storage, in the place of the segments that it was made of. Its methods are
+    called on the event loop.
+
+        COPY_SEGMENT_STARTED with the lineage ──▶ objects, the manifest last ──▶ COPY_SEGMENT_FINISHED
+
+    The replay of the last record replaces the ancestors, unless one of them was replaced or deleted in the meantime
+    (decision 14). A segment of which cleaning removes nothing gets one record with its new lineage, and no new objects.
+    """
+
+    def __init__(
+        self, node_id: int, environment: Environment, opened: OpenStorage, writer: RemoteLogMetadataWriter
+    ) -> None:
+        self._node_id = node_id
+        self._environment = environment
+        self._opened = opened
+        self._writer = writer
+
+    async def write(
+        self,
+        followed: FollowedRemoteLog,
+        ancestors: Sequence[RemoteSegment],
+        cleaned: GroupCleaned,
+        check: Callable[[], None],
+    ) -> int:
+        """Replace the ancestors. Returns the number of replaced segments.
+
+        `check` raises where this broker does not lead any more. Raises `RemoteStorageError`, `MetadataNotWritten` and
+        OSError; then an unfinished copy may be left.
+        """
+        if cleaned.is_unchanged and len(ancestors) == 1:
+            known = read_lineage(ancestors[0].custom_metadata) or NO_LINEAGE
+            known = known._replace(cleaned_end_offset=cleaned.cleaned_end_offset)
+            await self._write_finished(followed, ancestors[0].segment_id, known.encode())
+            return 0
+        lineage = cleaned_lineage(ancestors, cleaned.cleaned_end_offset)
+        has_aborted = bool(await self._size(cleaned, ObjectKind.TRANSACTION_INDEX))
+        segment = replace(
+            replacement(ancestors, cleaned, self._environment.entropy(ID_SIZE), lineage),
+            broker_id=self._node_id,
+            event_timestamp_ms=self._environment.wall_ms(),
+            has_transaction_index=has_aborted,
+        )
+        if segment.size > OFFSET_SPAN_MAX:
+            raise CorruptObject(f"the cleaned segment at offset {segment.start_offset} has {segment.size} bytes")
+        file = self._environment.fs.open(cleaned.paths[ObjectKind.LOG.value], read_only=True)
+        followed.under_way.add(segment.segment_id)
+        try:
+            contents = await self._contents(followed, ancestors, cleaned, has_aborted, file)
+            check()
+            await self._writer.write(followed, segment)
+            check()
+            await put_segment(
+                self._opened.storage,
+                self._opened.cluster_id,
+                followed.key,
+                segment,
+                contents,
+                lineage=lineage,
+                ancestors=tuple(each.segment_id for each in ancestors),
+            )
+            check()
+            await self._write_finished(followed, segment.segment_id, None)
+        finally:
+            followed.under_way.discard(segment.segment_id)
+            file.close()
+        return len(ancestors)
+
+    async def _write_finished(self, followed: FollowedRemoteLog, segment_id: bytes, lineage: bytes | None) -> None:
+        now_ms, state = self._environment.wall_ms(), SegmentState.COPY_SEGMENT_FINISHED
+        await self._writer.write(followed, SegmentUpdate(segment_id, self._node_id, now_ms, state, lineage))
+
+    async def _size(self, cleaned: GroupCleaned, kind: ObjectKind) -> int:
+        path = cleaned.paths.get(kind.value)
+        return await self._environment.offload(partial(self._environment.fs.file_size, path)) if path else 0
+
+    async def _contents(
+        self,
+        followed: FollowedRemoteLog,
+        ancestors: Sequence[RemoteSegment],
+        cleaned: GroupCleaned,
+        has_aborted: bool,
+        file: File,
+    ) -> dict[ObjectKind, Content]:
+        """The contents of the objects. Producer snapshot and leader epochs are those of the last ancestor."""
+        environment, opened = self._environment, self._opened
+
+        async def read(size: int, position: int) -> bytes:
+            return await environment.offload(partial(file.pread, size, position))
+
+        contents: dict[ObjectKind, Content] = {
+            ObjectKind.LOG: FileContent(read, cleaned.size) if cleaned.size else b"",
+        }
+        kinds = [ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX]
+        for kind in (*kinds, ObjectKind.TRANSACTION_INDEX) if has_aborted else kinds:
+            contents[kind] = bytes(await environment.offload(partial(environment.fs.read, cleaned.paths[kind.value])))
+        last = max(ancestors, key=lambda each: each.last_offset)
+        for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
+            contents[kind] = await get_object(opened.storage, opened.cluster_id, followed.key, last, kind)
+        return contents
+
+
+def replacement(
+    ancestors: Sequence[RemoteSegment], cleaned: GroupCleaned, segment_id: bytes, lineage: Lineage
+) -> RemoteSegment:
+    """The segment that replaces its ancestors: with exactly their range of offsets and leader epochs."""
+    latest = max(each.max_timestamp_ms for each in ancestors)
+    return RemoteSegment(
+        segment_id,
+        min(each.start_offset for each in ancestors),
+        max(each.last_offset for each in ancestors),
+        broker_id=-1,
+        max_timestamp_ms=cleaned.max_timestamp_ms if cleaned.max_timestamp_ms >= 0 else latest,
+        event_timestamp_ms=-1,
+        epochs=merged_epochs(ancestors),
+        size=cleaned.size,
+        custom_metadata=lineage.encode(),
+    )

@@ -4,10 +4,10 @@
                           then one segment, below the last stable offset, after the copied ones:
         every batch is sound? ──▶ COPY_SEGMENT_STARTED ──▶ objects, the manifest last ──▶ still the leader?
                               ──▶ the same bytes as were checked? ──▶ COPY_SEGMENT_FINISHED
-    a turn of deletion    segments that retention of both tiers deletes (`expiration.py`), after the log start offset;
-                          and unfinished deletions
+    a turn of deletion    segments that retention of both tiers deletes (`expired_segments`), after the log start
+                          offset; and unfinished deletions
 
-Partitions take turns (`partition_turns.py`), for copies and for deletions apart: copies that wait for their quota hold
+Partitions take turns (`PartitionTurns`), for copies and for deletions apart: copies that wait for their quota hold
 up no deletion.
 
 One partition has at most one copy in progress, so any other unfinished copy in its remote log is a leftover of a former
@@ -26,19 +26,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.tiering.backoff import PartitionBackoff
-from moldau.broker.tiering.expiration import expired
-from moldau.broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
 from moldau.broker.tiering.opening import OpenStorage
-from moldau.broker.tiering.partition_turns import PartitionTurns
+from moldau.broker.tiering.remote_log_metadata import MetadataNotWritten, RemoteLogMetadataWriter
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from moldau.broker.tiering.segment_contents import (
     CannotCopy,
@@ -50,12 +48,13 @@ from moldau.broker.tiering.segment_contents import (
     copyable,
     described,
 )
-from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic
-from moldau.broker.tiering.transfer_quota import TransferQuota
+from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic, TransferQuota
 from moldau.replication.partition import Partition
+from moldau.storage.log.log import Log
 from moldau.storage.tiered.errors import RemoteStorageError
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.lineage import read_lineage
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
 from moldau.storage.tiered.metadata.segment_state import SegmentState
 from moldau.storage.tiered.pins import pinned_segments
@@ -68,6 +67,8 @@ COPY_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED: Final = SegmentState.DELETE_SEGMENT_STARTED
 DELETIONS_OF_A_TURN: Final = 20
 """The most segments that are deleted in one turn of a partition."""
+Turn = Callable[[], Coroutine[object, object, bool]]
+"""A piece of work on a partition. Returns whether more is left; it raises nothing."""
 
 
 class NoLongerLeader(Exception):
@@ -87,7 +88,7 @@ class SegmentCopier:
         spawn: Spawn,
         replicas: Replicas,
         opened: OpenStorage,
-        writer: MetadataWriter,
+        writer: RemoteLogMetadataWriter,
         quota: TransferQuota,
         traffic: RemoteTraffic,
     ) -> None:
@@ -275,7 +276,7 @@ class SegmentCopier:
         began_ns = self._environment.precise_ns()
         retention_ms = self._settings.config.integer("moldau.tiered.superseded.retention.ms")
         now_ms = self._environment.wall_ms()
-        found = expired(partition.log, followed.remote_log, partition.high_watermark, now_ms, retention_ms)
+        found = expired_segments(partition.log, followed.remote_log, partition.high_watermark, now_ms, retention_ms)
         followed.retention_ms = (self._environment.precise_ns() - began_ns) / 1e6
         start_offset = min(found.log_start_offset, partition.high_watermark)
         if start_offset > partition.log.log_start_offset:
@@ -352,3 +353,142 @@ class SegmentCopier:
     ) -> None:
         now_ms = self._environment.wall_ms()
         await self._writer.write(followed, SegmentUpdate(segment.segment_id, self._node_id, now_ms, state, custom))
+
+
+class PartitionTurns:
+    """Gives partitions turns of work, a limited number of them at once. Its methods are called on the event loop.
+
+    An offered partition waits after those offered before it. Its turn ends when its piece of work returns. If that
+    returns that more is left, the partition waits again, after the others. So a partition with much work delays the
+    others by one piece of work at most.
+    """
+
+    def __init__(self, spawn: Spawn, name: str, limit: Callable[[], int]) -> None:
+        """`limit`: the number of partitions with work in progress at once."""
+        self._spawn = spawn
+        self._name = name
+        self._limit = limit
+        self._waiting: OrderedDict[Partition, Turn] = OrderedDict()
+        self._under_way: set[Partition] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        """The partitions with work in progress."""
+        return iter(tuple(self._under_way))
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def offer(self, partition: Partition, turn: Turn) -> None:
+        """Work on a partition when its turn comes. No effect where it waits or has its turn already."""
+        if partition not in self._under_way and partition not in self._waiting:
+            self._waiting[partition] = turn
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and len(self._under_way) < self._limit():
+            partition, turn = self._waiting.popitem(last=False)
+            self._under_way.add(partition)
+            self._spawn(self._run(partition, turn), f"{self._name}-{partition.topic}-{partition.index}")
+
+    async def _run(self, partition: Partition, turn: Turn) -> None:
+        has_more = False
+        try:
+            has_more = await turn()
+        finally:
+            self._under_way.discard(partition)
+            if has_more:
+                self._waiting[partition] = turn
+            self._go_on()
+
+
+class ExpiredSegments(NamedTuple):
+    """The segments to delete, with the new log start offset."""
+
+    segments: Sequence[RemoteSegment]
+    log_start_offset: int
+    """The log start offset after the deletion; never below its current value."""
+
+
+def expired_segments(
+    log: Log, remote_log: RemoteLog, high_watermark: int, now_ms: int, superseded_retention_ms: int
+) -> ExpiredSegments:
+    """The remote segments to delete, oldest first: those before the log start offset, those that retention gives up
+    (if `cleanup.policy` has "delete"), those whose leader epochs the log does not have any more, and those that
+    were superseded long enough ago that no fetch reads them (decision 14). Raises OSError.
+
+    `retention.ms` and `retention.bytes` count both tiers: remote segments, and those that are only local. If
+    `cleanup.policy` has no "delete", remote segments are deleted only before the log start offset. The log start offset
+    moves first, so that no reader is sent to a segment that is being deleted.
+    """
+    entries = log.epochs.entries
+    strays = remote_log.strays(log.end_offset, entries, is_compacted=log.config.is_compacted)
+    stray_ids = {each.segment_id for each in strays}
+    excess_size = _size_of_both_tiers(log, remote_log, strays, high_watermark) - log.config.retention_bytes
+    is_limited = log.config.is_deleted_by_retention
+    has_size = is_limited and log.config.retention_bytes >= 0
+    has_time = is_limited and log.config.retention_ms >= 0
+    gone: list[RemoteSegment] = []
+    start_offset = log.log_start_offset
+    first_left: RemoteSegment | None = None
+    for segment in remote_log.oldest_first():
+        if segment.segment_id in stray_ids:
+            continue
+        is_hidden = segment.last_offset < log.log_start_offset
+        is_due = (has_size and excess_size >= segment.size) or (
+            has_time and now_ms - segment.max_timestamp_ms > log.config.retention_ms
+        )
+        if not is_hidden and not is_due:
+            first_left = segment
+            break
+        excess_size -= segment.size
+        start_offset = max(start_offset, segment.last_offset + 1)
+        gone.append(segment)
+    if gone or first_left is not None:
+        # This also applies where a crash lost the log start offset of an earlier round: no record is before the first
+        # segment, or before its first known leader epoch.
+        first_read = first_left.epochs[0].start_offset if first_left else start_offset
+        start_offset = max(start_offset, min(log.local_start_offset, first_read))
+    first_epoch = entries[0].epoch if entries else -1
+    gone += [each for each in strays if each.epochs[-1].epoch < first_epoch or each.last_offset < log.log_start_offset]
+    gone += [each for each, since_ms in remote_log.superseded() if now_ms - since_ms > superseded_retention_ms]
+    return ExpiredSegments(gone, start_offset)
+
+
+def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[RemoteSegment], high_watermark: int) -> int:
+    """Without local segments past the high watermark: the next leader may not have them, and what a leader that is cut
+    off deletes for them is gone from remote storage for all."""
+    only_local = (
+        segment.size for segment in log.segments if log.tiered_end_offset <= segment.base_offset < high_watermark
+    )
+    return sum(only_local) + remote_log.size() - sum(segment.size for segment in strays)
+
+
+class PartitionBackoff:
+    """By partition: the number of consecutive failures, and the time (ms) of the next attempt.
+
+    The settings are `remote.log.manager.task.retry.*`.
+    """
+
+    def __init__(self, settings: DynamicConfig, environment: Environment) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._failures: dict[Partition, tuple[int, int]] = {}
+
+    def is_waiting(self, partition: Partition) -> bool:
+        return self._environment.monotonic_ms() < self._failures.get(partition, (0, 0))[1]
+
+    def failed(self, partition: Partition) -> None:
+        config = self._settings.config
+        count = self._failures.get(partition, (0, 0))[0]
+        pause_ms = config.integer("remote.log.manager.task.retry.backoff.ms") << min(count, 20)
+        pause_ms = min(pause_ms, config.integer("remote.log.manager.task.retry.backoff.max.ms"))
+        jitter = config.real("remote.log.manager.task.retry.jitter")
+        pause_ms = round(pause_ms * self._environment.random.uniform(1 - jitter, 1 + jitter))
+        self._failures[partition] = (count + 1, self._environment.monotonic_ms() + pause_ms)
+
+    def succeeded(self, partition: Partition) -> None:
+        self._failures.pop(partition, None)
+
+    def keep(self, is_served: Callable[[Partition], bool]) -> None:
+        """Forget the partitions that this broker does not serve any more."""
+        self._failures = {each: pause for each, pause in self._failures.items() if is_served(each)}

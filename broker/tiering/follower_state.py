@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.network.peer_channel import PeerChannel
-from moldau.broker.replicas.remote_state import NoRemoteState
-from moldau.broker.tiering.asking import ask, channel_to
-from moldau.broker.tiering.metadata_reader import MetadataPorts, MetadataReader
+from moldau.broker.replicas.replica_fetchers import NoRemoteState
 from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_log_metadata import (
+    RemoteLogMetadataPorts,
+    RemoteLogMetadataReader,
+    channel_to,
+    send_and_wait,
+)
 from moldau.broker.tiering.remote_partitions import remote_partition
 from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic
 from moldau.protocol.errors import ErrorCode
@@ -50,10 +54,10 @@ class FollowerState:
 
     def __init__(
         self,
-        ports: MetadataPorts,
+        ports: RemoteLogMetadataPorts,
         settings: DynamicConfig,
         opened: OpenStorage,
-        reader: MetadataReader,
+        reader: RemoteLogMetadataReader,
         traffic: RemoteTraffic,
     ) -> None:
         self._ports = ports
@@ -126,7 +130,7 @@ class FollowerState:
             isolation_level=0,
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[wish])],
         )
-        response = await ask(channel, request, self._timeout_ms)
+        response = await send_and_wait(channel, request, self._timeout_ms)
         if not isinstance(response, ListOffsetsResponse):
             return None
         answer = response.topics[0].partitions[0]
@@ -140,7 +144,7 @@ class FollowerState:
         request = OffsetForLeaderEpochRequest(
             replica_id=self._ports.node_id, topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[wish])]
         )
-        response = await ask(channel, request, self._timeout_ms)
+        response = await send_and_wait(channel, request, self._timeout_ms)
         if not isinstance(response, OffsetForLeaderEpochResponse):
             raise NoRemoteState(f"the leader does not answer where its epoch {epoch} ended")
         answer = response.topics[0].partitions[0]

@@ -10,6 +10,9 @@ progress. What is kept takes at most half of `moldau.tiered.read.cache.bytes`; t
 A fetch that begins where an earlier one ended belongs to a sequential reader (`sequential_readers.py`). Its segment is
 read in blocks (`block_cache.py`), `moldau.tiered.read.ahead.bytes` ahead of it and into the next segment. When its
 fetch is answered, its next read begins at once. For any other reader only the requested bytes are read.
+
+`SequentialReaders` detects sequential readers: a fetch begins where an earlier one has ended. `RemoteOffsets` finds
+offsets by time (ListOffsets).
 """
 
 from __future__ import annotations
@@ -20,16 +23,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.broker.tiering.block_cache import BlockCache, SegmentBlocks
-from moldau.broker.tiering.metadata_reader import MetadataReader
 from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
-from moldau.broker.tiering.sequential_readers import ReaderPlace, SequentialReaders
-from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic
-from moldau.broker.tiering.transfer_quota import TransferQuota
+from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic, TransferQuota
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import AbortedTransaction
@@ -46,12 +47,13 @@ from moldau.replication.partition import Partition
 from moldau.replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, upper_bound
 from moldau.storage.files.memory_file import memory_slice
 from moldau.storage.log.log import Log
+from moldau.storage.log.timestamp_lookup import TimestampedOffset
 from moldau.storage.segment.transaction_index import AbortedTransaction as AbortedRange
-from moldau.storage.tiered.errors import ObjectNotFound, RemoteStorageError, error_of
+from moldau.storage.tiered.errors import ObjectNotFound, RemoteStorageError, StorageUnavailable, error_of
 from moldau.storage.tiered.index_cache import RemoteIndexCache
-from moldau.storage.tiered.metadata.leader_history import epoch_at
+from moldau.storage.tiered.metadata.leader_history import epoch_at, is_in_history
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions, read_from
+from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions, find_timestamp, read_from
 
 log = logging.getLogger("moldau.tiering")
 
@@ -65,6 +67,8 @@ FAILED_MS_MAX: Final = 10_000
 """The time (ms) for which an error is kept; a later fetch tries again."""
 LOOK_AGAIN_COUNT: Final = 3
 """The number of repeated lookups of an offset whose object is missing, because its segment was replaced or deleted."""
+PLACES_MAX: Final = 10_000
+"""The most ends of fetches that are remembered; the oldest are dropped first."""
 
 
 class ReadKey(NamedTuple):
@@ -107,7 +111,7 @@ class RemoteSource:
         environment: Environment,
         spawn: Spawn,
         opened: OpenStorage,
-        reader: MetadataReader,
+        reader: RemoteLogMetadataReader,
         quota: TransferQuota,
         traffic: RemoteTraffic,
     ) -> None:
@@ -204,7 +208,7 @@ class RemoteSource:
         next_offset, end_position = _end_of(kept, size)
         if next_offset <= key.offset:
             return  # The read has less than a whole batch.
-        streak = self._readers.served(key.place, next_offset, key.segment_id, end_position)
+        streak = self._readers.record_fetch(key.place, next_offset, key.segment_id, end_position)
         if streak < SEQUENTIAL_MIN or not self._ahead_size or next_offset >= partition.log.local_start_offset:
             return
         epoch = epoch_at(followed.epochs_of(partition.log), next_offset)
@@ -433,3 +437,98 @@ def _located(kept: KeptRead, size_max: int, at_least_one: bool, end_offset: int)
     if kept.next_offset > end_offset:
         size = min(size, _size_below(kept.data, end_offset))
     return Located(memory_slice(kept.data[:size]), kept.aborted) if size else NOTHING
+
+
+class ReaderPlace(NamedTuple):
+    """An offset of a partition at which a fetch begins or has ended."""
+
+    topic_id: bytes
+    partition: int
+    offset: int
+
+
+class FetchStreak(NamedTuple):
+    """The consecutive fetches of which the last one ended at an offset."""
+
+    streak: int
+    """The number of consecutive fetches: each begins where the one before it ended."""
+    segment_id: bytes
+    """The segment that the last fetch read."""
+    position: int
+    """The position in the .log object of that segment at which the last fetch ended."""
+
+
+class SequentialReaders:
+    """The offsets at which fetches have ended.
+
+    Clients are not distinguished: any fetch that begins at such an offset continues the fetches that ended there.
+    """
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[ReaderPlace, FetchStreak] = OrderedDict()
+
+    def record_fetch(self, at: ReaderPlace, next_offset: int, segment_id: bytes, end_position: int) -> int:
+        """Note that the fetch from `at` was answered with the records before `next_offset`, which end at a position in
+        a segment's .log object.
+
+        Returns the number of consecutive fetches, including this one.
+        """
+        before = self._places.get(at)
+        streak = before.streak + 1 if before is not None else 1
+        place = at._replace(offset=next_offset)
+        known = self._places.pop(place, None)
+        self._places[place] = FetchStreak(max(streak, known.streak if known else 0), segment_id, end_position)
+        while len(self._places) > PLACES_MAX:
+            self._places.popitem(last=False)
+        return streak
+
+    def at(self, place: ReaderPlace) -> FetchStreak | None:
+        """The fetches that ended at this offset; None where none of the remembered ones did."""
+        return self._places.get(place)
+
+
+class RemoteOffsets:
+    """Finds offsets by time in remote storage. Its methods are called on the event loop."""
+
+    def __init__(self, opened: OpenStorage, reader: RemoteLogMetadataReader, indexes: RemoteIndexCache) -> None:
+        self._opened = opened
+        self._reader = reader
+        self._indexes = indexes
+
+    async def find(self, partition: Partition, timestamp: int) -> TimestampedOffset | None:
+        """The first record at or after a timestamp (ms) that is only in remote storage; None where there is none.
+
+        Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
+        """
+        followed = self._reader.get(remote_partition(partition))
+        if followed is None or not followed.is_complete or not self._opened.is_checked:
+            raise StorageUnavailable("the remote log metadata is not read yet")
+        its_log, seen = partition.log, set[bytes]()
+        for epoch, epoch_start in tuple(followed.epochs_of(its_log)):
+            offset = max(its_log.log_start_offset, epoch_start)
+            while (segment := followed.remote_log.first_from_time(epoch, timestamp, offset)) is not None:
+                if segment.start_offset >= its_log.local_start_offset:
+                    break
+                offset = segment.last_offset + 1
+                if segment.segment_id in seen or segment.last_offset < its_log.log_start_offset:
+                    continue
+                seen.add(segment.segment_id)
+                entries, is_compacted = its_log.epochs.entries, its_log.config.is_compacted
+                if is_in_history(segment, its_log.end_offset, entries, is_compacted=is_compacted):
+                    found = await self._find_in(followed, segment, timestamp, its_log)
+                    if found is not None:
+                        return found
+        return None
+
+    async def _find_in(
+        self, followed: FollowedRemoteLog, segment: RemoteSegment, timestamp: int, its_log: Log
+    ) -> TimestampedOffset | None:
+        storage, cluster_id = self._opened.storage, self._opened.cluster_id
+        indexes = await self._indexes.open(storage, cluster_id, followed.key, segment, followed.remote_log)
+        try:
+            start_offset, record_size_max = its_log.log_start_offset, its_log.config.expanded_record_bytes_max
+            return await find_timestamp(
+                storage, followed.key, segment, indexes, timestamp, start_offset, record_size_max
+            )
+        finally:
+            await self._indexes.give_back(indexes)

@@ -26,8 +26,11 @@ from typing import Final
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.broker.tiering.copying import SegmentCopier
-from moldau.broker.tiering.metadata_reader import MetadataReader
-from moldau.broker.tiering.metadata_writer import MetadataNotWritten, MetadataWriter
+from moldau.broker.tiering.remote_log_metadata import (
+    MetadataNotWritten,
+    RemoteLogMetadataReader,
+    RemoteLogMetadataWriter,
+)
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.storage.tiered.errors import RemoteStorageError
 from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
@@ -49,8 +52,8 @@ class RemoteRemoval:
         node_id: int,
         environment: Environment,
         spawn: Spawn,
-        reader: MetadataReader,
-        writer: MetadataWriter,
+        reader: RemoteLogMetadataReader,
+        writer: RemoteLogMetadataWriter,
         copier: SegmentCopier,
         is_tiered_here: Callable[[RemotePartition], bool],
         count_max: int,

@@ -8,21 +8,22 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moldau.broker.config.tiering import metadata_topic
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.tiering.cleaning import RemoteCleaner
 from moldau.broker.tiering.copying import SegmentCopier
 from moldau.broker.tiering.follower_state import FollowerState
-from moldau.broker.tiering.metadata_reader import MetadataPorts, MetadataReader
-from moldau.broker.tiering.metadata_writer import MetadataWriter
 from moldau.broker.tiering.opening import OpenStorage
-from moldau.broker.tiering.remote_offsets import RemoteOffsets
+from moldau.broker.tiering.remote_log_metadata import (
+    RemoteLogMetadataPorts,
+    RemoteLogMetadataReader,
+    RemoteLogMetadataWriter,
+)
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from moldau.broker.tiering.remote_source import RemoteSource
+from moldau.broker.tiering.remote_source import RemoteOffsets, RemoteSource
 from moldau.broker.tiering.removal import ADOPT_MS, RemoteRemoval
-from moldau.broker.tiering.traffic import RemoteTraffic
-from moldau.broker.tiering.transfer_quota import COPY_QUOTA, FETCH_QUOTA, TransferQuota
+from moldau.broker.tiering.traffic import COPY_QUOTA, FETCH_QUOTA, RemoteTraffic, TransferQuota
 from moldau.storage.log.log import Log
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
@@ -39,7 +40,7 @@ PARTITIONS_AT_ONCE: Final = 200
 class TieringPorts(NamedTuple):
     """The parts of the broker that tiered storage uses."""
 
-    metadata: MetadataPorts
+    metadata: RemoteLogMetadataPorts
     settings: DynamicConfig
     flusher: Flusher
     topics: TopicCreation
@@ -55,8 +56,8 @@ class Tiering:
         self._environment = metadata.environment
         self._replicas = metadata.replicas
         self.opened = OpenStorage(config, metadata.environment, metadata.cluster.id)
-        self.reader = MetadataReader(metadata)
-        self.writer = MetadataWriter(metadata, self.reader, ports.flusher)
+        self.reader = RemoteLogMetadataReader(metadata)
+        self.writer = RemoteLogMetadataWriter(metadata, self.reader, ports.flusher)
         monotonic_ms = metadata.environment.monotonic_ms
         self.copy_quota = TransferQuota(COPY_QUOTA, ports.settings, monotonic_ms)
         self.fetch_quota = TransferQuota(FETCH_QUOTA, ports.settings, monotonic_ms)

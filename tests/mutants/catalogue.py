@@ -185,7 +185,7 @@ MUTANTS: Final = (
     Mutant(
         20,
         "a timed-out acks=all is answered as success",
-        "broker/purgatory/delayed_produce.py",
+        "broker/purgatory/purgatory.py",
         "            refuse(each.answer, ErrorCode.REQUEST_TIMED_OUT)\n",
         "            pass\n",
         faults=LEADERSHIP_MOVES,
@@ -225,7 +225,7 @@ MUTANTS: Final = (
     Mutant(
         25,
         "any end of the wait is an acknowledgement",
-        "broker/purgatory/delayed_produce.py",
+        "broker/purgatory/purgatory.py",
         "        if error is not ErrorCode.NONE:\n"
         "            refuse(records.answer, error)\n"
         "            self._has_failed = True\n"

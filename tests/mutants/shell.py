@@ -42,7 +42,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         136,
         "a start adopts records without a topic id",
-        "broker/replicas/assigned_replica.py",
+        "broker/replicas/local_logs.py",
         "(topic_id is None and not end_offset)\n",
         "topic_id is None\n",
         Hunt.SCENARIOS,

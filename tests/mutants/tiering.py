@@ -46,7 +46,7 @@ TIERING_MUTANTS: Final = (
     Mutant(
         311,
         "remote retention counts the local part of what is remote",
-        "broker/tiering/expiration.py",
+        "broker/tiering/copying.py",
         "if log.tiered_end_offset <= segment.base_offset < high_watermark\n",
         "if segment.base_offset < high_watermark\n",
         Hunt.SCENARIOS,
@@ -117,7 +117,7 @@ TIERING_MUTANTS: Final = (
     Mutant(
         323,
         "a partition that is followed again begins at the present end of the metadata",
-        "broker/tiering/metadata_reader.py",
+        "broker/tiering/remote_log_metadata.py",
         "            self._positions[followed.metadata_index] = 0\n",
         "            self._positions.setdefault(followed.metadata_index, 0)\n",
         Hunt.SCENARIOS,
@@ -152,8 +152,8 @@ TIERING_MUTANTS: Final = (
     Mutant(
         327,
         "a fetched record of the metadata is decoded from a buffer that the next response overwrites",
-        "broker/tiering/asking.py",
-        "            _keep_records(response)\n",
+        "broker/tiering/remote_log_metadata.py",
+        "            _copy_records(response)\n",
         "",
         Hunt.SCENARIOS,
     ),

@@ -10,7 +10,7 @@ UNSEEN_MUTANTS: Final = (
     Mutant(
         361,
         "the position in the remote metadata runs ahead of a partition that is followed during a decode",
-        "broker/tiering/metadata_reader.py",
+        "broker/tiering/remote_log_metadata.py",
         "            return True  # Another partition was followed in the meantime, and the reader begins anew.\n"
         "        for offset, reason in unreadable:\n",
         "            pass\n        for offset, reason in unreadable:\n",

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from moldau.broker.config.config import Config
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.raft import controller_terms

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from moldau.broker.metadata.committed_metadata import CommittedMetadata
 from moldau.broker.metadata.metadata_log import Described, MetadataLog, NoRoom, description_of, save_election
-from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.metadata.publisher import CommittedMetadata
+from moldau.broker.metadata.snapshot_files import SnapshotPolicy
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.kraft.image.metadata_image import Provenance

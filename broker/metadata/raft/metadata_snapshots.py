@@ -10,12 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from moldau.broker.metadata.committed_metadata import CommittedMetadata
 from moldau.broker.metadata.metadata_log import MetadataLog, unlink_all
-from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.publisher import CommittedMetadata, MetadataPublisher
 from moldau.broker.metadata.raft.log_writer import REFUSED_RETRY_S, Feed
-from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
-from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles, SnapshotPolicy
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Tasks

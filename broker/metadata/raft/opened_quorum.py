@@ -9,10 +9,9 @@ from functools import partial
 
 from moldau.broker.config.catalogue_rules import CatalogueRules, SettingsInForce
 from moldau.broker.config.config import Config
-from moldau.broker.metadata.committed_metadata import CommittedMetadata
 from moldau.broker.metadata.controller_channel import PURPOSE
 from moldau.broker.metadata.metadata_log import LoadedMetadata, MetadataLog, NoRoom
-from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.publisher import CommittedMetadata, MetadataPublisher
 from moldau.broker.metadata.quorum_start import (
     bootstrap_records,
     controller_registration,
@@ -21,16 +20,12 @@ from moldau.broker.metadata.quorum_start import (
     identity_of,
     raft_settings,
 )
-from moldau.broker.metadata.raft.catch_up import CatchUp
-from moldau.broker.metadata.raft.controller_terms import ControllerTerms
-from moldau.broker.metadata.raft.foreign_quorum import Address, ClusterCheck
-from moldau.broker.metadata.raft.former_leader import FormerLeader
+from moldau.broker.metadata.raft.controller_terms import ControllerTerms, FormerLeader
 from moldau.broker.metadata.raft.log_writer import MetadataLogWriter
 from moldau.broker.metadata.raft.metadata_snapshots import MetadataSnapshots
-from moldau.broker.metadata.raft.quorum_peers import QuorumPeers
-from moldau.broker.metadata.raft.raft_driver import EventFeed, RaftDriver
-from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
-from moldau.broker.metadata.snapshot_policy import SnapshotPolicy
+from moldau.broker.metadata.raft.quorum_peers import Address, ClusterCheck, QuorumPeers
+from moldau.broker.metadata.raft.raft_driver import CatchUp, EventFeed, RaftDriver
+from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles, SnapshotPolicy
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -43,7 +38,7 @@ from moldau.storage.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumSurroundings:
+class QuorumDependencies:
     """The parts that exist before the log is opened, and last as long as the node."""
 
     environment: Environment
@@ -79,7 +74,7 @@ class OpenedQuorum:
     driver: RaftDriver
 
 
-def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQuorum:
+def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQuorum:
     """Compose the parts in dependency order. Raises `UnusableMetadata`.
 
     The parts report events to the feed, to which the driver subscribes.
@@ -142,7 +137,7 @@ def opened_quorum(around: QuorumSurroundings, loaded: LoadedMetadata) -> OpenedQ
     return OpenedQuorum(metadata_log, files, history, raft, writer, snapshots, terms, former_leader, catch_up, driver)
 
 
-def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumSurroundings) -> None:
+def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumDependencies) -> None:
     """Report failures of the log's disk, which any reader or writer may find."""
     disk_log.on_failure = writer.disk_failed
     disk_log.on_damage = writer.damaged

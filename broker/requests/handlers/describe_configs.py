@@ -33,8 +33,7 @@ from moldau.protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
-    from moldau.broker.metadata.dynamic_config import DynamicConfig
+    from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
     from moldau.broker.network.route import RequestContext
 
 

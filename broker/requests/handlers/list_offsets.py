@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.runtime.pending import DISK, Pending
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.compression import RecordSizeExceeded
@@ -36,7 +36,7 @@ from moldau.storage.tiered.errors import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.tiering.remote_offsets import RemoteOffsets
+    from moldau.broker.tiering.remote_source import RemoteOffsets
 
 log = logging.getLogger("moldau.tiering")
 

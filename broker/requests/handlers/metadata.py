@@ -29,8 +29,7 @@ from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView, NodeAddress
-    from moldau.broker.metadata.dynamic_config import DynamicConfig
+    from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig, NodeAddress
     from moldau.broker.metadata.topic_creation import TopicCreation
     from moldau.broker.network.replies import EncodedResponse
     from moldau.broker.network.route import RequestContext

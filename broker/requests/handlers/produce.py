@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.network.memory import RequestMemory
-from moldau.broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
-from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from moldau.broker.purgatory.purgatory import AppendedRecords, DelayedOperation, DelayedProduce, Purgatory
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
 from moldau.broker.requests.large_batches import LargeBatch, LargeBatches

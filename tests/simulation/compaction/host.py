@@ -12,9 +12,9 @@ from random import Random
 from typing import Any, Final, cast
 
 from moldau.broker.config.config import Config
-from moldau.broker.metadata.dynamic_config import DynamicConfig
+from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
-from moldau.broker.replicas.log_checkpoints import LogCheckpoints
+from moldau.broker.replicas.local_logs import LogCheckpoints
 from moldau.broker.replicas.log_cleaner import LogCleaner
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.flusher import Flusher

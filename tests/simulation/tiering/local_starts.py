@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from moldau.broker.node.node import Node as Broker
-from moldau.broker.tiering.metadata_reader import MetadataReader
+from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import is_tiered, remote_partition
 from moldau.replication.partition import Partition
 from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
@@ -59,5 +59,5 @@ class LocalStarts:
         self._held[place] = held
 
 
-def reader_of(broker: Broker) -> MetadataReader | None:
+def reader_of(broker: Broker) -> RemoteLogMetadataReader | None:
     return broker.tiering.reader if broker.tiering is not None else None

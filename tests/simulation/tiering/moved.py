@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from moldau.broker.tiering.metadata_writer import MetadataWriter
+from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataWriter
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -194,7 +194,7 @@ class HeldRecords:
     """Holds back the records of one state that a broker writes to the metadata topic, as a slow network would, until
     they are let go."""
 
-    def __init__(self, writer: MetadataWriter, state: SegmentState) -> None:
+    def __init__(self, writer: RemoteLogMetadataWriter, state: SegmentState) -> None:
         self._write = writer.write
         self._state = state
         self._is_open = asyncio.Event()

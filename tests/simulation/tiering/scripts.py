@@ -397,7 +397,7 @@ def the_metadata_of_many_topics_is_read_at_once(seed: int) -> None:
 
 
 async def deaf(index: int, position: int, data: object) -> bool:
-    """In place of `MetadataReader._take`: nothing is read for now."""
+    """In place of `RemoteLogMetadataReader._take`: nothing is read for now."""
     await asyncio.sleep(0.2)
     return False
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from moldau.broker.cli.invocation import Terminal, load_config
 from moldau.broker.cli.serve import as_json, greet, recovery_text
 from moldau.broker.node.start_messages import StartReport, report_of
-from moldau.broker.replicas.opening import Opened
+from moldau.broker.replicas.log_directories import OpeningResult
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "start.md"
-CLEAN = Opened(partitions=1, was_clean=True, damaged=0, checked_size=0, duration_ms=40)
-CRASHED = Opened(partitions=1_200, was_clean=False, damaged=2, checked_size=3 << 30, duration_ms=12_300)
+CLEAN = OpeningResult(partitions=1, was_clean=True, damaged=0, checked_size=0, duration_ms=40)
+CRASHED = OpeningResult(partitions=1_200, was_clean=False, damaged=2, checked_size=3 << 30, duration_ms=12_300)
 
 
 def report(*overrides: str) -> StartReport:
@@ -72,7 +72,7 @@ def test_a_program_reads_one_line_of_json() -> None:
 def test_the_page_lists_every_field() -> None:
     text = DOCUMENT.read_text()
     assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [field.name for field in fields(StartReport)]
-    assert all(f"`{name}`" in text for name in Opened._fields)
+    assert all(f"`{name}`" in text for name in OpeningResult._fields)
 
 
 def test_a_quiet_start_shows_warnings_and_progress_alone() -> None:

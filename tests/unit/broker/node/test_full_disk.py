@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moldau.broker.metadata.refusals import undone
-from moldau.broker.replicas.disk_space import DiskSpace
+from moldau.broker.replicas.log_directories import DiskSpace
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -8,14 +8,15 @@ from typing import cast
 
 import pytest
 
-from moldau.broker.purgatory.delayed_produce import AppendedRecords, DelayedProduce
 from moldau.broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
     LOW_WATERMARK,
+    AppendedRecords,
     CommitCallback,
     DelayedOperation,
+    DelayedProduce,
     Purgatory,
     Watch,
 )

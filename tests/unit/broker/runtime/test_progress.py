@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from moldau.broker.coordinators.loading import Loading
-from moldau.broker.replicas.opening import Opening
+from moldau.broker.replicas.log_directories import LogOpening
 from moldau.broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, rest, size
 
 
@@ -49,7 +49,7 @@ def test_durations_and_sizes_have_few_digits() -> None:
 
 def test_opening_counts_partitions_and_what_recovery_has_checked(lines: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    opening = Opening(clock.ns, 4, 2, was_clean=False)
+    opening = LogOpening(clock.ns, 4, 2, was_clean=False)
     opening.checked(0, 1 << 30, 1 << 30)
     opening.opened(0)
     clock.ms += FIRST_MS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from moldau.broker.tiering.expiration import expired
+from moldau.broker.tiering.copying import expired_segments
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -69,8 +69,8 @@ def test_retention_by_size_does_not_count_what_is_not_replicated() -> None:
         remote_log = followed_of(node).remote_log
         log.config = replace(log.config, retention_bytes=remote_log.size())
         assert log.active.size >= copied(node)[0].size
-        assert expired(log, remote_log, log.end_offset, 0, 0).segments == [copied(node)[0]]
-        assert not expired(log, remote_log, log.active.base_offset, 0, 0).segments
+        assert expired_segments(log, remote_log, log.end_offset, 0, 0).segments == [copied(node)[0]]
+        assert not expired_segments(log, remote_log, log.active.base_offset, 0, 0).segments
 
     serve_tiered(story)
 

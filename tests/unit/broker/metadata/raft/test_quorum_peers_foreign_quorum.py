@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metadata.raft.foreign_quorum import Address, ClusterCheck
+from moldau.broker.metadata.raft.quorum_peers import Address, ClusterCheck
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchResponse
 

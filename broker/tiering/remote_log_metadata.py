@@ -1,4 +1,4 @@
-"""Reads `__remote_log_metadata` for the tiered partitions of this broker, and replays its records.
+"""Reads and writes `__remote_log_metadata` for the tiered partitions of this broker.
 
     partition of the metadata topic that this broker leads   ──▶ its committed records, from the local log
     led by another broker                                    ──▶ Fetch over a peer channel, all of one leader together
@@ -7,6 +7,9 @@ The reader reads the metadata partitions that this broker leads, and those that 
 When another partition is followed, the reader begins its metadata partition again at offset 0; the other remote logs
 skip the records that they have replayed. Decoding runs in an executor thread; the replay runs on the event loop, in the
 order of the records.
+
+A write appends to the local log, or sends Produce to the leader. A record is written when the reader has read it back
+as committed.
 """
 
 from __future__ import annotations
@@ -19,34 +22,40 @@ from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import PeerChannels
+from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.tiering.asking import ask, channel_to
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import crc_is_valid
+from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.replication.partition import Partition
+from moldau.replication.partition import ACKS_ALL, Partition
 from moldau.replication.partition_listener import HighWatermarkListener
-from moldau.storage.tiered.metadata.records import RemoteChange, decode_change
+from moldau.storage.tiered.metadata.records import RemoteChange, decode_change, encode_change
 from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
 from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState
 from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
 
 log = logging.getLogger("moldau.tiering")
 
-PURPOSE: Final = "remote log metadata, read"
+READ_PURPOSE: Final = "remote log metadata, read"
 READ_SIZE: Final = 1 << 20
 FETCH_WAIT_MS: Final = 500
 FETCH_TIMEOUT_MS: Final = 10_000
 RETRY_S: Final = 0.5
 LOCAL_WAIT_S: Final = 0.5
 """The interval (seconds) at which the local reader checks even if no high watermark moved, because leaders change."""
+WRITE_PURPOSE: Final = "remote log metadata, write"
+ATTEMPT_S: Final = 5.0
+"""The time (seconds) in which an append must be read back; then it is tried again."""
+ATTEMPT_COUNT_MAX: Final = 6
 
 
 class ReadChange(NamedTuple):
@@ -58,7 +67,7 @@ class ReadChange(NamedTuple):
     change: RemoteChange
 
 
-class MetadataPorts(NamedTuple):
+class RemoteLogMetadataPorts(NamedTuple):
     """The parts of the broker that the reader and the writer of `__remote_log_metadata` need."""
 
     node_id: int
@@ -70,10 +79,10 @@ class MetadataPorts(NamedTuple):
     listener_name: str
 
 
-class MetadataReader:
+class RemoteLogMetadataReader:
     """Reads `__remote_log_metadata` for the followed partitions. Its methods are called on the event loop."""
 
-    def __init__(self, ports: MetadataPorts) -> None:
+    def __init__(self, ports: RemoteLogMetadataPorts) -> None:
         self._ports = ports
         self._followed: dict[RemotePartition, FollowedRemoteLog] = {}
         self._positions: dict[int, int] = {}
@@ -189,7 +198,7 @@ class MetadataReader:
             except OSError as error:
                 log.error("the remote log metadata cannot be read: %s", error)
                 return
-            if not await self._take(index, position, data):
+            if not await self._replay_bytes(index, position, data):
                 return
             # The end before the read counts: while records come faster than an executor thread decodes them, the reader
             # never stands at the end of the log.
@@ -220,14 +229,14 @@ class MetadataReader:
             return True  # Another partition was followed in the meantime, and the reader begins anew.
         records = data.records
         assert records is None or isinstance(records, bytes | memoryview)
-        if records and not await self._take(index, position, records):
+        if records and not await self._replay_bytes(index, position, records):
             return False
         self._reached(index, data.high_watermark)
         return True
 
     async def _fetch(self, leader_id: int, asked: dict[int, int]) -> FetchResponse | None:
         ports = self._ports
-        channel = channel_to(leader_id, PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        channel = channel_to(leader_id, READ_PURPOSE, ports.cluster, ports.channels, ports.listener_name)
         topic = ports.cluster.image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
         if channel is None or topic is None:
             return None
@@ -241,13 +250,13 @@ class MetadataReader:
             max_bytes=4 * READ_SIZE,
             topics=[FetchTopic(topic=REMOTE_LOG_METADATA_TOPIC, topic_id=topic.id, partitions=wanted)],
         )
-        response = await ask(channel, request, FETCH_TIMEOUT_MS)
+        response = await send_and_wait(channel, request, FETCH_TIMEOUT_MS)
         assert response is None or isinstance(response, FetchResponse)
         return response
 
     # Replaying
 
-    async def _take(self, index: int, position: int, data: BytesLike) -> bool:
+    async def _replay_bytes(self, index: int, position: int, data: BytesLike) -> bool:
         """Decode and replay the bytes that were read at a position. Returns whether the reader has advanced."""
         try:
             read, next_offset, unreadable = await self._ports.environment.offload(lambda: decode(data, position))
@@ -313,3 +322,102 @@ def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[
                 unreadable.append((record.offset, str(malformed)))
         next_offset = header.next_offset
     return changes, next_offset, unreadable
+
+
+class MetadataNotWritten(Exception):
+    """The record was not read back as committed. It may be committed later."""
+
+
+class RemoteLogMetadataWriter:
+    """Writes records to `__remote_log_metadata`. Its methods are called on the event loop."""
+
+    def __init__(self, ports: RemoteLogMetadataPorts, reader: RemoteLogMetadataReader, flusher: Flusher) -> None:
+        self._ports = ports
+        self._reader = reader
+        self._flusher = flusher
+
+    async def write(self, followed: FollowedRemoteLog, change: RemoteChange) -> None:
+        """Append a change, and wait until it is replayed here. Raises `MetadataNotWritten`."""
+        value = encode_change(followed.key, change)
+        committed = self._reader.expect(value)
+        try:
+            for _ in range(ATTEMPT_COUNT_MAX):
+                if await self._append(followed.metadata_index, value) is ErrorCode.NONE:
+                    await asyncio.wait([committed], timeout=ATTEMPT_S)
+                else:
+                    await asyncio.wait([committed], timeout=RETRY_S)
+                if committed.done():
+                    return
+        finally:
+            self._reader.expect_no_more(value)
+        raise MetadataNotWritten(
+            f"{REMOTE_LOG_METADATA_TOPIC}-{followed.metadata_index} did not take a record of {followed.key.topic}-"
+            f"{followed.key.partition}"
+        )
+
+    async def _append(self, index: int, value: bytes) -> ErrorCode:
+        now_ms = self._ports.environment.wall_ms()
+        batch = build_batch([Record(key=None, value=value, timestamp=now_ms)])
+        leader_id = self._reader.leader_of(index)
+        if leader_id == self._ports.node_id:
+            partition = self._ports.replicas.get(REMOTE_LOG_METADATA_TOPIC, index)
+            if partition is None:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            error = partition.append_internal(batch, now_ms).error
+            if partition.awaits_flush:
+                self._flusher.flush(partition.log)
+            return error
+        return await self._produce(leader_id, index, batch)
+
+    async def _produce(self, leader_id: int, index: int, batch: bytes) -> ErrorCode:
+        ports = self._ports
+        channel = channel_to(leader_id, WRITE_PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        topic = ports.cluster.image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
+        if channel is None or topic is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        data = TopicProduceData(
+            name=REMOTE_LOG_METADATA_TOPIC,
+            topic_id=topic.id,
+            partition_data=[PartitionProduceData(index=index, records=batch)],
+        )
+        timeout_ms = round(ATTEMPT_S * 1000)
+        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=[data])
+        response = await send_and_wait(channel, request, 2 * timeout_ms)
+        if response is None:
+            return ErrorCode.NETWORK_EXCEPTION
+        assert isinstance(response, ProduceResponse)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+
+def channel_to(
+    broker_id: int, purpose: str, cluster: ClusterView, channels: PeerChannels, listener_name: str
+) -> PeerChannel | None:
+    """The channel to a broker for a purpose; None while its address is not known."""
+    broker = cluster.image.cluster.brokers.get(broker_id)
+    endpoint = broker.endpoints.get(listener_name) if broker is not None else None
+    return None if endpoint is None else channels.to(purpose, endpoint.host, endpoint.port)
+
+
+async def send_and_wait(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
+    """Send a request and await its response; None where no response came.
+
+    Records in the response are copied, because the channel reuses their memory.
+    """
+    answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def on_response(response: object) -> None:
+        if not answered.done():
+            _copy_records(response)
+            answered.set_result(response)
+
+    channel.ask(request, on_response, timeout_ms)
+    response = await answered
+    return None if isinstance(response, NoResponse) else response
+
+
+def _copy_records(response: object) -> None:
+    if isinstance(response, FetchResponse):
+        for topic in response.responses:
+            for data in topic.partitions:
+                if isinstance(data.records, memoryview):
+                    data.records = bytes(data.records)

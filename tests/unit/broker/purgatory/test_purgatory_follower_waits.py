@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.purgatory.follower_waits import SHORT_MS, TURNING_MS, FollowerWaits
+from moldau.broker.purgatory.purgatory import SHORT_MS, TURNING_MS, FollowerWaits
 
 
 class Fetch:

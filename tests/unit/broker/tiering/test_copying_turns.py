@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from moldau.broker.tiering.partition_turns import PartitionTurns
+from moldau.broker.tiering.copying import PartitionTurns
 
 
 class _Named:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from moldau.broker.tiering.transfer_quota import COPY_QUOTA, TransferQuota
+from moldau.broker.tiering.traffic import COPY_QUOTA, TransferQuota
 from tests.support.node import Node
 from tests.support.tiered_node import (
     copied,

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from moldau.broker.config.config import Config
-from moldau.broker.replicas.node_directories import Directories, NotFormatted, look_into
+from moldau.broker.replicas.log_directories import NodeDirectories, NotFormatted, read_directories
 from moldau.broker.runtime.environment import Environment
 from moldau.storage.checkpoints.meta_properties import (
     META_PROPERTIES,
@@ -24,9 +24,9 @@ def properties(node_id: int, cluster_id: str = "one", directory: bytes = b"d") -
     return MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory * 16)
 
 
-def looked_into(disk: SimulatedDisk) -> Directories:
+def looked_into(disk: SimulatedDisk) -> NodeDirectories:
     config = Config.load(PROPERTIES | {"log.dirs": "/data,/data2"})
-    return look_into(cast("Environment", SimpleNamespace(fs=disk)), config)
+    return read_directories(cast("Environment", SimpleNamespace(fs=disk)), config)
 
 
 def disk_with(found: dict[str, MetaProperties]) -> SimulatedDisk:

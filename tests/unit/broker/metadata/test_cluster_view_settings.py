@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moldau.broker.config.config import Config
 from moldau.broker.coordinators.group_row import group_config, offsets_topic
-from moldau.broker.metadata.dynamic_config import LOG_CONFIGS_MAX, DynamicConfig
+from moldau.broker.metadata.cluster_view import LOG_CONFIGS_MAX, DynamicConfig
 from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.records.metadata import ConfigRecord

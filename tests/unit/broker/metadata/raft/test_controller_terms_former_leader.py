@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metadata.raft.former_leader import FormerLeader, LastContact
+from moldau.broker.metadata.raft.controller_terms import FormerLeader, LastContact
 
 
 def test_a_leader_that_was_followed_is_taken_once() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moldau.broker.metadata.raft.catch_up import CatchUp
+from moldau.broker.metadata.raft.raft_driver import CatchUp
 
 
 def test_it_ends_when_it_is_reached() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.tiering.metadata_reader import decode
+from moldau.broker.tiering.remote_log_metadata import decode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
 

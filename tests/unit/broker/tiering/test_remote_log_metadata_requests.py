@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from moldau.broker.network.peer_channel import PeerChannel
-from moldau.broker.tiering.asking import ask
+from moldau.broker.tiering.remote_log_metadata import send_and_wait
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 
@@ -25,6 +25,6 @@ class OverwrittenChannel:
 
 def test_a_response_is_kept_before_the_next_one_arrives() -> None:
     channel = cast("PeerChannel", OverwrittenChannel())
-    response = asyncio.run(ask(channel, object(), 1000))
+    response = asyncio.run(send_and_wait(channel, object(), 1000))
     assert isinstance(response, FetchResponse)
     assert response.responses[0].partitions[0].records == b"first"
