@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from bench.client import Client
 from bench.subjects import Running, Server
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compression import Codec, compress
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import (
@@ -30,9 +29,9 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from moldau.protocol.primitives import varint
+from moldau.protocol.primitives import crc32c, varint
 from moldau.protocol.record_builder import assemble
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, RECOVERY_POINTS, read_offsets, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, RECOVERY_POINTS, read_offsets, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig

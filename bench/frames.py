@@ -6,10 +6,10 @@ import struct
 from array import array
 from typing import Final, NamedTuple
 
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.schema import spec_of

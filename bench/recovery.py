@@ -15,9 +15,9 @@ from bench.groups import Form
 from bench.processes import cpu_time
 from bench.start import compile_packages
 from bench.subjects import Bench, Running, Server, remove
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
 
 TOPIC: Final = "recovered"

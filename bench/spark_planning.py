@@ -22,7 +22,7 @@ from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
 from moldau.spark_jobs.origins.port import Origin
 from moldau.spark_jobs.origins.tiered_store import TieredStore
 from moldau.spark_jobs.planning.planner import Planner
-from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 

@@ -26,7 +26,7 @@ from bench.object_server import ObjectServer, find_program
 from bench.processes import children, cpu_time_with_children
 from bench.subjects import Bench, Running, remove
 from moldau.spark_jobs.session import local_session
-from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.conformance.toolchain import CACHE, Missing
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LIBC: Final = CDLL(None)
 _SET_DEATH_SIGNAL: Final = 1
 """Of prctl(2)."""
-COMPILED: Final = ("moldau.broker.network.connection", "moldau.protocol.record_walk")
+COMPILED: Final = ("moldau.broker.network.connection", "moldau.protocol.record_batch")
 """Two of the modules that `make compiled` compiles."""
 LAST_LINES: Final = 20
 """Of a broker's log, shown where a measurement fails."""

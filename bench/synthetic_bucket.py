@@ -7,7 +7,6 @@ from typing import Final
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.errors import ObjectNotFound
 from moldau.storage.tiered.layout import (
     CLUSTER_MANIFEST,
     REQUIRED_KINDS,
@@ -18,7 +17,7 @@ from moldau.storage.tiered.layout import (
 )
 from moldau.storage.tiered.manifest import ObjectSummary, SegmentManifest, encode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.port import Content, ObjectEntry
+from moldau.storage.tiered.port import Content, ObjectEntry, ObjectNotFound
 
 CLUSTER: Final = "4L6g3nShT-eMCtK--X86sw"
 TOPIC_ID: Final = bytes(range(16))

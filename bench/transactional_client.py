@@ -21,7 +21,6 @@ from bench.client import Client, Unanswered, connect_when_possible
 from bench.conversations import Conversation, Request
 from bench.frames import Producer, batch_of, request_frame
 from bench.outcome import LoadFailed
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -34,6 +33,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
 from moldau.protocol.schema import spec_of
 

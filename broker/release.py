@@ -13,9 +13,9 @@ def is_compiled() -> bool:
     """Whether the hot path runs as C extensions. Either all of its modules are compiled or none, so examining one is
     enough.
     """
-    from moldau.protocol import record_walk
+    from moldau.protocol import record_batch
 
-    return not str(record_walk.__file__).endswith(".py")
+    return not str(record_batch.__file__).endswith(".py")
 
 
 def form() -> str:

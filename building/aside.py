@@ -189,6 +189,6 @@ import sys
 from importlib import import_module
 for source in sys.argv[1:]:
     assert not import_module(source.rpartition(".")[0].replace("/", ".")).__file__.endswith(".py")
-from moldau.protocol.record_walk import walk_records
+from moldau.protocol.record_batch import walk_records
 assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
 """

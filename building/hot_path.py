@@ -33,32 +33,20 @@ HOT_PATH: Final = (
     "protocol/record_batch.py",
     "protocol/record_spans.py",
     "protocol/record_validation.py",
-    "protocol/record_walk.py",
-    "protocol/tagged_section.py",
     "replication/fetch_plan.py",
     "replication/fetch_session.py",
-    "replication/fetch_session_handler.py",
-    "replication/follower_effects.py",
     "replication/follower_fetch.py",
-    "replication/follower_progress.py",
     "replication/leadership.py",
     "replication/partition.py",
     "replication/replica_fetcher.py",
     "replication/replication_quota.py",
     "replication/source.py",
-    "replication/updated_partitions.py",
     "replication/verification.py",
     "storage/checkpoints/leader_epochs.py",
     "storage/compaction/batch_cleaner.py",
-    "storage/compaction/cleaned_segment.py",
-    "storage/compaction/cleaned_transactions.py",
-    "storage/compaction/source_segment.py",
-    "storage/compaction/timestamp_shift.py",
+    "storage/compaction/segments.py",
     "storage/files/file_slice.py",
-    "storage/log/append_result.py",
-    "storage/log/boundaries.py",
-    "storage/log/follower_append.py",
-    "storage/log/leader_append.py",
+    "storage/log/append.py",
     "storage/log/log.py",
     "storage/log/log_state.py",
     "storage/log/reading.py",
@@ -66,15 +54,13 @@ HOT_PATH: Final = (
     "storage/producers/verification.py",
     "storage/segment/batch_run.py",
     "storage/segment/batch_scan.py",
-    "storage/segment/offset_index.py",
     "storage/segment/segment.py",
-    "storage/segment/segment_files.py",
     "storage/segment/sparse_index.py",
 )
 """For mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
 what the log cleaner does with each batch, and the Spark data source with each record.
 
-protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_file.py)
+protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_files.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
 C_SOURCES: Final = ("moldau/storage/compaction/offset_map.c",)

@@ -35,13 +35,15 @@ from moldau.protocol.primitives import (
     BytesLike,
     Chunk,
     MalformedMessage,
+    append_tags,
+    read_tag,
     read_text_size,
     read_uvarint,
+    skip_tags,
     uvarint,
     wrong_length,
 )
 from moldau.protocol.schema import EMPTY, NEVER, Field, Wire, default_struct, fields_in, spec_of
-from moldau.protocol.tagged_section import append_tags, read_tag, skip_tags
 
 T = TypeVar("T")
 

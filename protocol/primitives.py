@@ -1,7 +1,13 @@
-"""Variable-length integers, the one wire type that `struct` cannot read, and the types of buffers."""
+"""What all codecs use: the types of buffers; variable-length integers, the one wire type that `struct` cannot read;
+CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots; and the tagged section at the end of
+every struct in a flexible version.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import Protocol, TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
@@ -100,3 +106,61 @@ def read_varlong(buffer: BytesLike, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
     raise MalformedMessage("varlong exceeds 64 bits")
+
+
+Crc32c: TypeAlias = Callable[[BytesLike, int], int]
+
+
+def load_crc32c() -> Crc32c:
+    """The C function of the `crc32c` package: (data, value so far) -> checksum. It reads any buffer in place.
+
+    The package's own `__init__` asks `importlib.metadata` for a version string, which costs 30 ms and 4 MB at start.
+    Only the extension module is needed, so it is loaded without the package; a package with another layout is imported
+    whole.
+    """
+    package = PathFinder.find_spec("crc32c")
+    if package is not None and package.submodule_search_locations is not None:
+        extension = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+        if extension is not None and extension.loader is not None:
+            module = module_from_spec(extension)
+            extension.loader.exec_module(module)
+            function: Crc32c = module.crc32c
+            return function
+    from crc32c import crc32c as imported
+
+    return imported
+
+
+crc32c: Crc32c = load_crc32c()
+
+
+TAGS_MAX = 1 << 10
+"""The most skipped tags of one section: they take no memory, but time."""
+
+
+def read_tag(buffer: BytesLike, position: int) -> tuple[int, int, int]:
+    """Read the head of an entry: (tag, position of its value, position after its value)."""
+    number, position = read_uvarint(buffer, position)
+    size, position = read_uvarint(buffer, position)
+    if size > len(buffer) - position:
+        raise MalformedMessage(f"tag {number} ends outside the message")
+    return number, position, position + size
+
+
+def skip_tags(buffer: BytesLike, position: int) -> int:
+    """The position after a section whose tags are all unknown."""
+    count, position = read_uvarint(buffer, position)
+    if count > TAGS_MAX:
+        raise MalformedMessage(f"a section of {count} tags")
+    for _ in range(count):
+        _, _, position = read_tag(buffer, position)
+    return position
+
+
+def append_tags(append: Callable[[Chunk], None], section: list[tuple[int, list[Chunk]]]) -> None:
+    """Append a section: the pieces of each value under its tag, tags ascending."""
+    append(uvarint(len(section)))
+    for number, chunks in section:
+        append(uvarint(number) + uvarint(sum(map(len, chunks))))
+        for chunk in chunks:
+            append(chunk)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compression import Codec, compress
-from moldau.protocol.primitives import BytesLike, varint
+from moldau.protocol.primitives import BytesLike, crc32c, varint
 from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,

@@ -10,8 +10,15 @@ from collections.abc import Iterable, Iterator
 
 from moldau.protocol.compression import RecordSizeExceeded, expand
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader
-from moldau.protocol.record_walk import OFFSETS_DIFFER, largest_record, read_raw_varint, walk_records, whole_records
+from moldau.protocol.record_batch import (
+    HEADER_SIZE,
+    OFFSETS_DIFFER,
+    BatchHeader,
+    largest_record,
+    read_raw_varint,
+    walk_records,
+    whole_records,
+)
 
 RECORD_SIZE_MAX = 16 << 20
 """The most bytes of a decompressed record that a producer sends, where `max.decompressed.message.bytes` has its default

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compression import Codec, DecompressedSizeExceeded, RecordSizeExceeded, compress, decompress
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
 from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -30,23 +29,26 @@ from moldau.protocol.record_batch import (
     INT16,
     INT32,
     INT64,
+    KEY_IS_NULL,
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
     MAX_TIMESTAMP_POSITION,
     NO_TIMESTAMP,
+    OFFSETS_DIFFER,
     TIMESTAMP_TYPE_BIT,
     UINT32,
     BatchHeader,
     TimestampType,
     crc_is_valid,
+    largest_record,
     parse_header,
+    walk_records,
 )
 from moldau.protocol.record_builder import assemble
 from moldau.protocol.record_reader import decode_records, records_of
 from moldau.protocol.record_stream import RECORD_SIZE_MAX, RECORD_SIZE_UNLIMITED, refuse_large_record, walk_batch
-from moldau.protocol.record_walk import KEY_IS_NULL, OFFSETS_DIFFER, largest_record, walk_records
 
 LOOP_EXPANDED_SIZE_MAX = 4 << 20
 """Up to this decompressed size, and up to `LOOP_RECORDS_MAX` records, a batch is validated on the event loop. A larger

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData, ReplicaState
-from moldau.replication.follower_fetch import NO_EPOCH, LocalReplicas, divergence, refusal_of_replica
+from moldau.replication.follower_fetch import NO_EPOCH, LocalReplicas, PartitionKey, divergence, refusal_of_replica
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.replication.source import (
@@ -26,7 +26,6 @@ from moldau.replication.source import (
     Remote,
     Source,
 )
-from moldau.replication.updated_partitions import PartitionKey
 from moldau.storage.checkpoints.leader_epochs import EpochEnd
 from moldau.storage.files.file_slice import FileSlice
 

@@ -24,7 +24,7 @@ from moldau.protocol.messages.fetch import (
     PartitionData,
 )
 from moldau.replication.fetch_plan import PlannedRead
-from moldau.replication.updated_partitions import PartitionKey, TopicKey, UpdatedPartitions
+from moldau.replication.follower_fetch import PartitionKey, TopicKey, UpdatedPartitions
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0

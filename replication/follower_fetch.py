@@ -1,20 +1,36 @@
-"""The state that the leader updates from a follower's fetch, before it reads any records."""
+"""The state that the leader updates from a follower's fetch before it reads any records, and the partitions of the
+follower's fetch session that may have changed since its last response (KIP-227).
+
+A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. A partition is
+in `keys` from the moment that something happened to it (an append, a commit, a change of role, other fetch parameters
+of the follower) until a response found that the follower has everything. Changes without a notification, such as a log
+start offset that retention moved, are found by a sweep over all partitions from time to time.
+
+A request that does not name a partition repeats its last fetch parameters. So the time of the last request, `last_ms`,
+is the time of the last fetch of every partition in the session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, ReplicaState
 from moldau.replication.partition import Partition
-from moldau.replication.updated_partitions import PartitionKey, UpdatedPartitions
 from moldau.storage.checkpoints.leader_epochs import EpochEnd
 from moldau.storage.log.log import Log
 
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup costs as much as a call."""
 NO_EPOCH: Final = -1
+
+
+TopicKey = str | bytes
+"""A topic as the client's version names it: by name up to Fetch 12, by id from Fetch 13 on."""
+PartitionKey = tuple[TopicKey, int]
+SWEEP_MS: Final = 1000
+NEVER_MS: Final = -(1 << 62)
 
 
 class LocalReplicas(Protocol):
@@ -100,3 +116,111 @@ def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
     end = log.end_offset_for_epoch(wish.last_fetched_epoch)
     agrees = end.epoch == wish.last_fetched_epoch and end.end_offset >= wish.fetch_offset
     return None if agrees else end
+
+
+class UpdatedPartitions:
+    """The partitions of one session that have changed, under the keys by which the session knows them."""
+
+    __slots__ = ("_swept_ms", "_watched", "keys", "last_ms", "on_update", "previous_ms")
+
+    def __init__(self) -> None:
+        self.keys: dict[PartitionKey, None] = {}
+        self.on_update: Callable[[], None] | None = None
+        """Called at an update that the follower should receive at once, because the session's fetch waits for it."""
+        self.last_ms = NEVER_MS
+        self.previous_ms = NEVER_MS
+        self._watched: dict[PartitionKey, SessionListener] = {}
+        self._swept_ms = NEVER_MS
+
+    def requested(self, now_ms: int) -> None:
+        """Note that the follower has sent a request."""
+        self.previous_ms, self.last_ms = self.last_ms, now_ms
+
+    def note(self, key: PartitionKey) -> None:
+        """Note an update for the next response."""
+        self.keys[key] = None
+
+    def note_urgent(self, key: PartitionKey) -> None:
+        """Note an update that should be sent at once."""
+        self.keys[key] = None
+        if self.on_update is not None:
+            self.on_update()
+
+    def watch(self, key: PartitionKey, partition: Partition) -> None:
+        """Listen to a partition until `forget` or `close`. Has no effect where the session listens already."""
+        known = self._watched.get(key)
+        if known is None or known.partition is not partition:
+            if known is not None:
+                known.end()
+            self._watched[key] = SessionListener(self, key, partition)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The follower has removed the partition from its session: its requests do not confirm this partition
+        any more.
+        """
+        self.keys.pop(key, None)
+        known = self._watched.pop(key, None)
+        if known is not None:
+            known.end()
+
+    def sweep(self, told: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
+        """Note the changes without a notification.
+
+        `told` gives the high watermark and the log start offset in the last response.
+        """
+        if now_ms - self._swept_ms < SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        for key, each in self._watched.items():
+            if told(key) != (each.partition.high_watermark, each.partition.log.log_start_offset):
+                self.keys[key] = None
+
+    def close(self) -> None:
+        """Stop listening to all partitions: the session has ended."""
+        for each in self._watched.values():
+            each.end()
+        self._watched.clear()
+        self.keys.clear()
+        self.on_update = None
+
+
+class SessionListener:
+    """Listens to one partition of a session and notes its changes."""
+
+    __slots__ = ("_key", "_log_start_offset", "_updates", "partition")
+
+    def __init__(self, updates: UpdatedPartitions, key: PartitionKey, partition: Partition) -> None:
+        self._updates = updates
+        self._key = key
+        self.partition = partition
+        self._log_start_offset = partition.log.log_start_offset
+        partition.add_listener(self)
+
+    def end(self) -> None:
+        """Stop listening to the partition: it is not in the session any more."""
+        partition = self.partition
+        partition.remove_listener(self)
+        for follower in partition.leadership.followers.values() if partition.leadership is not None else ():
+            if follower.requests is self._updates:
+                follower.requests = None
+
+    def on_log_end_offset_updated(self) -> None:
+        self._updates.note_urgent(self._key)
+
+    def on_high_watermark_updated(self) -> None:
+        # Not urgent: followers learn the high watermark with their next records, or when their wait ends.
+        self._updates.note(self._key)
+
+    def on_log_start_offset_updated(self) -> None:
+        log_start_offset = self.partition.log.log_start_offset
+        if log_start_offset != self._log_start_offset:
+            self._log_start_offset = log_start_offset
+            self._updates.note_urgent(self._key)  # A client's DeleteRecords waits until the followers know it.
+        else:
+            self._updates.note(self._key)  # Another follower has moved its own.
+
+    def on_becoming_follower(self) -> None:
+        self._updates.note_urgent(self._key)
+
+    def on_gone(self, error: ErrorCode) -> None:
+        self._updates.note_urgent(self._key)

@@ -11,26 +11,24 @@ leader.
 With the leader alone in sync, the high watermark follows the log end offset at once; where flush.messages asks for a
 sync, only after the sync: a loss of power takes back nothing that a consumer has read.
 
-Listeners are notified when an offset moves (`partition_listener.py`, decision 10); a partition does not depend on
-waiting requests.
+Listeners (`PartitionListener`) are notified when an offset moves: the purgatory, fetch sessions and coordinators
+(decision 10). A partition does not depend on waiting requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, Protocol
 
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, crc_is_valid, parse_header
 from moldau.protocol.record_validation import RejectedBatch, ValidBatch
-from moldau.replication.empty_log_start import start_with_batch
-from moldau.replication.follower_progress import FollowerProgress
-from moldau.replication.in_sync_set import InSyncSet
-from moldau.replication.leadership import Leadership
-from moldau.replication.partition_listener import PartitionListener
+from moldau.replication.leadership import FollowerProgress, InSyncSet, Leadership
 from moldau.replication.verification import batch_verification
-from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.log import Log
 from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard
 
@@ -38,6 +36,59 @@ ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup costs as much as a call."""
+
+
+class PartitionListener(Protocol):
+    """One listener of one partition, as Apache Kafka's PartitionListener.
+
+    A listener is called within an append, a follower's fetch or a change of role, when the partition already has its
+    new state. It must return quickly: it notes the change, or completes the operations that waited for it. It neither
+    appends to this partition nor changes its role.
+    """
+
+    def on_log_end_offset_updated(self) -> None:
+        """Called when the leader has appended records."""
+
+    def on_high_watermark_updated(self) -> None:
+        """The high watermark moved. The last stable offset moved with it, unless an open transaction holds it back."""
+
+    def on_log_start_offset_updated(self) -> None:
+        """The log start offset moved.
+
+        The low watermark may have moved with it, and also the last stable offset, where the first open transaction
+        began before the new log start offset. A leader also calls this when a follower's log start offset moved, or
+        when the in-sync replicas changed.
+        """
+
+    def on_becoming_follower(self) -> None:
+        """This replica does not lead any more."""
+
+    def on_gone(self, error: ErrorCode) -> None:
+        """This broker does not have the replica any more; `error` is the reason. No further call follows."""
+
+
+class HighWatermarkListener:
+    """Calls a function at every move of the high watermark, and when the replica does not lead any more or is gone."""
+
+    __slots__ = ("_moved",)
+
+    def __init__(self, moved: Callable[[], None]) -> None:
+        self._moved = moved
+
+    def on_log_end_offset_updated(self) -> None:
+        pass
+
+    def on_high_watermark_updated(self) -> None:
+        self._moved()
+
+    def on_log_start_offset_updated(self) -> None:
+        pass
+
+    def on_becoming_follower(self) -> None:
+        self._moved()
+
+    def on_gone(self, error: ErrorCode) -> None:
+        self._moved()
 
 
 class Partition:
@@ -445,3 +496,21 @@ def _append_refusal(partition: Partition, required_acks: int, guard: Verificatio
     if required_acks == ACKS_ALL and len(partition.isr) < partition.min_insync_replicas:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return NONE
+
+
+def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: int) -> None:
+    """Move the start of an empty log from its leader's log start offset to the beginning of the batch that holds that
+    offset.
+
+    DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens where the
+    log has records, where the batch does not hold the offset, or where it cannot be appended (damaged, cut short, of a
+    later epoch than `leader_epoch`, the one that was fetched from): then the append that follows tells the error.
+    """
+    if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:
+        return
+    with suppress(MalformedMessage, OSError):
+        header = parse_header(records, 0)
+        is_whole = header.size <= len(records) and crc_is_valid(records, 0, header)
+        holds_start = header.base_offset < log.end_offset < header.next_offset
+        if holds_start and is_whole and header.partition_leader_epoch <= leader_epoch:
+            log.truncate_fully_and_start_at(header.base_offset, now_ms)

@@ -12,18 +12,29 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
 The fetch offset tells the leader which records this replica has, so the order is binding: truncate, then fetch; flush
 where the topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging
 epoch. Otherwise a truncation could go below it, and remove records that count as committed (KIP-101).
+
+What the machine cannot do itself it asks for as effects, which its shell carries out. Its side of the incremental fetch
+session (KIP-227), `FetchSessionHandler`, chooses the partitions that the next request names: the leader remembers the
+partitions of a session and the fetch parameters of each, so a request names those whose parameters have changed, and
+those that the follower removes. After any error of the session a new session begins with all partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData, ReplicaState
-from moldau.replication.fetch_session_handler import FetchSessionHandler, Key
-from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
+from moldau.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota
 
@@ -42,6 +53,62 @@ THROTTLE_MS: Final = 100
 FLUSHING_WAIT_MS: Final = 10
 """The longest wait (ms) at the leader of a request that leaves out partitions while they are flushed: only the request
 after it can confirm their records, and producers under acks=all wait for that."""
+
+
+class TruncateTo(NamedTuple):
+    """Make a lowered recovery point durable, then truncate the log to this offset; report `truncated`."""
+
+    partition: Partition
+    leader_epoch: int
+    offset: int
+
+
+class StartAt(NamedTuple):
+    """Empty the log and let it begin at this offset; report `truncated`."""
+
+    partition: Partition
+    leader_epoch: int
+    offset: int
+
+
+class Flush(NamedTuple):
+    """Make the log durable; report `flushed`."""
+
+    partition: Partition
+    leader_epoch: int
+
+
+class LookUp(NamedTuple):
+    """Ask the leader for its log start and log end offsets; report `looked_up`."""
+
+    partition: Partition
+    leader_epoch: int
+
+
+class Rebuild(NamedTuple):
+    """The leader has the next offset only in remote storage.
+
+    Begin the log anew where the leader's local log begins, with the state of the remote part. Report `rebuilt`.
+    """
+
+    partition: Partition
+    leader_epoch: int
+    log_start_offset: int
+    """The leader's log start offset."""
+
+
+class Complain(NamedTuple):
+    """Log a warning for the operator."""
+
+    message: str
+
+
+Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Rebuild | Complain
+Key = tuple[bytes, int]
+"""Topic id and partition index."""
+NO_SESSION: Final = 0
+FIRST_EPOCH: Final = 0
+EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class FetchState(Enum):
@@ -408,3 +475,49 @@ def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
         # This log has no epoch at or below the leader's: nothing in it is the leader's.
         return min(partition.log.log_start_offset, end_offset)
     return min(ours.end_offset, end_offset)
+
+
+class FetchSessionHandler:
+    """The session with one leader.
+
+    Calls come in the order `fill`, then `accepted` or `reset`, for one request at a time.
+    """
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = FIRST_EPOCH
+        self.known: dict[Key, FetchPartition] = {}
+        """The partitions of the session with their fetch offsets, as the leader has them after the current request."""
+
+    def fill(self, request: FetchRequest, wishes: dict[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
+        """Put into a request what it must name: the session, the changed partitions, and the removed ones."""
+        request.session_id = self._id
+        request.session_epoch = self._epoch
+        topics: dict[bytes, FetchTopic] = {}
+        for (topic_id, index), wish in wishes.items():
+            if self.known.get((topic_id, index)) != wish:
+                topics.setdefault(topic_id, FetchTopic(topic_id=topic_id)).partitions.append(wish)
+        given_up: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            if self.known.pop((topic_id, index), None) is not None:
+                given_up.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        self.known.update(wishes)
+        request.topics = list(topics.values())
+        request.forgotten_topics_data = list(given_up.values())
+
+    def accepted(self, session_id: int) -> bool:
+        """Note that the leader responded without an error of the session. False where it keeps no session: then the
+        next request has to name every partition.
+        """
+        if session_id == NO_SESSION:
+            self._id, self._epoch = NO_SESSION, FIRST_EPOCH
+            return False
+        self._epoch = 1 if session_id != self._id or self._epoch == EPOCH_MAX else self._epoch + 1
+        self._id = session_id
+        return True
+
+    def reset(self) -> None:
+        """Begin a new session, because the connection was lost or the leader does not have the session any more."""
+        self._id = NO_SESSION
+        self._epoch = FIRST_EPOCH
+        self.known = {}

@@ -1,4 +1,4 @@
-"""Kafka principals: a type and a name, written `User:alice`."""
+"""Kafka principals: a type and a name, written `User:alice`; and the requester for which the controller decides."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def parse_principal(text: str) -> Principal:
     if not (kind and colon and name):
         raise ValueError(f"expected a string in format principalType:principalName but got {text}")
     return Principal(kind, name)
+
+
+class Requester(NamedTuple):
+    """The client or node that makes a request to the controller. Its permissions have been checked before."""
+
+    principal: Principal = ANONYMOUS
+    """Delegation tokens belong to it."""
+    client_id: str = ""
+    is_strict: bool | None = None
+    """Whether the version of the request knows THROTTLING_QUOTA_EXCEEDED; None where no quota of mutations bounds the
+    request.
+    """
+
+
+NODE: Final = Requester()
+"""A node of the cluster, with a request of its own."""

@@ -21,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, Kind, write_log
 from moldau.protocol.compression import Codec
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.events import CleaningDone, Moved
-from moldau.storage.compaction.request import CleanerLimits, CleaningRequest
+from moldau.storage.compaction.request import CleanerLimits, CleaningDone, CleaningRequest, Moved
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
 from moldau.storage.log.unfinished_cleaning import remove_cleaned

@@ -19,7 +19,7 @@ from moldau.protocol.record_batch import HEADER_SIZE, crc_is_valid, parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 
-SOURCE = Path(__file__).parents[2] / "protocol" / "record_walk.py"
+SOURCE = Path(__file__).parents[2] / "protocol" / "record_batch.py"
 SIZE_MAX = 64 << 20
 
 
@@ -35,9 +35,9 @@ def forms() -> dict[str, ModuleType]:
     """The walk by the name of its form; the pure one is loaded beside the compiled one."""
     found = {"pure": load(SOURCE, "pure_record_walk")}
     if any(SOURCE.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES):
-        import moldau.protocol.record_walk
+        import moldau.protocol.record_batch
 
-        found["compiled"] = moldau.protocol.record_walk
+        found["compiled"] = moldau.protocol.record_batch
     return found
 
 

@@ -17,8 +17,7 @@ from bench.processes import memory
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.lineage import Lineage
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
 
 SEGMENTS: Final = 1_000_000
 PARTITIONS: Final = 100

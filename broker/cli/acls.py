@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     import asyncio
 
     from moldau.protocol.access import AclOperation
-    from moldau.security.acl.client_address import java_address
+    from moldau.security.acl.authorizer import java_address
     from moldau.security.acl.explaining import explain
 
     names = {each.name.replace("_", "").lower(): each for each in AclOperation if each is not AclOperation.ANY}

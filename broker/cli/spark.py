@@ -161,7 +161,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from moldau.spark_jobs.refusals import Refused
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.files.local_files import LocalFiles
-    from moldau.storage.tiered.errors import RemoteStorageError
+    from moldau.storage.tiered.port import RemoteStorageError
 
     options = {"path": arguments.path, "table": "topics"}
     if arguments.topic is not None:

@@ -102,7 +102,7 @@ def failures_reported() -> Iterator[None]:
     from moldau.spark_jobs.java_runtime import NoJava
     from moldau.spark_jobs.refusals import Refused
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
-    from moldau.storage.tiered.errors import RemoteStorageError
+    from moldau.storage.tiered.port import RemoteStorageError
 
     try:
         yield

@@ -27,16 +27,14 @@ from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.bucket_reading import read_manifest
-from moldau.storage.tiered.checking import check_cluster
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_cluster_manifest
 from moldau.storage.tiered.metadata.lineage import read_lineage
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from moldau.storage.tiered.object_options import ObjectStoreOptions
-from moldau.storage.tiered.opening import open_storage
-from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.opening import check_cluster, open_storage
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, WrongCluster, get_all
 from moldau.storage.tiered.segment_verification import SegmentReport, verify_segment
 from moldau.storage.tiered.sweeping import Findings, Orphan, delete_orphans, leftovers, listed_objects, orphans
 

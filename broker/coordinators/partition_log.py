@@ -8,10 +8,9 @@ from typing import Protocol
 
 from moldau.coordinator.runtime.machine import TransactionWrite
 from moldau.protocol.errors import ErrorCode
-from moldau.replication.partition import Partition
-from moldau.replication.partition_listener import HighWatermarkListener
+from moldau.replication.partition import HighWatermarkListener, Partition
 from moldau.storage.files.file_slice import FileSlice
-from moldau.storage.log.append_result import AppendResult
+from moldau.storage.log.append import AppendResult
 from moldau.storage.log.log import Log
 from moldau.storage.producers.verification import VerificationGuard
 

@@ -32,8 +32,8 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import build_batch
-from moldau.storage.files.disk_errors import PASSING
 from moldau.storage.files.file_slice import FileSlice
+from moldau.storage.files.port import PASSING
 
 CHANGES_AT_ONCE: Final = 1_000
 """The most changes that are replayed before other tasks of the event loop run."""

@@ -15,8 +15,8 @@ from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
+from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import Sharers
-from moldau.security.requester import NODE, Requester
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100

@@ -16,7 +16,7 @@ from moldau.broker.metadata.refusals import error_of, refused
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.envelope import EnvelopeResponse
-from moldau.security.requester import NODE, Requester
+from moldau.security.principal import NODE, Requester
 
 if TYPE_CHECKING:
     import asyncio

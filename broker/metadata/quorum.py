@@ -25,7 +25,7 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.raft import events
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.schema import spec_of
-from moldau.security.requester import NODE, Requester
+from moldau.security.principal import NODE, Requester
 from moldau.storage.checkpoints.meta_properties import MetaProperties
 from moldau.storage.directory.log_directory import LOCK
 from moldau.storage.files.port import FileLock

@@ -11,7 +11,7 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.security.scram_credentials import ScramKey
 from moldau.security.delegation_token import credential_of_token
 from moldau.security.sasl.scram.credential import COMMON_FORM, ScramCredential, ScramForm, ScramMechanism
-from moldau.security.sasl.scram.server import DRAW_BITS, TokenLogin
+from moldau.security.sasl.scram.exchange import DRAW_BITS, TokenLogin
 
 REMEMBERED_MAX: Final = 10_000
 """The most token credentials that are cached; at the limit all are dropped."""

@@ -30,8 +30,7 @@ from moldau.broker.network.replies import (
 from moldau.broker.network.route import Authentication, FrameHook, RequestContext, Route
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import LongMessage
-from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.tagged_section import skip_tags
+from moldau.protocol.primitives import MalformedMessage, skip_tags
 from moldau.security.access import Access
 
 log = logging.getLogger("moldau.connection")

@@ -15,7 +15,7 @@ from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.runtime.acceptor import Acceptor
 from moldau.security.access import Access
 from moldau.security.principal import Principal
-from moldau.security.quotas.throttle_times import ThrottleTimes
+from moldau.security.quotas.throttling import ThrottleTimes
 
 log = logging.getLogger("moldau.listener")
 

@@ -28,9 +28,8 @@ from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
 from moldau.protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
-from moldau.protocol.tagged_section import skip_tags
 
 log = logging.getLogger("moldau.peer")
 

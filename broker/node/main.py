@@ -264,11 +264,4 @@ def load_hot_path() -> None:
     from moldau.broker.network import direct_output  # noqa: F401
     from moldau.broker.requests.handlers import fetch, produce  # noqa: F401
     from moldau.coordinator.shard import offset_walk  # noqa: F401
-    from moldau.storage.compaction import (  # noqa: F401
-        batch_cleaner,
-        cleaned_segment,
-        cleaned_transactions,
-        offset_map,
-        source_segment,
-        timestamp_shift,
-    )
+    from moldau.storage.compaction import batch_cleaner, offset_map, segments  # noqa: F401

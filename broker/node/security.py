@@ -237,9 +237,8 @@ class NodeMechanisms:
 
             return partial(PlainClient, username, password)
         if settings.mechanism in SCRAM:
-            from moldau.security.sasl.scram.client import ScramClient, ScramLogin
             from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
-            from moldau.security.sasl.scram.messages import TOKEN_EXTENSION
+            from moldau.security.sasl.scram.exchange import TOKEN_EXTENSION, ScramClient, ScramLogin
 
             login = ScramLogin(SCRAM_MECHANISMS[settings.mechanism], username, password)
             is_token = module.options.get(TOKEN_EXTENSION, "").lower() == "true"
@@ -269,7 +268,7 @@ class NodeMechanisms:
         """
         from moldau.broker.metadata.scram_users import MetadataScramUsers
         from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
-        from moldau.security.sasl.scram.server import ScramServer
+        from moldau.security.sasl.scram.exchange import ScramServer
 
         if name in settings.jaas:
             _login_module(settings.jaas[name], name, _jaas_name(settings, name))

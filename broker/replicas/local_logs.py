@@ -14,8 +14,8 @@ from moldau.broker.config.config import Config
 from moldau.broker.replicas.log_directories import DiskSpace, LogOpening, NodeDirectories, OpeningResult
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.image.cluster import LOST_DIRECTORY
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.directory.damaged_logs import Repaired
 from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
 from moldau.storage.files.log_paths import STRAY_SUFFIX

@@ -28,10 +28,18 @@ from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
-from moldau.storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
-from moldau.storage.compaction.events import CleaningDone, LogChanged, Moved
 from moldau.storage.compaction.offset_map import SALT_SIZE
-from moldau.storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
+from moldau.storage.compaction.request import (
+    CleanablePart,
+    CleanerLimits,
+    CleaningDone,
+    CleaningRequest,
+    LogChanged,
+    Moved,
+    cleanable_part,
+    cleaning_request,
+    dirtiest,
+)
 from moldau.storage.log.log import Log
 from moldau.storage.log.segment_swap import SegmentCleaned, discard_cleaned
 from moldau.storage.log_config import INT64_MAX

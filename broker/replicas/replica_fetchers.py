@@ -28,9 +28,18 @@ from moldau.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from moldau.protocol.primitives import MalformedMessage
-from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp, Rebuild, StartAt, TruncateTo
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.replication.replica_fetcher import (
+    Complain,
+    Effect,
+    FetcherSettings,
+    Flush,
+    LookUp,
+    Rebuild,
+    ReplicaFetcher,
+    StartAt,
+    TruncateTo,
+)
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.storage.log.remote_start import RemoteStart
 

@@ -13,8 +13,7 @@ from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode
-from moldau.security.principal import ANONYMOUS
-from moldau.security.requester import Requester
+from moldau.security.principal import ANONYMOUS, Requester
 
 Response = TypeVar("Response")
 

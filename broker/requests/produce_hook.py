@@ -36,7 +36,7 @@ from moldau.protocol.primitives import uvarint
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 from moldau.replication.partition import Partition
 from moldau.security.access import Access, ResourceKind
-from moldau.storage.log.append_result import AppendResult
+from moldau.storage.log.append import AppendResult
 
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup takes as long as a call."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.log import Log
 

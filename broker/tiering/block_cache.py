@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from moldau.broker.runtime.tasks import Spawn
 from moldau.broker.tiering.opening import OpenStorage
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.tiered.errors import RemoteStorageError
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import RemoteStorageError
 from moldau.storage.tiered.remote_lookup import log_key
 
 BLOCK_SIZE: Final = 4 << 20

@@ -1,7 +1,7 @@
 """Finds the state from which a follower starts whose log ends before its leader's local log begins.
 
     leader: ListOffsets, earliest local        ──▶ offset and epoch where its files begin
-    leader: OffsetForLeaderEpoch, epoch before ──▶ the epoch of the offset before that (`replication/remote_history.py`)
+    leader: OffsetForLeaderEpoch, epoch before ──▶ the epoch of the offset before that (`epoch_before`)
     remote log: the segment with that offset   ──▶ its leader epochs and producer snapshot, checked
 
 With `follower.fetch.last.tiered.offset.enable` a replica that never had a record begins where the leader has not copied
@@ -38,11 +38,10 @@ from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from moldau.replication.partition import Partition
-from moldau.replication.remote_history import epoch_before, epoch_to_ask_for
 from moldau.storage.checkpoints.leader_epochs import EpochEnd, EpochStart
-from moldau.storage.log.remote_start import RemoteStart
-from moldau.storage.tiered.errors import RemoteStorageError
-from moldau.storage.tiered.follower_state import read_follower_state
+from moldau.storage.log.truncation import RemoteStart
+from moldau.storage.tiered.follower_state import epoch_before, epoch_to_ask_for, read_follower_state
+from moldau.storage.tiered.port import RemoteStorageError
 
 PURPOSE: Final = "remote log state"
 EARLIEST_LOCAL: Final = -4

@@ -11,9 +11,8 @@ from moldau.broker.config.tiering import object_store_options
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.checking import check_storage
-from moldau.storage.tiered.errors import RemoteStorageError, StorageUnavailable
-from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.opening import check_storage
+from moldau.storage.tiered.port import RemoteStorage, RemoteStorageError, StorageUnavailable
 
 log = logging.getLogger("moldau.tiering")
 

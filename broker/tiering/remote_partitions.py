@@ -10,8 +10,7 @@ from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
 from moldau.storage.log.log import Log
 from moldau.storage.tiered.metadata.leader_history import with_remote_epochs
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.metadata.segment_state import BEING_REMOVED
+from moldau.storage.tiered.metadata.remote_segment import BEING_REMOVED, RemotePartition
 
 
 def is_tiered(partition: Partition) -> bool:

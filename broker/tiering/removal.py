@@ -32,9 +32,8 @@ from moldau.broker.tiering.remote_log_metadata import (
     RemoteLogMetadataWriter,
 )
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
-from moldau.storage.tiered.errors import RemoteStorageError
-from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
-from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState
+from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, PartitionDeleteState, RemotePartition
+from moldau.storage.tiered.port import RemoteStorageError
 
 log = logging.getLogger("moldau.tiering")
 

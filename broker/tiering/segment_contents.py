@@ -11,16 +11,15 @@ from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.log import Log
-from moldau.storage.log.verified_batch import DamagedBatch
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.segment.batch_scan import DamagedBatch
 from moldau.storage.segment.segment import Segment
 from moldau.storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from moldau.storage.segment.transaction_index import VERSION as TRANSACTION_VERSION
-from moldau.storage.tiered.batch_check import PIECE_SIZE, BatchCheck
-from moldau.storage.tiered.index_order import offset_index_problem, time_index_problem
+from moldau.storage.tiered.batch_check import PIECE_SIZE, BatchCheck, offset_index_problem, time_index_problem
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.lineage import Lineage
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
@@ -118,7 +117,7 @@ def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:
         piece = open_file.file.pread(wanted, check.read_size)
         if not piece:
             raise DamagedBatch(check.read_size, f"the file ends before its size of {size},")
-        check.take(piece)
+        check.add(piece)
 
 
 def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, size: int) -> None:

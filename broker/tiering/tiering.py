@@ -25,8 +25,8 @@ from moldau.broker.tiering.remote_source import RemoteOffsets, RemoteSource
 from moldau.broker.tiering.removal import ADOPT_MS, RemoteRemoval
 from moldau.broker.tiering.traffic import COPY_QUOTA, FETCH_QUOTA, RemoteTraffic, TransferQuota
 from moldau.storage.log.log import Log
+from moldau.storage.tiered.metadata.records import metadata_partition
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
 
 log = logging.getLogger("moldau.tiering")
 

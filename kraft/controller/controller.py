@@ -39,9 +39,9 @@ from moldau.protocol.records.metadata import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import Sharers
 from moldau.security.quotas.mutations import MutationQuotas
-from moldau.security.requester import NODE, Requester
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000

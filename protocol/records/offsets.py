@@ -1,4 +1,6 @@
-"""The records of __consumer_offsets that classic groups write."""
+"""The records of __consumer_offsets that classic groups write; and the consumer protocol: the metadata in join and
+sync requests, of which the broker reads only the topics.
+"""
 
 from __future__ import annotations
 
@@ -62,3 +64,24 @@ class GroupMetadataValue:
     leader: Annotated[str | None, nullable()] = ""
     current_state_timestamp: Annotated[Int64, since(2)] = -1
     members: list[MemberMetadata] = empty()
+
+
+@struct
+class TopicPartition:
+    topic: str
+    partitions: list[Int32] = empty()
+
+
+@message(versions="0-3", flexible="none")
+class ConsumerProtocolSubscription:
+    topics: list[str] = empty()
+    user_data: Annotated[Bytes | None, nullable()] = None
+    owned_partitions: Annotated[list[TopicPartition], since(1)] = empty()
+    generation_id: Annotated[Int32, since(2)] = -1
+    rack_id: Annotated[str | None, since(3), nullable(3)] = None
+
+
+@message(versions="0-3", flexible="none")
+class ConsumerProtocolAssignment:
+    assigned_partitions: list[TopicPartition] = empty()
+    user_data: Annotated[Bytes | None, nullable()] = None

@@ -14,14 +14,12 @@ The first row that applies decides:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from moldau.protocol.access import AclOperation
 from moldau.security.access import ResourceKind
-from moldau.security.acl.any_resource import PROBE, allows_some
-from moldau.security.acl.bindings import AclBinding
-from moldau.security.acl.client_address import java_address
+from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
 from moldau.security.acl.index import AclIndex, Unnamed
 from moldau.security.principal import Principal, parse_principal
 
@@ -298,3 +296,52 @@ class AclAccess:
         self._remembered = None
         self._for_all.clear()
         self._valid_under = self._authorizer.remembered
+
+
+PROBE: Final = "hardcode"
+"""The name of a resource that Apache Kafka checks first: a super user, or an ACL on this name, decides at once.
+
+A client sees the difference where an ACL allows an operation on this name that implies the requested one.
+"""
+
+
+def allows_some(bindings: Iterable[AclBinding], operation: int) -> bool:
+    """Decide by `bindings`: those of one kind that apply to the principal at its address."""
+    denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+    allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+    for binding in bindings:
+        if binding.operation not in (operation, AclOperation.ALL):
+            continue
+        patterns = allowed if binding.permission == PermissionType.ALLOW else denied
+        if binding.pattern_type in patterns:
+            patterns[binding.pattern_type].add(binding.name)
+    if WILDCARD in denied[PatternType.LITERAL]:
+        return False
+    if WILDCARD in allowed[PatternType.LITERAL]:
+        return True
+    prefixes = denied[PatternType.PREFIXED]
+    literals = allowed[PatternType.LITERAL] - denied[PatternType.LITERAL]
+    return any(
+        not any(name[:length] in prefixes for length in range(1, len(name) + 1))
+        for name in literals | allowed[PatternType.PREFIXED]
+    )
+
+
+def java_address(host: str) -> str:
+    """A client's address in Java's notation, which ACLs are compared with.
+
+    Java writes all eight groups of an IPv6 address, and an IPv4 address that is mapped into IPv6 as IPv4. A host name
+    stays as it is.
+    """
+    if ":" not in host:
+        return host
+    from ipaddress import AddressValueError, IPv6Address
+
+    text, percent, scope = host.partition("%")
+    try:
+        address = IPv6Address(text)
+    except AddressValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return ":".join(f"{int(each, 16):x}" for each in address.exploded.split(":")) + percent + scope

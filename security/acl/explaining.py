@@ -11,7 +11,7 @@ from moldau.protocol.access import AclOperation
 from moldau.security.access import ResourceKind
 from moldau.security.acl.authorizer import Authorizer
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
-from moldau.security.acl.implications import bits_of, decision_of
+from moldau.security.acl.index import bits_of, decision_of
 from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 

@@ -1,9 +1,14 @@
-"""The server's side of a SASL mechanism: an interface with one method for messages.
+"""Both sides of a SASL mechanism, each an interface with one method for messages. The server's side:
 
 bytes of SaslAuthenticate ──▶ step ──▶ Challenge     the client answers it with a further message
                                    ├─▶ Authenticated
                                    └─▶ Failed        the connection ends after the error was sent
                                    └─▶ NeedsLookup   the shell looks something up, then calls `found`
+
+The client's side, with which this node logs in to another node:
+
+first ──▶ message ──▶ server ──▶ answer(challenge) ──▶ message ──▶ … ──▶ None: nothing more is to be sent
+                                                   └─▶ LoginFailed
 """
 
 from __future__ import annotations
@@ -61,3 +66,25 @@ class Mechanism(ABC):
     def found(self, result: object) -> Step:
         """Continue with the result of `NeedsLookup`."""
         raise AssertionError(f"{type(self).__name__} looks nothing up")
+
+
+class LoginFailed(Exception):
+    """The login failed: the server violated the mechanism, or does not know the password. The text holds no secret."""
+
+
+class ClientMechanism(ABC):
+    """One exchange with one server.
+
+    The exchange succeeds only after `answer` has also accepted the server's last message.
+    """
+
+    name: str
+    """The name of the mechanism in SaslHandshake."""
+
+    @abstractmethod
+    def first(self) -> bytes:
+        """The first message to the server."""
+
+    @abstractmethod
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The answer to a message of the server; None where the exchange is over. Raises `LoginFailed`."""

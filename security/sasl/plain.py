@@ -13,9 +13,8 @@ from hmac import compare_digest
 from typing import Final
 
 from moldau.security.principal import USER, Principal
-from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
 from moldau.security.sasl.jaas import LoginModule
-from moldau.security.sasl.mechanism import Authenticated, Failed, Mechanism, Step
+from moldau.security.sasl.mechanism import Authenticated, ClientMechanism, Failed, LoginFailed, Mechanism, Step
 
 NAME: Final = "PLAIN"
 OPTION_PREFIX: Final = "user_"

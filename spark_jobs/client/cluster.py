@@ -18,7 +18,7 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.spark_jobs.client.connection import BrokerConnection, Disconnected, error_name
 from moldau.spark_jobs.client.settings import Address, ClientSettings
 from moldau.spark_jobs.refusals import Refused
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 T = TypeVar("T")
 EARLIEST: Final = -2

@@ -14,11 +14,11 @@ from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
-from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
 from moldau.security.sasl.jaas import JaasError, parse_jaas
+from moldau.security.sasl.mechanism import ClientMechanism, LoginFailed
 from moldau.security.sasl.plain import PlainClient
-from moldau.security.sasl.scram.client import ScramClient, ScramLogin
 from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
 from moldau.spark_jobs.client.settings import Address, ClientSettings
 from moldau.spark_jobs.refusals import Refused
 

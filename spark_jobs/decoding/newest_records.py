@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import BatchHeader
-from moldau.protocol.record_walk import read_raw_varint, read_raw_varlong
+from moldau.protocol.record_batch import BatchHeader, read_raw_varint, read_raw_varlong
 from moldau.spark_jobs.decoding.expansion import Expander
 from moldau.spark_jobs.decoding.segment_batches import Chunk, expanded
 from moldau.spark_jobs.origins.port import FoundBatch, Slice

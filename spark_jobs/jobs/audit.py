@@ -29,7 +29,7 @@ from moldau.spark_jobs.origins.port import PartitionOrigin, Slice
 from moldau.spark_jobs.planning.planner import origins_of
 from moldau.spark_jobs.refusals import DataLost, Refused
 from moldau.spark_jobs.views.rows import Row, row_batches
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 
 if TYPE_CHECKING:

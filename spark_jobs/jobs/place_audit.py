@@ -19,7 +19,7 @@ from moldau.spark_jobs.origins.port import Origin, PartitionOrigin
 from moldau.spark_jobs.origins.replica_histories import ReplicaFiles, choose, replica_files
 from moldau.spark_jobs.planning.partition_view import PartitionView
 from moldau.spark_jobs.refusals import ClusterMismatch, HistoriesDiffer
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.segment.segment_listing import ListedSegment
 

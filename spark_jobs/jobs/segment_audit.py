@@ -22,8 +22,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import Final, NamedTuple
 
-from moldau.protocol.checksum import crc32c
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.spark_jobs.decoding.segment_batches import stored_batches
 from moldau.spark_jobs.origins.blocking_storage import storage_at
@@ -35,9 +34,9 @@ from moldau.spark_jobs.refusals import DataLost
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from moldau.storage.segment.transaction_index import CorruptTransactionIndex, decode_entries
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_manifest
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound
 
 OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")

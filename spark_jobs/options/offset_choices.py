@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from moldau.spark_jobs.options.option_values import milliseconds, parsed_json
 from moldau.spark_jobs.refusals import Refused
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

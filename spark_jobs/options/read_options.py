@@ -25,7 +25,7 @@ from moldau.spark_jobs.options.option_values import boolean, is_natural, names_i
 from moldau.spark_jobs.options.store_address import StoreAddress
 from moldau.spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
 from moldau.spark_jobs.refusals import Refused, warn
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
 """What a query does with the source; `either` where Spark asks for the columns and does not say."""

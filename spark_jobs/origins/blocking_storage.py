@@ -18,10 +18,9 @@ from typing import Any, Final, TypeVar
 
 from moldau.protocol.primitives import BytesLike
 from moldau.spark_jobs.options.store_address import StoreAddress
-from moldau.storage.tiered.errors import ObjectNotFound
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import open_storage
-from moldau.storage.tiered.port import ObjectEntry, RemoteStorage
+from moldau.storage.tiered.port import ObjectEntry, ObjectNotFound, RemoteStorage
 
 T = TypeVar("T")
 

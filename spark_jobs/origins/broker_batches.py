@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import (
     AbortedTransaction,
@@ -22,7 +21,7 @@ from moldau.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_batch import BatchHeader, iterate_batches
 from moldau.spark_jobs.client.cluster import PASSING, Cluster, Passing
 from moldau.spark_jobs.client.connection import error_name
 from moldau.spark_jobs.client.settings import ClientSettings

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.spark_jobs.client.cluster import EARLIEST, LATEST, Cluster, TopicDescription
 from moldau.spark_jobs.origins.broker_batches import BrokerBatches
 from moldau.spark_jobs.origins.port import Cut, PartitionOrigin, StoredSegment
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:

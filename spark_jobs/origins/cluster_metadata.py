@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.framed_records import FramedRecords
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_batch import BatchHeader, iterate_batches
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records import metadata
 from moldau.protocol.records.metadata import (
@@ -31,7 +30,7 @@ from moldau.protocol.records.metadata import (
 )
 from moldau.protocol.schema import spec_of
 from moldau.spark_jobs.refusals import warn
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import walk_headers, walk_places
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of

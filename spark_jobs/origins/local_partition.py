@@ -13,7 +13,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.spark_jobs.origins.local_segments import LocalSegments, is_listed_file
 from moldau.spark_jobs.origins.open_transactions import is_abort, last_stable_offset, newest_snapshot
 from moldau.spark_jobs.origins.port import OFFSET_MAX, Cut, StoredSegment
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.log_paths import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -22,13 +22,14 @@ from moldau.storage.files.log_paths import (
     offset_name,
     offset_of_name,
 )
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import BatchPlace, walk_headers, walk_places
-from moldau.storage.segment.listed_times import first_offset_at, largest_timestamp
 from moldau.storage.segment.segment_listing import (
     ListedSegment,
     PositionRange,
+    first_offset_at,
+    largest_timestamp,
     list_segments,
     locate,
     offset_index_of,

@@ -9,8 +9,7 @@ from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from moldau.storage.files.port import File, FileStamp
-from moldau.storage.segment.offset_index import OffsetIndex
-from moldau.storage.segment.time_index import TimeIndex
+from moldau.storage.segment.sparse_index import OffsetIndex, TimeIndex
 
 
 class LocalSegments(NamedTuple):

@@ -16,7 +16,8 @@ from moldau.spark_jobs.origins.port import PartitionOrigin
 from moldau.spark_jobs.origins.replica_histories import choose, read_epochs, replica_files
 from moldau.spark_jobs.refusals import ClusterMismatch, Refused, warn
 from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
-from moldau.storage.checkpoints.offset_checkpoint import (
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
+from moldau.storage.checkpoints.text_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -24,7 +25,6 @@ from moldau.storage.checkpoints.offset_checkpoint import (
     TopicPartition,
     read_offsets,
 )
-from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
 from moldau.storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments

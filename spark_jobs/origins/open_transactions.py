@@ -14,7 +14,7 @@ from moldau.spark_jobs.origins.port import StoredSegment
 from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from moldau.storage.files.port import FileSystem
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.segment.batch_scan import walk_headers
 from moldau.storage.segment.segment_listing import ListedSegment, locate
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from moldau.protocol.record_batch import BatchHeader
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.port import FileStamp
 from moldau.storage.segment.transaction_index import AbortedTransaction
 

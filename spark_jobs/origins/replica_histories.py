@@ -25,10 +25,9 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, parse_header
 from moldau.spark_jobs.refusals import HistoriesDiffer
 from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
-from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, TopicPartition
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name, offset_of_name
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import walk_places
 from moldau.storage.segment.segment_listing import ListedSegment, locate, offset_index_of

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final
 
-from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.port import CorruptObject
 
 ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")

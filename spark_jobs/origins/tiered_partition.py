@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from moldau.protocol.checksum import crc32c
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import MalformedMessage, crc32c
 from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
@@ -15,13 +14,13 @@ from moldau.spark_jobs.origins.port import Cut, StoredSegment
 from moldau.spark_jobs.origins.tiered_indexes import RemoteOffsetIndex, indexed_offset
 from moldau.spark_jobs.origins.tiered_listing import Stretch, TieredListing, TieredSegment, stretches_of
 from moldau.spark_jobs.origins.tiered_segments import TieredSegments
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from moldau.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, decode_entries
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
 from moldau.storage.tiered.layout import ObjectKind, SegmentObject
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound
 
 _start_offset = attrgetter("start_offset")
 WALK_SIZE = 1 << 20

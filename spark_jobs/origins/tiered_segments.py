@@ -11,7 +11,7 @@ from moldau.spark_jobs.options.store_address import StoreAddress
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
 from moldau.spark_jobs.origins.port import SegmentFile, Slice
 from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
-from moldau.storage.tiered.errors import ObjectNotFound
+from moldau.storage.tiered.port import ObjectNotFound
 
 PIECE_SIZE: Final = 4 << 20
 """Bytes of one request."""

@@ -16,12 +16,12 @@ from moldau.spark_jobs.origins.tiered_listing import list_tiered
 from moldau.spark_jobs.origins.tiered_partition import TieredPartition
 from moldau.spark_jobs.origins.tiered_segments import TieredSegments
 from moldau.spark_jobs.refusals import Refused
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.errors import InvalidStorageUrl, ObjectNotFound, StorageMissing
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_key, partition_prefix
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.port import InvalidStorageUrl, ObjectNotFound, StorageMissing
 
 COST: Final = 10
 """Of reading an object, where a local file is 1."""

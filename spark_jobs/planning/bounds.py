@@ -10,7 +10,7 @@ from moldau.spark_jobs.options.read_options import ReadOptions
 from moldau.spark_jobs.planning.partition_view import PartitionView
 from moldau.spark_jobs.planning.snapshot import Snapshot, check_unchanged, partition_in
 from moldau.spark_jobs.refusals import DataLost, Refused, SnapshotChanged, warn
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 
 class OffsetRange(NamedTuple):

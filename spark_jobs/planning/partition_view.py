@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from moldau.spark_jobs.origins.port import PartitionOrigin, StoredSegment
 from moldau.spark_jobs.refusals import ClusterMismatch
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 _start_offset = attrgetter("start_offset")
 

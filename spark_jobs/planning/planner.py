@@ -31,7 +31,7 @@ from moldau.spark_jobs.planning.pushed_filters import PushedFilters
 from moldau.spark_jobs.planning.selection import matching, selected
 from moldau.spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
 from moldau.spark_jobs.refusals import ClusterMismatch, DataLost, Refused, warn
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.transaction_index import AbortedTransaction
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from moldau.spark_jobs.options.read_options import TopicSelection
 from moldau.spark_jobs.refusals import Refused, warn
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 INTERNAL_TOPICS: Final = frozenset(
     {

@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 
 from moldau.spark_jobs.planning.partition_view import PartitionView
 from moldau.spark_jobs.refusals import DataLost, Refused, SnapshotChanged
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
 from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.port import FileSystem
 
 FORMAT_VERSION: Final = 1

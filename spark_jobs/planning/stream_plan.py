@@ -13,7 +13,7 @@ from moldau.spark_jobs.planning.bounds import OffsetRange, check_names_all, lost
 from moldau.spark_jobs.planning.partition_view import PartitionView, topic_ids_of
 from moldau.spark_jobs.planning.planner import Planner
 from moldau.spark_jobs.refusals import TopicRecreated
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.port import FileSystem
 
 WAIT_S: Final = 15.0

@@ -9,7 +9,7 @@ from math import ceil
 
 from moldau.spark_jobs.options.trigger_limits import TriggerLimits
 from moldau.spark_jobs.streams.stream_offsets import StreamOffsets
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 
 def admitted(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from moldau.spark_jobs.refusals import Refused
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 StreamOffsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]

@@ -20,7 +20,7 @@ from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.partitioner import partition_of
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
 from moldau.spark_jobs.writing.transaction import ProducerIdentity, add_partitions
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 RECORD_OVERHEAD: Final = 24
 BUFFERED_MAX: Final = 8 << 20

@@ -27,7 +27,7 @@ from moldau.spark_jobs.client.cluster import Cluster, check_error
 from moldau.spark_jobs.client.connection import BrokerConnection, error_name
 from moldau.spark_jobs.client.settings import Address
 from moldau.spark_jobs.refusals import Refused
-from moldau.storage.checkpoints.offset_checkpoint import TopicPartition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 OF_TRANSACTIONS: Final = 1
 """The type of a coordinator's key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from moldau.storage.files.log_paths import PARTITION_METADATA
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 
 VERSION = 0

@@ -1,6 +1,12 @@
-"""The text frame of Kafka's checkpoints: version, number of lines, the lines."""
+"""Kafka's text checkpoints: version, number of lines, the lines; and the checkpoints of a log directory, which have one
+offset for each partition."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from moldau.storage.files.port import FileSystem, write_atomically
 
 VERSION = 0
 
@@ -30,3 +36,41 @@ def parse_checkpoint(data: bytes, path: str) -> list[str]:
     if not count.isdigit() or int(count) != len(lines):
         raise CorruptCheckpoint(f"{path}: {len(lines)} lines, but {count!r} in the second line")
     return lines
+
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_POINTS = "cleaner-offset-checkpoint"
+
+TopicPartition: TypeAlias = tuple[str, int]
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return format_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def decode_offsets(data: bytes, path: str) -> Offsets:
+    """Decode the offsets by partition. Raises `CorruptCheckpoint`."""
+    offsets: Offsets = {}
+    for line in parse_checkpoint(data, path):
+        fields = line.split(" ")
+        if len(fields) != 3 or not fields[1].isdigit() or not fields[2].removeprefix("-").isdigit():
+            raise CorruptCheckpoint(f"{path}: {line!r} is not a topic, a partition and an offset")
+        key = (fields[0], int(fields[1]))
+        if key in offsets:
+            raise CorruptCheckpoint(f"{path}: {fields[0]}-{fields[1]} stands there twice")
+        offsets[key] = int(fields[2])
+    return offsets
+
+
+def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
+    """Read the offsets by partition; empty where there is no file. Raises `CorruptCheckpoint`."""
+    path = f"{directory}/{name}"
+    return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
+
+
+def write_offsets(fs: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Write the offsets and sync the file. It blocks, so it is not called on the event loop. Raises OSError."""
+    write_atomically(fs, f"{directory}/{name}", encode_offsets(offsets))

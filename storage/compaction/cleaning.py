@@ -16,17 +16,28 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.protocol.primitives import MalformedMessage
-from moldau.storage.compaction.batch_cleaner import BatchCleaner
-from moldau.storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
-from moldau.storage.compaction.cleaned_transactions import CleanedTransactions
-from moldau.storage.compaction.events import CleaningDone, CleaningEvent, CleaningStatistics, LogChanged, Moved
-from moldau.storage.compaction.grouping import group_segments
+from moldau.storage.compaction.batch_cleaner import BatchCleaner, CleanedTransactions
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
-from moldau.storage.compaction.request import CleaningRequest
-from moldau.storage.compaction.source_segment import SourceSegment, checked_batches, runs_of_batch
+from moldau.storage.compaction.request import (
+    CleaningDone,
+    CleaningEvent,
+    CleaningRequest,
+    CleaningStatistics,
+    LogChanged,
+    Moved,
+)
+from moldau.storage.compaction.segments import (
+    CleanedBatch,
+    CleanedSegment,
+    SourceSegment,
+    checked_batches,
+    runs_of_batch,
+)
+from moldau.storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
 from moldau.storage.log.unfinished_cleaning import remove_cleaned
+from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 SPARE_SLOTS: Final = 3
@@ -185,3 +196,30 @@ def clean_group(
             statistics.bytes_read += len(piece)
             statistics.bytes_written += written
             yield Moved(len(piece), written)
+
+
+def group_segments(
+    segments: list[SourceSegment], segment_bytes: int, segment_index_bytes: int, first_uncleanable_offset: int
+) -> list[list[SourceSegment]]:
+    """Put neighbours into groups that each fit into one segment: by the size of the .log files and of each index, and
+    by the span of their offsets, which an index entry holds in 31 bits. Raises OSError."""
+    groups: list[list[SourceSegment]] = []
+    sizes = [0, 0, 0]
+    limits = [segment_bytes, segment_index_bytes, segment_index_bytes]
+    for number, segment in enumerate(segments):
+        added = [segment.size, segment.file_size(OFFSET_INDEX_SUFFIX), segment.file_size(TIME_INDEX_SUFFIX)]
+        behind = segments[number + 1].base_offset if number + 1 < len(segments) else first_uncleanable_offset
+        grown = [have + more for have, more in zip(sizes, added, strict=True)]
+        if (
+            groups
+            and all(size <= limit for size, limit in zip(grown, limits, strict=True))
+            # The span does not limit an empty segment, which has no index entries. Otherwise one empty segment would
+            # stay for every 2^31 offsets.
+            and (not segment.size or behind - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+        ):
+            groups[-1].append(segment)
+            sizes = grown
+        else:
+            groups.append([segment])
+            sizes = added
+    return groups

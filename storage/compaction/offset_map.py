@@ -1,7 +1,7 @@
 """The map of the cleaner: for each key of the dirty part, the offset of its latest record, in bounded memory.
 
 It reads and selects records as they are encoded, without building a value. The framing of a record is in
-protocol/record_walk.py. Headers are not read: the size of a record gives its end.
+protocol/record_batch.py. Headers are not read: the size of a record gives its end.
 
 An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map holds no keys, so two keys with the same
 128 bits would count as the same key, and the older of the two records would be lost. The bits are those of SipHash with
@@ -23,7 +23,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_walk import read_raw_varint, read_raw_varlong
+from moldau.protocol.record_batch import read_raw_varint, read_raw_varlong
 
 ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32

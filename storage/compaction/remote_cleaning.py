@@ -16,16 +16,19 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from moldau.protocol.record_batch import BatchHeader
-from moldau.storage.compaction.batch_cleaner import BatchCleaner
-from moldau.storage.compaction.cleaned_segment import CleanedBatch, CleanedSegment
-from moldau.storage.compaction.cleaned_transactions import CleanedTransactions
+from moldau.storage.compaction.batch_cleaner import BatchCleaner, CleanedTransactions
 from moldau.storage.compaction.cleaning import index_piece
-from moldau.storage.compaction.events import CleaningStatistics, Moved
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
-from moldau.storage.compaction.request import CleaningRequest
-from moldau.storage.compaction.source_segment import batches_between, checked_batches, file_pieces
+from moldau.storage.compaction.request import CleaningRequest, CleaningStatistics, Moved
+from moldau.storage.compaction.segments import (
+    CleanedBatch,
+    CleanedSegment,
+    batches_between,
+    checked_batches,
+    file_pieces,
+)
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.time_index import NO_TIMESTAMP
+from moldau.storage.segment.sparse_index import NO_TIMESTAMP
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from moldau.storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from moldau.storage.checkpoints.text_checkpoint import Offsets, TopicPartition
 from moldau.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from moldau.storage.files.log_paths import (
     DELETE_SUFFIX,

@@ -8,17 +8,17 @@ file that mentioned the former log has been written again.
 
 from __future__ import annotations
 
-from moldau.storage.checkpoints.offset_checkpoint import (
+from moldau.storage.checkpoints.text_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    CorruptCheckpoint,
     Offsets,
     TopicPartition,
     encode_offsets,
     read_offsets,
 )
-from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from moldau.storage.files.port import FileSystem, write_atomically
 from moldau.storage.log.recovery import Report

@@ -18,13 +18,16 @@ from collections.abc import Callable, Mapping
 from functools import partial as bind
 from typing import Final, NamedTuple
 
-from moldau.storage.checkpoints.clean_shutdown import write_clean_shutdown
-from moldau.storage.checkpoints.offset_checkpoint import Offsets, TopicPartition
-from moldau.storage.checkpoints.serving_epoch import ServingEpoch, remove_serving_epoch, write_serving_epoch
+from moldau.storage.checkpoints.text_checkpoint import Offsets, TopicPartition
 from moldau.storage.directory.damaged_logs import CheckpointedOffsets, DamagedLogs
 from moldau.storage.directory.directory_checkpoints import CheckpointWork, DirectoryCheckpoints
-from moldau.storage.directory.previous_run import PreviousRun
-from moldau.storage.files.disk_errors import PASSING
+from moldau.storage.directory.previous_run import (
+    PreviousRun,
+    ServingEpoch,
+    remove_serving_epoch,
+    write_clean_shutdown,
+    write_serving_epoch,
+)
 from moldau.storage.files.log_paths import (
     DELETE_SUFFIX,
     PartitionDirectory,
@@ -32,7 +35,7 @@ from moldau.storage.files.log_paths import (
     partition_directory_name,
     suffixed_directory_name,
 )
-from moldau.storage.files.port import FileLock, FileSystem, make_durable_directory
+from moldau.storage.files.port import PASSING, FileLock, FileSystem, make_durable_directory
 from moldau.storage.log.log import Log
 from moldau.storage.log.recovery import Checked, Report
 from moldau.storage.log_config import LogConfig

@@ -1,10 +1,20 @@
-"""The end of the previous process that served a log directory, and the data that it may have lost."""
+"""The end of the previous process that served a log directory, and the two files in the directory that tell it.
+
+    .kafka_cleanshutdown    it exists where the last process wrote everything to the disk before it ended
+    .moldau-life            the broker epoch under which the directory is served, and the id of the machine's boot
+
+A process that is killed loses no written data: the kernel still holds it. A process that starts again in the same boot,
+after no disk error, may therefore report the broker epoch of the previous process to the controller, as after a clean
+shutdown. Only a restart of the machine makes that untrue, and then the boot id in .moldau-life differs. That file is
+thus never synced.
+"""
 
 from __future__ import annotations
 
-from moldau.storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown
-from moldau.storage.checkpoints.serving_epoch import read_serving_epoch
-from moldau.storage.files.port import FileSystem
+from contextlib import suppress
+from typing import NamedTuple
+
+from moldau.storage.files.port import FileSystem, write_atomically
 
 
 class PreviousRun:
@@ -43,3 +53,87 @@ class PreviousRun:
         if self.was_clean or self._serving is None:
             return self.clean_broker_epoch
         return self._serving.broker_epoch
+
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+SHUTDOWN_VERSION = 0
+UNKNOWN_BROKER_EPOCH = -1
+
+
+def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
+    """The broker epoch of the previous process after a clean shutdown, -1 where the file does not hold one; None after
+    a crash."""
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if not fs.exists(path):
+        return None
+    import json  # Imported here, because the import costs a millisecond of every start.
+
+    try:
+        content = json.loads(fs.read(path))
+    except ValueError:  # An empty file of an older release means the same.
+        return UNKNOWN_BROKER_EPOCH
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if isinstance(epoch, int) else UNKNOWN_BROKER_EPOCH
+
+
+def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
+    """Remove the file when a directory is opened, so that a later crash does not look like a clean shutdown.
+
+    Raises OSError.
+    """
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if fs.exists(path):
+        fs.unlink(path)
+        fs.sync_directory(directory)
+
+
+def write_clean_shutdown(fs: FileSystem, directory: str, broker_epoch: int) -> None:
+    """Write the file, as the last step of a clean shutdown. Raises OSError."""
+    text = f'{{"version":{SHUTDOWN_VERSION},"brokerEpoch":{broker_epoch}}}'
+    write_atomically(fs, f"{directory}/{CLEAN_SHUTDOWN}", text.encode())
+
+
+SERVING_EPOCH = ".moldau-life"
+SERVING_VERSION = 0
+
+
+class ServingEpoch(NamedTuple):
+    """The content of the file."""
+
+    boot_id: str
+    broker_epoch: int
+
+
+def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
+    """The broker epoch that the previous process wrote; None where there is no file or it cannot be read."""
+    path = f"{directory}/{SERVING_EPOCH}"
+    if not fs.exists(path):
+        return None
+    import json  # Imported here, because the import costs a millisecond of every start.
+
+    try:
+        content = json.loads(fs.read(path))
+    except (ValueError, OSError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    boot_id, epoch = content.get("bootId"), content.get("brokerEpoch")
+    return ServingEpoch(boot_id, epoch) if isinstance(boot_id, str) and isinstance(epoch, int) else None
+
+
+def write_serving_epoch(fs: FileSystem, directory: str, serving: ServingEpoch) -> None:
+    """Write the file. Raises OSError. A file that was only half written counts as missing."""
+    file = fs.open(f"{directory}/{SERVING_EPOCH}", create=True)
+    try:
+        file.truncate(0)
+        text = f'{{"version":{SERVING_VERSION},"brokerEpoch":{serving.broker_epoch},"bootId":"{serving.boot_id}"}}'
+        file.append([text.encode()])
+    finally:
+        file.close()
+
+
+def remove_serving_epoch(fs: FileSystem, directory: str) -> None:
+    """Remove the file after an error of the disk: written data may be lost although the machine did not restart. An
+    error of the removal itself is ignored, because nothing more can be done."""
+    with suppress(OSError):
+        fs.unlink(f"{directory}/{SERVING_EPOCH}")

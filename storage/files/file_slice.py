@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from moldau.protocol.primitives import BytesLike
 
 if TYPE_CHECKING:
-    from moldau.storage.files.open_file import OpenFile
+    from moldau.storage.files.open_files import OpenFile
     from moldau.storage.files.port import File
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.file_slice import FileSlice
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 
 
 class MemoryFile:

@@ -1,9 +1,13 @@
-"""The limit on files that segments keep open: a clock (second chance) over their holders.
+"""Files that stay open: an open file with several holders, and the limit on the files that segments keep open.
 
-Segments and their indexes open a file when they need it and keep it open. When more are open than the limit, the
-holders are asked to close in the order in which they opened: a holder that was not used since the last request closes
-its file, one that was used is asked again later. Using a file that is open costs nothing. A file that a reply or a sync
-still holds is closed when they are done with it (`OpenFile`).
+A segment, a reply that is being sent and a flush in an executor thread may all use one descriptor. None of them may
+close it while another uses it: the number of a closed descriptor may already stand for another file. Reference counting
+closes the descriptor of an `OpenFile`, so that the three need not coordinate.
+
+The limit is a clock (second chance) over the holders. Segments and their indexes open a file when they need it and keep
+it open. When more are open than the limit, the holders are asked to close in the order in which they opened: a holder
+that was not used since the last request closes its file, one that was used is asked again later. Using a file that is
+open costs nothing. A file that a reply or a sync still holds is closed when they are done with it (`OpenFile`).
 
 Executor threads may open files too. Files are given back only on the event loop, in a callback of its own, so that for
 a moment more files may be open than the limit.
@@ -15,9 +19,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from moldau.storage.files.disk_errors import NO_DESCRIPTOR
-from moldau.storage.files.open_file import OpenFile
-from moldau.storage.files.port import FileSystem
+from moldau.storage.files.file_slice import CachedReads
+from moldau.storage.files.port import NO_DESCRIPTOR, File, FileSystem, Readable
 
 KEPT_PER_THOUSAND = 875
 """The number of files of each 1000 that stay open when the limit is passed. An eighth is closed at once, so that the
@@ -124,3 +127,19 @@ def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False
         raise
     fs.open_files.opened(holder)
     return opened
+
+
+class OpenFile:
+    """Keeps a file open for as long as this object lives."""
+
+    __slots__ = ("file",)
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+
+    def __del__(self) -> None:
+        self.file.close()
+
+    def reads(self, *, waits: bool) -> Readable:
+        """The file; without `waits`, a view of it whose reads raise `NotCached` instead of waiting for the disk."""
+        return self.file if waits else CachedReads(self)

@@ -8,8 +8,9 @@ the dirty pages.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from moldau.protocol.primitives import BytesLike
 
@@ -199,3 +200,9 @@ def make_durable_directory(fs: FileSystem, path: str) -> None:
 def parent_directory(path: str) -> str:
     directory, slash, _ = path.rpartition("/")
     return directory or slash or "."
+
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""The errors for too many open files, in the process or in the machine."""
+PASSING: Final = NO_SPACE | NO_DESCRIPTOR

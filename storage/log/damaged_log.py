@@ -13,8 +13,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from moldau.storage.files.port import FileSystem
-from moldau.storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
-from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch, walk_places
 
 
 class Damage(NamedTuple):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from moldau.storage.files.disk_errors import NO_DESCRIPTOR, NO_SPACE
-from moldau.storage.files.open_file import OpenFile
-from moldau.storage.files.port import FileSystem, sync_or_evict, write_atomically
+from moldau.storage.files.open_files import OpenFile
+from moldau.storage.files.port import NO_DESCRIPTOR, NO_SPACE, FileSystem, sync_or_evict, write_atomically
 from moldau.storage.segment.segment import Segment
 
 

@@ -26,7 +26,7 @@ from moldau.storage.files.log_paths import (
     offset_name,
     offset_of_name,
 )
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.producer_replay import load_producers
 from moldau.storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
@@ -86,7 +86,7 @@ def load_log(request: LogRequest) -> LoadedLog:
         segments = open_segments(request, names)
         if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
             # The part before the first file here is in remote storage, and its epochs and producers are durable: they
-            # were made durable before the first file was created (`remote_start.py`), or before the files of that part
+            # were made durable before the first file was created (`truncation.py`), or before the files of that part
             # were deleted.
             request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
         snapshots = ProducerSnapshots(fs, directory, names)

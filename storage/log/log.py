@@ -8,27 +8,15 @@ from moldau.protocol.record_validation import PRODUCE_VERSION_OF_ZSTD, RejectedB
 from moldau.storage.checkpoints.leader_epochs import EpochEnd
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.port import FileSystem
-from moldau.storage.log import (
-    aborted_transactions,
-    flushing,
-    follower_append,
-    leader_append,
-    log_start,
-    reading,
-    remote_start,
-    segment_swap,
-    timestamp_lookup,
-    truncation,
-)
-from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log import append, flushing, log_start, reading, segment_swap, truncation
+from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.loading import LogRequest, load_log
 from moldau.storage.log.log_state import LogState
-from moldau.storage.log.reading import LogRead
+from moldau.storage.log.reading import LogRead, TimestampedOffset
 from moldau.storage.log.recovery import Checked, Report
-from moldau.storage.log.remote_start import RemoteStart
 from moldau.storage.log.segment_swap import SegmentCleaned
-from moldau.storage.log.timestamp_lookup import TimestampedOffset
+from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard
@@ -99,7 +87,7 @@ class Log(LogState):
         leader_epoch: int,
         now_ms: int,
         *,
-        origin: AppendOrigin = leader_append.CLIENT,
+        origin: AppendOrigin = append.CLIENT,
         produce_version: int = PRODUCE_VERSION_OF_ZSTD,
         guard: VerificationGuard | None = NOT_REQUIRED,
         transaction_version: int = 0,
@@ -109,9 +97,9 @@ class Log(LogState):
         `guard`: the guard from the verification of the transaction that the batch opens. `transaction_version`: the
         transaction.version of the transaction that a marker ends.
         """
-        if origin is leader_append.CLIENT:
-            return leader_append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
-        return leader_append.append_internal(self, records, leader_epoch, now_ms, origin, guard, transaction_version)
+        if origin is append.CLIENT:
+            return append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
+        return append.append_internal(self, records, leader_epoch, now_ms, origin, guard, transaction_version)
 
     def append_examined(
         self,
@@ -121,11 +109,11 @@ class Log(LogState):
         guard: VerificationGuard | None = NOT_REQUIRED,
     ) -> AppendResult:
         """Append a client's batch that was validated before, perhaps in an executor thread."""
-        return leader_append.append_examined(self, examined, leader_epoch, now_ms, guard)
+        return append.append_examined(self, examined, leader_epoch, now_ms, guard)
 
     def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append batches as the leader stored them; those before a refused one stay in the log."""
-        return follower_append.append_as_follower(self, records, leader_epoch, now_ms)
+        return append.append_as_follower(self, records, leader_epoch, now_ms)
 
     # Reading
 
@@ -140,11 +128,11 @@ class Log(LogState):
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record at or after a timestamp (ms). Raises OSError and `MalformedMessage`."""
-        return timestamp_lookup.offset_for_timestamp(self, timestamp)
+        return reading.offset_for_timestamp(self, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp of the log. Raises OSError and `MalformedMessage`."""
-        return timestamp_lookup.offset_of_max_timestamp(self)
+        return reading.offset_of_max_timestamp(self)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
         """The end of the batches of a leader epoch (OffsetForLeaderEpoch); (-1, -1) where the log does not know the
@@ -163,7 +151,7 @@ class Log(LogState):
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with batches in a range of offsets: those that a read_committed read must skip."""
-        return aborted_transactions.aborted_transactions(self, first_offset, end_offset)
+        return reading.aborted_transactions(self, first_offset, end_offset)
 
     def aborted_in_read(
         self, read: LogRead, first_offset: int, end_offset: int, *, waits: bool = True
@@ -172,7 +160,7 @@ class Log(LogState):
 
         Raises OSError, and without `waits` `NotCached`.
         """
-        return aborted_transactions.aborted_in_read(self, read, first_offset, end_offset, waits=waits)
+        return reading.aborted_in_read(self, read, first_offset, end_offset, waits=waits)
 
     # Truncating and deleting
 
@@ -191,7 +179,7 @@ class Log(LogState):
 
         Raises OSError.
         """
-        remote_start.start_after_remote(self, start, now_ms)
+        truncation.start_after_remote(self, start, now_ms)
 
     def advance_log_start(self, offset: int, high_watermark: int) -> ErrorCode:
         """Hide everything before an offset from readers; OFFSET_OUT_OF_RANGE past the high watermark."""

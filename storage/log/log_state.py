@@ -3,13 +3,13 @@
 The operations on a log are modules of functions over this state, one concept each; `storage/log/log.py` is the façade
 through which the rest of the broker calls them:
 
-    leader_append, follower_append    a batch is checked, written, and noted in epochs, producers and indexes
-    reading, timestamp_lookup         finds the place in a file of an offset or a time
-    truncation                        the end of the log goes back, to where the leader's log agrees
-    remote_start                      the log begins anew behind its remote part
-    log_start                         the start of the log moves on, and old segments are deleted
-    flushing                          the recovery point moves on
-    segment_swap                      cleaned segments take the place of those that they were made of
+    append          a batch is checked, written, and noted in epochs, producers and indexes
+    reading         finds the place in a file of an offset or a time, and the aborted transactions of a read
+    truncation      the end of the log goes back, to where the leader's log agrees, or the log begins anew behind its
+                    remote part
+    log_start       the start of the log moves on, and retention deletes old segments
+    flushing        the recovery point moves on
+    segment_swap    cleaned segments take the place of those that they were made of
 
 A log whose oldest segments are only in remote storage has two starts: `log_start_offset` (of the partition) and
 `local_start_offset` (of the files here). They are the same where nothing is only remote.
@@ -23,10 +23,8 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from moldau.protocol.primitives import MalformedMessage
-from moldau.storage.files.disk_errors import PASSING
 from moldau.storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
-from moldau.storage.files.port import FileSystem
-from moldau.storage.log.boundaries import Boundaries
+from moldau.storage.files.port import PASSING, FileSystem
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.loading import LoadedLog
 from moldau.storage.log_config import LogConfig
@@ -266,3 +264,34 @@ def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:
     snapshots = [loaded.snapshots.path(each) for each in loaded.snapshots.offsets if each > loaded.recovery_point]
     is_id_durable = loaded.was_clean or loaded.topic_id is None
     return snapshots if is_id_durable else [f"{directory}/{PARTITION_METADATA}", *snapshots]
+
+
+BOUNDARIES_KEPT = 16
+
+
+class Boundaries:
+    """Positions of batches in the active segment by base offset, the last `BOUNDARIES_KEPT` that were looked up.
+
+    A reader at the tail asks for the offset at which its last read ended. Its position is then known without a lookup
+    in the index and without a read of batch headers. Truncating or rolling the log must `clear` it.
+    """
+
+    __slots__ = ("_positions",)
+
+    def __init__(self) -> None:
+        self._positions: dict[int, int] = {}  # Position by base offset.
+
+    def get(self, offset: int) -> int | None:
+        """The position of the batch that begins at an offset, None where it is not remembered."""
+        return self._positions.get(offset)
+
+    def remember(self, offset: int, position: int) -> None:
+        """Remember the position of a batch; the oldest entry is dropped when there are `BOUNDARIES_KEPT`."""
+        positions = self._positions
+        if offset not in positions:
+            if len(positions) >= BOUNDARIES_KEPT:
+                del positions[next(iter(positions))]
+            positions[offset] = position
+
+    def clear(self) -> None:
+        self._positions.clear()

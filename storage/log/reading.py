@@ -1,23 +1,34 @@
-"""Reading: finds the place of an offset in a .log file. The caller reads or sends the bytes.
+"""Reading: finds the place of an offset in a .log file, the aborted transactions of a read, and the offset of a time.
 
     offset -> segment (bisect) -> position at or before it (offset index) -> batch that holds it (walk over headers)
 
 A reader at the tail skips the last two steps: `Boundaries` has the position of the batch at which its last read ended.
+The caller reads or sends the bytes. A read_committed consumer skips the records of the aborted transactions.
+
+For a lookup by time (ListOffsets) the time index narrows the search to one index interval of one segment. The
+timestamps of single records are inside the batches, so the last step decompresses one or two of those.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
+from typing import Final, NamedTuple
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_reader import records_of
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.log.log_state import LogState
 from moldau.storage.segment.batch_scan import walk_places
 from moldau.storage.segment.segment import Segment
+from moldau.storage.segment.transaction_index import AbortedTransaction
 
+FEW_ABORTED: Final = 16
+"""The number of aborted transactions up to which those that begin past the end of the read are not filtered out."""
 _base_offset = attrgetter("base_offset")
+_first_offset = attrgetter("first_offset")
 
 
 class LogRead:
@@ -117,3 +128,109 @@ def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
     for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
         return place.size
     return 0
+
+
+def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """The aborted transactions with batches in a range of offsets.
+
+    Raises OSError, `CorruptTransactionIndex` among them.
+    """
+    found: list[AbortedTransaction] = []
+    slot = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
+    for segment in log.segments[slot:]:
+        more, is_complete = segment.transaction_index.collect(first_offset, end_offset)
+        found += more
+        if is_complete:
+            break
+    return found
+
+
+def aborted_in_read(
+    log: LogState, read: LogRead, first_offset: int, end_offset: int, *, waits: bool
+) -> list[AbortedTransaction]:
+    """The aborted transactions that may overlap the result of a read from `first_offset` on, sorted by first offset.
+
+    The transaction index has the order of the markers, but some clients take the list in the order of the records.
+    Raises OSError, `CorruptTransactionIndex` among them; without `waits` also `NotCached`.
+    """
+    segments = log.segments
+    slot = bisect_right(segments, read.base_offset, key=_base_offset) - 1
+    if slot + 1 < len(segments):
+        end_offset = min(end_offset, segments[slot + 1].base_offset)
+    segment = segments[slot]
+    if read.slice is not None and segment.transaction_index.count_from(first_offset) > FEW_ABORTED:
+        end_offset = min(end_offset, read_end_offset(segment, read.slice.position + read.size, end_offset, waits))
+    found = aborted_transactions(log, first_offset, end_offset)
+    found.sort(key=_first_offset)
+    return found
+
+
+def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:
+    """An offset at or past the end of the batches that begin before a position, as close as the offset index allows."""
+    later = segment.offset_index.offset_after(end_position - 1, waits=waits)
+    return otherwise if later is None else later
+
+
+class TimestampedOffset(NamedTuple):
+    """The record that a lookup by timestamp found."""
+
+    timestamp: int
+    """The timestamp of the record, in ms."""
+    offset: int
+    leader_epoch: int
+    """-1 where the batch has none."""
+
+
+def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:
+    """The first record at or after a timestamp (ms), None where there is none. Raises OSError and `MalformedMessage`,
+    `RecordSizeExceeded` among them.
+
+    DIVERGES: Apache Kafka finds no record where the first segment with a sufficient timestamp has no such record past
+    the log start offset; it does not search later segments.
+    """
+    for segment in log.segments:
+        if segment.largest_timestamp() >= timestamp:
+            size_max = log.config.expanded_record_bytes_max
+            found = find_in_segment(segment, timestamp, log.log_start_offset, size_max)
+            if found is not None:
+                return found
+    return None
+
+
+def find_in_segment(
+    segment: Segment, timestamp: int, start_offset: int, record_size_max: int
+) -> TimestampedOffset | None:
+    """The first record of a segment at or after a timestamp and an offset."""
+    indexed_offset = segment.time_index.at_or_before(timestamp)[1]
+    position = segment.offset_index.position_at_or_before(max(indexed_offset, start_offset))
+    for batch_position, header in segment.headers(position):
+        if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+            batch = read_batch(segment, batch_position, header)
+            for record in records_of(batch, record_size_max=record_size_max):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
+    """The first record with the largest timestamp of the log; None where no record has one.
+
+    Raises OSError and `MalformedMessage`, `RecordSizeExceeded` among them.
+    """
+    for segment in log.segments:
+        segment.load_timestamps()
+    latest = max(log.segments, key=lambda segment: segment.max_timestamp)
+    if latest.max_timestamp < 0:
+        return None
+    for position, header in latest.headers(latest.offset_index.position_at_or_before(latest.offset_of_max_timestamp)):
+        if header.max_timestamp == latest.max_timestamp:
+            batch = read_batch(latest, position, header)
+            for record in records_of(batch, record_size_max=log.config.expanded_record_bytes_max):
+                if record.timestamp == header.max_timestamp:
+                    return TimestampedOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def read_batch(segment: Segment, position: int, header: BatchHeader) -> bytes:
+    """The whole batch, header included. Raises OSError."""
+    return segment.file().pread(header.size, position)

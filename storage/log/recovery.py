@@ -24,9 +24,9 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
 from moldau.storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
-from moldau.storage.log.verified_batch import DamagedBatch, Pieces, verified_batch
 from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerStates
 from moldau.storage.segment.batch_run import BatchRun
+from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch
 from moldau.storage.segment.segment import Segment
 
 CHECKED_EVERY_SIZE = 16 << 20
@@ -151,7 +151,7 @@ class TailRecovery:
         inside = pieces.reach(position, HEADER_SIZE)
         segment.begin_run(run)
         run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
-        end = run.take(pieces.data, inside, pieces.position)
+        end = run.walk(pieces.data, inside, pieces.position)
         if end == inside:
             return position
         segment.note_run(run)

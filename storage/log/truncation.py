@@ -4,10 +4,23 @@ The state that is derived from the batches is truncated with them: epochs, produ
 The cut itself is not durable until the next flush, so that a loss of power may bring the old bytes back. Recovery
 recognizes them because batches that are appended after a truncation go into a new segment, whose base offset is the end
 of the valid bytes before it.
+
+A follower whose log ends before the leader's local log begins starts after the remote part (`start_after_remote`): its
+local files begin where the leader's local log begins, or a little before.
+
+    1  the segments and snapshots here are unlinked, durably         a crash: an empty log at the log start offset
+    2  the producer snapshot and the leader epochs are written       the same: no part of them is within that log
+    3  the first segment is created, durably                         a crash: the log as it is meant to be
+
+The recovery point is below the first segment until the next checkpoint. A start counts what lies before the first
+segment of a tiered log as durable (`loading.py`), so that it uses the snapshot and the epochs of step 2.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.producer_replay import load_producers
 from moldau.storage.segment.segment import Segment
@@ -90,3 +103,42 @@ def remove_files(log: LogState, segments: list[Segment]) -> None:
         segment.close()
         for suffix in segment.existing_suffixes():
             log.fs.unlink(segment.path(suffix))
+
+
+class RemoteStart(NamedTuple):
+    """The start of a log whose earlier part is only in remote storage, and the state at the end of that part."""
+
+    offset: int
+    """The end (exclusive) of the remote segment from which the state comes."""
+    log_start_offset: int
+    """The leader's log start offset; at most `offset`."""
+    epochs: tuple[EpochStart, ...]
+    """All leader epochs up to `offset`."""
+    producers: bytes
+    """The producer snapshot at `offset`, with the content of its file."""
+
+
+def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
+    """Remove all batches; the log then goes on at an offset, with the state of the remote part. The owner made a
+    recovery point at or below the first offset of the files durable *before* this. Raises OSError: the log has failed.
+    """
+    try:
+        remove_files(log, log.segments)
+        for snapshot_offset in list(log.snapshots.offsets):
+            log.snapshots.remove(snapshot_offset)
+        log.fs.sync_directory(log.directory)
+        log.snapshots.adopt(start.offset, start.producers)
+        log.epochs.replace([each for each in start.epochs if each.start_offset < start.offset])
+        log.epochs.truncate_from_start(start.log_start_offset)
+        log.epochs.write()
+        log.segments[:] = [Segment.create(log.fs, log.directory, start.offset, log.config, now_ms)]
+        log.active = log.segments[0]
+        log.end_offset = start.offset
+        log.log_start_offset = start.log_start_offset
+        log.tiered_end_offset = 0  # Snapshots of other leader epochs; they are found again through their epochs.
+        settle(log, now_ms)
+        log.fs.sync_directory(log.directory)
+        log.recovery_point = log.synced_end_offset = start.offset
+    except OSError as error:
+        log.fail(error)
+        raise

@@ -21,7 +21,7 @@ from moldau.storage.files.log_paths import (
     TEMPORARY_SUFFIX,
     offset_of_name,
 )
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import walk_places
 

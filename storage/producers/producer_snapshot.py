@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from moldau.protocol.checksum import crc32c
-from moldau.protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike, crc32c
 from moldau.protocol.record_batch import NO_SEQUENCE, SEQUENCE_MAX
 from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
 from moldau.storage.files.port import FileSystem, write_atomically

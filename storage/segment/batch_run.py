@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
 
-from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     CONTROL_BIT,
@@ -89,7 +89,7 @@ class BatchRun:
         self.transactional = []
         self.transactional_ids = set()
 
-    def take(self, piece: bytes, start: i64, piece_position: i64) -> int:
+    def walk(self, piece: bytes, start: i64, piece_position: i64) -> int:
         """Walk over `piece[start:]`, a piece from `piece_position` of the file on; the index where it stopped."""
         at: i64 = start
         end: i64 = len(piece)

@@ -1,4 +1,4 @@
-"""Walking the batch headers of a .log file without reading the records between them."""
+"""Walking the batches of a .log file: their headers without the records between them, or whole with their checksums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
     HEADER_SIZE,
@@ -14,12 +13,15 @@ from moldau.protocol.record_batch import (
     LOG_OVERHEAD,
     BatchHeader,
     crc_is_valid,
+    iterate_batches,
     parse_header,
 )
-from moldau.storage.files.port import Readable
+from moldau.storage.files.port import File, Readable
 
 CHUNK_SIZE = 8192
 """Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
+PIECE_SIZE = 1 << 20
+"""Bytes read at once where whole batches are read, from one end of a range to the other."""
 _PLACE = Struct(">qi11xi")  # Base offset, length and last offset delta, as in the header of a batch.
 
 
@@ -100,3 +102,54 @@ def damage_in(records: BytesLike) -> str | None:
     except MalformedMessage as malformed:
         return str(malformed)
     return None
+
+
+class DamagedBatch(Exception):
+    """The .log file has no whole batch with a correct checksum at a position; the message says what it has."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"{reason} at position {position}")
+        self.position = position
+
+
+class Pieces:
+    """A range of a file that is read from one end to the other, `PIECE_SIZE` bytes at a time."""
+
+    __slots__ = ("data", "end_position", "file", "position")
+
+    def __init__(self, file: File, position: int, end_position: int) -> None:
+        self.file = file
+        self.position = position
+        """The position in the file of the piece in `data`."""
+        self.end_position = end_position
+        self.data = b""
+
+    def reach(self, position: int, size: int) -> int:
+        """Load `size` bytes from a position of the file into `data`, or all up to the end of the range.
+
+        Returns the index of the position in `data`. Raises OSError.
+        """
+        inside = position - self.position
+        if inside + size > len(self.data):
+            size = min(max(size, PIECE_SIZE), self.end_position - position)
+            self.data, self.position, inside = self.file.pread(size, position), position, 0
+        return inside
+
+
+def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
+    """The header of the batch at a position, and the index in `pieces.data` from which on the whole of it lies.
+
+    Raises `DamagedBatch` where there is no whole batch or its checksum does not match, and OSError.
+    """
+    inside = pieces.reach(position, HEADER_SIZE)
+    try:
+        header = parse_header(pieces.data, inside)
+    except MalformedMessage as error:
+        raise DamagedBatch(position, str(error)) from None
+    size = header.batch_length + LOG_OVERHEAD
+    if position + size > pieces.end_position:
+        raise DamagedBatch(position, f"{pieces.end_position - position} bytes of a batch of {size}")
+    inside = pieces.reach(position, size)
+    if not crc_is_valid(pieces.data, inside, header):
+        raise DamagedBatch(position, "checksum mismatch")
+    return header, inside

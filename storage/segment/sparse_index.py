@@ -1,4 +1,8 @@
-"""A sorted file of fixed-size entries, with the newest entries in memory.
+"""The two sparse indexes of a segment, of offsets and of times: sorted files of fixed-size entries, with the newest
+entries in memory.
+
+    offset index    (last offset of a batch, position where that batch starts)
+    time index      (largest timestamp so far, last offset of the batch that holds it)
 
 Entries are tuples of integers, and no column ever decreases. A lookup is a binary search in the file, so that an index
 takes no memory in proportion to its size. The newest entries, which readers at the tail need, are kept in memory.
@@ -17,10 +21,8 @@ from operator import itemgetter
 from struct import Struct
 
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.files.disk_errors import PASSING
-from moldau.storage.files.open_file import OpenFile
-from moldau.storage.files.open_files import open_kept
-from moldau.storage.files.port import File, FileSystem
+from moldau.storage.files.open_files import OpenFile, open_kept
+from moldau.storage.files.port import PASSING, File, FileSystem
 
 # DIVERGES: Kafka maps its index files at their largest size and cuts them when it rolls. Here they grow as they are
 # written: an idle partition takes no space, and a file is never truncated under a mapping.
@@ -324,3 +326,98 @@ def _upper_slot_in(block: BytesLike, count: int, entry: Struct, column: int, tar
         else:
             high = middle
     return low
+
+
+OFFSET_ENTRY = Struct(">ii")  # Offset relative to the base offset of the segment; position in the .log file.
+_OFFSET, _POSITION = 0, 1
+
+
+class OffsetIndex:
+    """Positions in a .log file by offset, for about every `index.interval.bytes`."""
+
+    __slots__ = ("_base_offset", "entries")
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, read_only: bool = False) -> None:
+        self._base_offset = base_offset
+        self.entries = SparseIndex(fs, path, OFFSET_ENTRY, read_only=read_only)
+
+    def append(self, last_offset: int, position: int) -> None:
+        self.entries.append((last_offset - self._base_offset, position))
+
+    def position_at_or_before(self, offset: int, *, waits: bool = True) -> int:
+        """The position of a batch at or before an offset, from which to walk the headers; 0 where no entry is.
+
+        Without `waits` it may raise `NotCached`.
+        """
+        entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
+        return entry[_POSITION] if entry else 0
+
+    def offset_after(self, position: int, *, waits: bool = True) -> int | None:
+        """The last offset of a batch that begins past a position, None where no entry does.
+
+        Without `waits` it may raise `NotCached`.
+        """
+        entry = self.entries.entry_after(_POSITION, position, waits=waits)
+        return None if entry is None else entry[_OFFSET] + self._base_offset
+
+    def entry_past(self, position: int) -> int | None:
+        """The first position in the index that is greater than a position; None where there is none. Raises OSError."""
+        entry = self.entries.entry_after(_POSITION, position)
+        return None if entry is None else entry[_POSITION]
+
+    def last_position(self) -> int:
+        """The position of the last entry, 0 in an empty index. Raises OSError."""
+        last = self.entries.last()
+        return last[_POSITION] if last else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries of batches that end at or past an offset. Raises OSError."""
+        self.entries.truncate(_OFFSET, offset - self._base_offset)
+
+    def is_sound(self) -> bool:
+        """Whether the file can be trusted (see `SparseIndex.is_sound`)."""
+        # The first batch of a segment never gets an entry, so neither column is ever zero in Kafka's files.
+        return self.entries.is_sound((0, 1))
+
+
+TIME_ENTRY = Struct(">qi")  # Timestamp in ms; offset relative to the base offset of the segment.
+_TIMESTAMP, _TIME_OFFSET = 0, 1
+
+NO_TIMESTAMP = -1
+
+
+class TimeIndex:
+    """The largest timestamp (ms) so far, with the offset of its batch, for about every `index.interval.bytes`."""
+
+    __slots__ = ("_base_offset", "entries")
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, read_only: bool = False) -> None:
+        self._base_offset = base_offset
+        self.entries = SparseIndex(fs, path, TIME_ENTRY, read_only=read_only)
+
+    def append_if_later(self, timestamp: int, last_offset: int) -> None:
+        """Add an entry unless the last one has as large a timestamp: timestamps in the index strictly increase."""
+        last = self.entries.last()
+        if timestamp > (last[_TIMESTAMP] if last else NO_TIMESTAMP):
+            self.entries.append((timestamp, last_offset - self._base_offset))
+
+    def last(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry; (-1, base offset) of an empty index. Raises OSError."""
+        entry = self.entries.last()
+        return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
+
+    def at_or_before(self, timestamp: int) -> tuple[int, int]:
+        """The entry with the largest timestamp not above the target; (-1, base offset) where all are above."""
+        entry = self.entries.lookup(_TIMESTAMP, timestamp)
+        return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries of batches that end at or past an offset. Raises OSError."""
+        self.entries.truncate(_TIME_OFFSET, offset - self._base_offset)
+
+    def is_sound(self) -> bool:
+        """Whether the file can be trusted (see `SparseIndex.is_sound`)."""
+        return self.entries.is_sound((0, 0))
+
+    def _absolute(self, entry: tuple[int, ...]) -> tuple[int, int]:
+        return entry[_TIMESTAMP], entry[_TIME_OFFSET] + self._base_offset

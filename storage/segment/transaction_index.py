@@ -12,8 +12,7 @@ from bisect import bisect_left
 from struct import Struct
 from typing import NamedTuple
 
-from moldau.storage.files.open_file import OpenFile
-from moldau.storage.files.open_files import open_kept
+from moldau.storage.files.open_files import OpenFile, open_kept
 from moldau.storage.files.port import FileSystem
 
 ENTRY = Struct(">hqqqq")

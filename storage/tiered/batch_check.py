@@ -1,27 +1,100 @@
-"""The check of a whole segment, piece by piece from its first byte on: every batch is whole, has a right checksum, and
-has offsets of the segment, after those of the batch before. The offset and the time index are made on the way.
+"""Walks over all batches of a segment, piece by piece from its first byte on: the check of the batches, with the offset
+and the time index made on the way; and the transaction index made again.
 
-It walks with the compiled loop of recovery (`storage/segment/batch_run.py`). A leader checks a segment before it copies
-it; the indexes of a remote segment are made again with it. The base offset and the leader epoch of a batch are not
-covered by its checksum: of these only the order of the offsets is checked.
+Both walks find every batch whole, with a right checksum. The check (`BatchCheck`) walks with the compiled loop of
+recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch before. A
+leader checks a segment before it copies it; the indexes of a remote segment are made again with the check. The base
+offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets is
+checked. Whether an index file can be trusted is another question, answered by its entries alone.
+
+A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the walk for
+the transaction index (`TransactionWalk`) begins with the producer snapshot of the segment before, which holds the
+transactions that are open there. The first segment of a log needs none: nothing before it is read. The segments of a
+compacted topic are not walked: cleaning removes markers, and without them a transaction would seem to begin earlier
+than it did.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
+from operator import le, lt
+from sys import byteorder
 from typing import Final
 
-from moldau.protocol.checksum import crc32c
-from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
-from moldau.storage.log.verified_batch import DamagedBatch
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
+from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
 from moldau.storage.log_config import INT64_MAX
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.producers.producer_state import ProducerStates, read_transaction_marker
 from moldau.storage.segment.batch_run import BatchRun
-from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
-from moldau.storage.segment.time_index import ENTRY as TIME_ENTRY
-from moldau.storage.segment.time_index import NO_TIMESTAMP
+from moldau.storage.segment.batch_scan import DamagedBatch
+from moldau.storage.segment.sparse_index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY
+from moldau.storage.segment.transaction_index import ENTRY, VERSION
+from moldau.storage.tiered.layout import ObjectKind, object_key
+from moldau.storage.tiered.metadata.remote_log import RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all
+from moldau.storage.tiered.segment_copy import get_manifest
 
 PIECE_SIZE: Final = 1 << 18
 """A good size (bytes) of a piece: the compiled loop keeps other threads waiting for as long as one piece takes."""
+
+
+class SegmentPieces:
+    """The pieces of a .log file of `size` bytes, joined where a batch begins in one of them and ends in a later one."""
+
+    __slots__ = ("_parts", "_parts_size", "_wanted_size", "position", "read_size", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._parts: list[BytesLike] = []
+        """Pieces with a batch that is not whole yet; the first of them begins at `position`."""
+        self._parts_size = 0
+        self._wanted_size = HEADER_SIZE
+        self.position = 0
+        """The position after the last batch that was walked over."""
+        self.read_size = 0
+        """Bytes of all pieces so far: where the next piece begins."""
+
+    def joined(self, piece: BytesLike) -> bytes:
+        """The bytes from `position` on, with the next piece; empty while no whole batch can be among them."""
+        self.read_size += len(piece)
+        self._parts.append(piece)
+        self._parts_size += len(piece)
+        if self._parts_size < self._wanted_size:
+            return b""
+        self._wanted_size = HEADER_SIZE
+        return b"".join(self._parts)
+
+    def batch_at(self, data: bytes, inside: int) -> BatchHeader | None:
+        """The header of the batch at `position`, which is `data[inside]`; None where it is not whole yet.
+
+        Raises `DamagedBatch`, also where its checksum is wrong."""
+        if inside + HEADER_SIZE > len(data):
+            return None
+        try:
+            header = parse_header(data, inside)
+        except MalformedMessage as malformed:
+            raise DamagedBatch(self.position, str(malformed)) from None
+        if self.position + header.size > self.size:
+            raise DamagedBatch(self.position, f"{self.size - self.position} bytes of a batch of {header.size}")
+        if inside + header.size > len(data):
+            self._wanted_size = header.size
+            return None
+        if not crc_is_valid(data, inside, header):
+            raise DamagedBatch(self.position, "checksum mismatch")
+        return header
+
+    def keep(self, data: bytes, inside: int) -> None:
+        """Keep the rest of the joined pieces, from `position` on, for the next piece."""
+        self._parts = [memoryview(data)[inside:]] if inside < len(data) else []
+        self._parts_size = len(data) - inside
+
+    def finish(self) -> None:
+        """Check that the last piece ended with a whole batch, at the size of the segment. Raises `DamagedBatch`."""
+        if self.position != self.size or self._parts_size:
+            raise DamagedBatch(self.position, f"no whole batch in the last {self.size - self.position} bytes,")
 
 
 class BatchCheck:
@@ -32,15 +105,10 @@ class BatchCheck:
         "_end_offset",
         "_last_time",
         "_offset_entries",
-        "_parts",
-        "_parts_size",
+        "_pieces",
         "_run",
-        "_size",
         "_time_entries",
-        "_wanted_size",
         "crc",
-        "position",
-        "read_size",
     )
 
     def __init__(
@@ -50,22 +118,24 @@ class BatchCheck:
         every `index_interval_bytes`, and never more than `index_size_max` bytes each."""
         self._base_offset = base_offset
         self._end_offset = end_offset
-        self._size = size
+        self._pieces = SegmentPieces(size)
         self._run = BatchRun(base_offset, -1, end_offset, INT64_MAX, 0)
         self._run.index_interval_bytes = max(index_interval_bytes, size // max(1, index_size_max // TIME_ENTRY.size))
         self._offset_entries = bytearray()
         self._time_entries = bytearray()
         self._last_time = NO_TIMESTAMP
-        self._parts: list[BytesLike] = []
-        """Pieces with a batch that is not whole yet; the first of them begins at `position`."""
-        self._parts_size = 0
-        self._wanted_size = HEADER_SIZE
-        self.position = 0
-        """The position after the last batch that was checked."""
-        self.read_size = 0
-        """Bytes of all pieces so far: where the next piece begins."""
         self.crc = 0
         """CRC-32C of all bytes so far."""
+
+    @property
+    def position(self) -> int:
+        """The position after the last batch that was checked."""
+        return self._pieces.position
+
+    @property
+    def read_size(self) -> int:
+        """Bytes of all pieces so far: where the next piece begins."""
+        return self._pieces.read_size
 
     @property
     def next_offset(self) -> int:
@@ -91,53 +161,34 @@ class BatchCheck:
         last = TIME_ENTRY.pack(run.max_timestamp, run.offset_of_max_timestamp - self._base_offset)
         return bytes(self._time_entries) + last
 
-    def take(self, piece: BytesLike) -> None:
+    def add(self, piece: BytesLike) -> None:
         """Check the batches that are whole with the next piece. Raises `DamagedBatch`."""
         self.crc = crc32c(piece, self.crc)
-        self.read_size += len(piece)
-        self._parts.append(piece)
-        self._parts_size += len(piece)
-        if self._parts_size < self._wanted_size:
-            return
-        data = b"".join(self._parts)
-        start_position, inside = self.position, 0
-        self._wanted_size = HEADER_SIZE
+        pieces = self._pieces
+        start_position, inside = pieces.position, 0
+        data = pieces.joined(piece)
         while inside + HEADER_SIZE <= len(data):
-            end = self._run.take(data, inside, start_position)
+            end = self._run.walk(data, inside, start_position)
             if end == inside:
-                size = self._examine(data, inside)
-                if inside + size > len(data):
-                    self._wanted_size = size
+                # The batch is damaged, not whole in `data`, or of another leader epoch than the one before.
+                header = pieces.batch_at(data, inside)
+                if header is None:
                     break
-                end = self._run.take(data, inside, start_position)
+                self._run.leader_epoch = header.partition_leader_epoch
+                end = self._run.walk(data, inside, start_position)
                 if end == inside:
-                    raise DamagedBatch(self.position, self._disorder(parse_header(data, inside)))
+                    raise DamagedBatch(pieces.position, self._disorder(header))
             if self._run.next_offset > self._end_offset:
                 past = f"offset {self._run.next_offset - 1} in a segment that ends before {self._end_offset}, after it"
-                raise DamagedBatch(self.position, past)
-            inside, self.position = end, start_position + end
+                raise DamagedBatch(pieces.position, past)
+            inside, pieces.position = end, start_position + end
             self._note_entries()
-        self._parts = [memoryview(data)[inside:]] if inside < len(data) else []
-        self._parts_size = len(data) - inside
+        if data:
+            pieces.keep(data, inside)
 
     def finish(self) -> None:
         """Check that the last piece ended with a whole batch, at the size of the segment. Raises `DamagedBatch`."""
-        if self.position != self._size or self._parts_size:
-            raise DamagedBatch(self.position, f"no whole batch in the last {self._size - self.position} bytes,")
-
-    def _examine(self, data: bytes, inside: int) -> int:
-        """The size of a batch at which the walk stopped, because it is damaged, not whole in `data`, or of another
-        leader epoch than the one before. Raises `DamagedBatch`."""
-        try:
-            header = parse_header(data, inside)
-        except MalformedMessage as malformed:
-            raise DamagedBatch(self.position, str(malformed)) from None
-        if self.position + header.size > self._size:
-            raise DamagedBatch(self.position, f"{self._size - self.position} bytes of a batch of {header.size}")
-        if inside + header.size <= len(data) and not crc_is_valid(data, inside, header):
-            raise DamagedBatch(self.position, "checksum mismatch")
-        self._run.leader_epoch = header.partition_leader_epoch
-        return header.size
+        self._pieces.finish()
 
     def _disorder(self, header: BatchHeader) -> str:
         return f"offsets {header.base_offset} to {header.last_offset} after offset {self._run.next_offset - 1}"
@@ -149,3 +200,119 @@ class BatchCheck:
                 self._last_time = max_timestamp
                 self._time_entries += TIME_ENTRY.pack(max_timestamp, offset_of_max_timestamp - self._base_offset)
         self._run.clear()
+
+
+SNAPSHOT_SIZE_MAX = 1 << 30
+
+
+class TransactionWalk:
+    """The aborted transactions of the batches that it is given, piece by piece. It blocks for CPU time, without I/O."""
+
+    def __init__(self, start_offset: int, size: int, snapshot: BytesLike | None) -> None:
+        """`size`: the bytes of the segment. `snapshot`: the producers before `start_offset`; None at the start of a
+        log. Raises `CorruptSnapshot`."""
+        self._producers = ProducerStates()
+        # At time 0 no producer has expired: an open transaction counts however old it is.
+        self._producers.restore([] if snapshot is None else decode_snapshot(snapshot), start_offset, 0)
+        self._pieces = SegmentPieces(size)
+        self._entries = bytearray()
+
+    @property
+    def index(self) -> bytes:
+        """The transaction index of the batches so far."""
+        return bytes(self._entries)
+
+    def add(self, piece: BytesLike) -> None:
+        """Walk over the batches that are whole with the next piece. Raises `DamagedBatch`."""
+        pieces, inside = self._pieces, 0
+        data = pieces.joined(piece)
+        while data and (header := pieces.batch_at(data, inside)) is not None:
+            batch = data[inside : inside + header.size] if header.attributes & CONTROL_BIT else b""
+            try:
+                marker = read_transaction_marker(batch) if batch else None
+            except MalformedMessage as malformed:
+                raise DamagedBatch(pieces.position, str(malformed)) from None
+            completed = self._producers.replay(header, marker)
+            if completed is not None and completed.is_aborted:
+                self._entries += ENTRY.pack(VERSION, *self._producers.aborted(completed))
+            self._producers.on_high_watermark(self._producers.map_end_offset)
+            inside, pieces.position = inside + header.size, pieces.position + header.size
+        if data:
+            pieces.keep(data, inside)
+
+    def finish(self) -> None:
+        """Check that the last piece ended with a whole batch, at the size of the segment. Raises `DamagedBatch`."""
+        self._pieces.finish()
+
+
+async def walk_of(
+    storage: RemoteStorage,
+    cluster_id: str,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    remote_log: RemoteLog | None,
+) -> TransactionWalk:
+    """A walk that begins with the transactions that are open at the start of a segment.
+
+    Raises `RemoteStorageError`: `CorruptObject` also where they cannot be known.
+    """
+    earlier = [] if remote_log is None else list(_earlier(remote_log, segment))
+    adjacent = [each for each in earlier if each.last_offset + 1 == segment.start_offset]
+    if remote_log is None or segment.custom_metadata is not None or (earlier and len(adjacent) != 1):
+        key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.TRANSACTION_INDEX)
+        raise CorruptObject(f"{key} is damaged, and the transactions that are open before it are not known")
+    if not earlier:
+        return TransactionWalk(segment.start_offset, segment.size, None)
+    before = adjacent[0]
+    manifest = await get_manifest(storage, cluster_id, partition, before)
+    key = object_key(partition, before.start_offset, before.segment_id, ObjectKind.PRODUCER_SNAPSHOT)
+    summary = manifest.objects[ObjectKind.PRODUCER_SNAPSHOT]
+    data = await get_all(storage, key, min(summary.size + 1, SNAPSHOT_SIZE_MAX))
+    if (len(data), crc32c(data, 0)) != summary:
+        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+    try:
+        return TransactionWalk(segment.start_offset, segment.size, data)
+    except CorruptSnapshot as error:
+        raise CorruptObject(f"{key}: {error}") from None
+
+
+def _earlier(remote_log: RemoteLog, segment: RemoteSegment) -> Iterator[RemoteSegment]:
+    """The segments that are read and begin before this one, in the order of their offsets."""
+    for each in remote_log.read_segments():
+        if each.start_offset < segment.start_offset:
+            yield each
+
+
+def offset_index_problem(data: bytes, last_offset_delta: int, size: int) -> str | None:
+    """What is wrong with the offset index of a segment of `size` bytes, None where nothing is.
+
+    `last_offset_delta`: the last offset of the segment, relative to its base offset. Offsets must increase and
+    positions must not decrease; the first batch never has an entry. Whether a batch begins at each position is not
+    known here.
+    """
+    if len(data) % OFFSET_ENTRY.size:
+        return f"{len(data)} bytes are not whole entries"
+    columns = array("i", data)
+    if byteorder == "little":
+        columns.byteswap()
+    offsets, positions = columns[0::2], columns[1::2]
+    if not offsets:
+        return None
+    if offsets[0] < 0 or positions[0] < 1 or offsets[-1] > last_offset_delta or positions[-1] >= size:
+        return "an entry is outside of the segment"
+    is_in_order = all(map(lt, offsets, offsets[1:])) and all(map(le, positions, positions[1:]))
+    return None if is_in_order else "the entries are out of order"
+
+
+def time_index_problem(data: bytes, last_offset_delta: int) -> str | None:
+    """What is wrong with a time index, None where nothing is. Timestamps must increase, offsets must not decrease."""
+    if len(data) % TIME_ENTRY.size:
+        return f"{len(data)} bytes are not whole entries"
+    timestamps = [timestamp for timestamp, _ in TIME_ENTRY.iter_unpack(data)]
+    offsets = [offset for _, offset in TIME_ENTRY.iter_unpack(data)]
+    if not offsets:
+        return None
+    if timestamps[0] < 0 or offsets[0] < 0 or offsets[-1] > last_offset_delta:
+        return "an entry is outside of the segment"
+    is_in_order = all(map(lt, timestamps, timestamps[1:])) and all(map(le, offsets, offsets[1:]))
+    return None if is_in_order else "the entries are out of order"

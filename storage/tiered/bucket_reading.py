@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Protocol, TypeVar
 
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
 from moldau.storage.tiered.layout import ObjectKind, object_key, parse_key, partition_prefix
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_manifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.port import RemoteStorage, get_all, list_all
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, WrongCluster, get_all, list_all
 
 
 class Replaceable(Protocol):

@@ -22,8 +22,10 @@ from aiofiles import os as aio_os
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.local_files import DIRECTORY_MODE, FILE_MODE
-from moldau.storage.tiered.errors import (
+from moldau.storage.tiered.port import (
     AccessRefused,
+    Content,
+    ObjectEntry,
     ObjectExists,
     ObjectNotFound,
     RemoteStorageError,
@@ -31,7 +33,6 @@ from moldau.storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
 )
-from moldau.storage.tiered.port import Content, ObjectEntry
 
 UPLOADS: Final = ".uploads"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)

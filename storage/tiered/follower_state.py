@@ -3,22 +3,25 @@
 The leader epochs and the producer snapshot of the segment are compared with its manifest; the epochs also with the
 metadata, and with the leader epoch that the *leader* has at the offset before its local log. A segment of another
 lineage is refused: with its epochs, a follower and the leader would find no divergence where their logs differ.
+
+A follower below the leader's local log start begins where the leader's files do. Its leader epochs and producer states
+come from the remote segment that holds the offset before; and an offset is read from remote storage by leader epoch, so
+the follower first asks the leader for that epoch (`epoch_to_ask_for`, `epoch_before`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from moldau.protocol.checksum import crc32c
-from moldau.storage.checkpoints.leader_epochs import EpochStart, decode_epochs
+from moldau.protocol.primitives import crc32c
+from moldau.storage.checkpoints.leader_epochs import EpochEnd, EpochStart, decode_epochs
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from moldau.storage.tiered.errors import CorruptObject
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.manifest import SegmentManifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all
 from moldau.storage.tiered.segment_copy import get_manifest
 
 STATE_SIZE_MAX: Final = 1 << 30
@@ -81,3 +84,23 @@ def _checked_epochs(key: str, data: bytes, segment: RemoteSegment, epoch: int, o
     if at_offset != [epoch]:
         raise CorruptObject(f"{key} has offset {offset} in the leader epochs {at_offset}, the leader has it in {epoch}")
     return tuple(entries)
+
+
+def epoch_to_ask_for(local_start: EpochStart) -> int | None:
+    """The epoch whose end the follower requests from the leader (OffsetForLeaderEpoch); None where no request is
+    needed.
+
+    `local_start`: the leader's local log start offset and the epoch of the record there.
+    """
+    return local_start.epoch - 1 if local_start.epoch > 0 else None
+
+
+def epoch_before(local_start: EpochStart, earlier: EpochEnd | None) -> int:
+    """The leader epoch of the offset before the leader's local log.
+
+    `earlier` is the leader's response: its largest epoch below that of its local log start, and the end of that epoch
+    (exclusive).
+    """
+    if earlier is not None and earlier.end_offset > local_start.start_offset - 1:
+        return earlier.epoch
+    return local_start.epoch

@@ -10,7 +10,7 @@ them.
 An offset or time index that is missing, that is not as the manifest states, or that is out of order (it was damaged
 before its segment was copied) is not used: the indexes of that segment are made from its .log object, which is read
 once, and kept like others. So is a transaction index that is missing or not as the manifest states
-(`transactions_of_batches.py`); where that is not possible, the segment cannot be read.
+(`batch_check.py`); where that is not possible, the segment cannot be read.
 """
 
 from __future__ import annotations
@@ -21,24 +21,19 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from moldau.protocol.checksum import crc32c
-from moldau.protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike, crc32c
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.files.port import FileSystem
-from moldau.storage.log.verified_batch import DamagedBatch
 from moldau.storage.log_config import LogConfig
-from moldau.storage.segment.offset_index import OffsetIndex
-from moldau.storage.segment.time_index import TimeIndex
+from moldau.storage.segment.batch_scan import DamagedBatch
+from moldau.storage.segment.sparse_index import OffsetIndex, TimeIndex
 from moldau.storage.segment.transaction_index import TransactionIndex
-from moldau.storage.tiered.batch_check import BatchCheck
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
-from moldau.storage.tiered.index_order import offset_index_problem, time_index_problem
+from moldau.storage.tiered.batch_check import BatchCheck, offset_index_problem, time_index_problem, walk_of
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, get_all
 from moldau.storage.tiered.segment_copy import get_manifest
-from moldau.storage.tiered.transactions_of_batches import walk_of
 
 CACHE_DIRECTORY: Final = "remote-log-index-cache"
 INDEX_KINDS: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TRANSACTION_INDEX)
@@ -244,7 +239,7 @@ class RemoteIndexCache:
         """
         walk = await walk_of(storage, cluster_id, partition, segment, remote_log)
         try:
-            await self._read_log(storage, partition, segment, walk.take)
+            await self._read_log(storage, partition, segment, walk.add)
             walk.finish()
         except DamagedBatch as damage:
             key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
@@ -256,16 +251,16 @@ class RemoteIndexCache:
         storage: RemoteStorage,
         partition: RemotePartition,
         segment: RemoteSegment,
-        take: Callable[[BytesLike], None],
+        add: Callable[[BytesLike], None],
     ) -> None:
-        """Hand over the .log object, piece by piece, outside of the event loop."""
+        """Give the .log object to `add`, piece by piece, outside of the event loop."""
         key, position = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG), 0
         while position < segment.size:
             piece = await storage.get(key, position, min(LOG_CHUNK_SIZE, segment.size - position))
             if not len(piece):
                 raise CorruptObject(f"{key} ends at {position}, the metadata says {segment.size}")
             position += len(piece)
-            await self._offload(partial(take, piece))
+            await self._offload(partial(add, piece))
 
     async def _indexes_of_batches(
         self, storage: RemoteStorage, partition: RemotePartition, segment: RemoteSegment
@@ -280,7 +275,7 @@ class RemoteIndexCache:
         check = BatchCheck(segment.start_offset, segment.last_offset + 1, segment.size, *limits)
         key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
         try:
-            await self._read_log(storage, partition, segment, check.take)
+            await self._read_log(storage, partition, segment, check.add)
         except DamagedBatch as damage:
             self._report(f"{key}: {damage}, offset {check.next_offset}. The indexes of the segment end there")
         return {ObjectKind.OFFSET_INDEX: check.offset_index, ObjectKind.TIME_INDEX: check.time_index}

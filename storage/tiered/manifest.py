@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, TypeVar
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
-from moldau.storage.tiered.errors import CorruptObject, WrongCluster
 from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import CorruptObject, WrongCluster
 
 FORMAT_VERSION: Final = 1
 MANIFEST_SIZE_MAX: Final = 4 << 20

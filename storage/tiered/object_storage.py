@@ -21,9 +21,13 @@ import obstore
 from obstore import exceptions, store
 
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.tiered.errors import (
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.port import (
     AccessRefused,
+    ChunkedContent,
+    Content,
     InvalidStorageUrl,
+    ObjectEntry,
     ObjectExists,
     ObjectNotFound,
     RemoteStorageError,
@@ -31,8 +35,6 @@ from moldau.storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
 )
-from moldau.storage.tiered.object_options import ObjectStoreOptions
-from moldau.storage.tiered.port import ChunkedContent, Content, ObjectEntry
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

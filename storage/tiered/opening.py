@@ -1,14 +1,31 @@
-"""Opens the remote storage that a URL names: a directory, or an object store."""
+"""Opens the remote storage that a URL names (a directory, or an object store), repeats calls to it after a transient
+failure, and checks at the start of a broker that it works and belongs to its cluster.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
-from moldau.storage.tiered.errors import InvalidStorageUrl
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, PROBES
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest, encode_cluster_manifest
 from moldau.storage.tiered.object_options import ObjectStoreOptions
-from moldau.storage.tiered.port import RemoteStorage
-from moldau.storage.tiered.retrying import RetryingStorage, RetryPolicy, Sleep
+from moldau.storage.tiered.port import (
+    AccessRefused,
+    Content,
+    CorruptObject,
+    InvalidStorageUrl,
+    ObjectEntry,
+    ObjectExists,
+    ObjectNotFound,
+    RemoteStorage,
+    StorageUnavailable,
+    WrongCluster,
+    get_all,
+)
 
 FILE_SCHEME: Final = "file://"
 MISSING_EXTRA: Final = "{} needs the package {}: install moldau[tiered]"
@@ -46,3 +63,118 @@ def _object_store(url: str, options: ObjectStoreOptions | None) -> RemoteStorage
     except ImportError as error:
         raise InvalidStorageUrl(MISSING_EXTRA.format(url, error.name)) from error
     return ObjectStorage(url, options)
+
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits for some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """The number of attempts, and the pauses between them. The pause before attempt n + 1 is drawn between 0 and
+    `first_pause_s` · 2ⁿ⁻¹ seconds, or `pause_s_max` where that is less."""
+
+    attempt_count_max: int = 4
+    first_pause_s: float = 0.1
+    pause_s_max: float = 5.0
+
+
+class RetryingStorage:
+    """A `RemoteStorage` that repeats calls after `StorageUnavailable`. Other errors are raised at once: refused
+    credentials or a missing bucket are not repaired within seconds, and the caller has a longer backoff."""
+
+    def __init__(self, storage: RemoteStorage, sleep: Sleep, random: Random, policy: RetryPolicy | None = None) -> None:
+        self._storage = storage
+        self._sleep = sleep
+        self._random = random
+        self._policy = policy or RetryPolicy()
+        self.retry_count = 0
+        """The number of repeated calls since the start."""
+
+    async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
+        attempts = 0
+
+        async def put_once() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                await self._storage.put(key, content, must_create=must_create)
+            except ObjectExists:
+                # An earlier attempt may have created the object, although it ended with `StorageUnavailable`.
+                if attempts == 1 or not isinstance(content, bytes):
+                    raise
+                if bytes(await self._storage.get(key, 0, len(content) + 1)) != content:
+                    raise
+
+        await self._repeat(put_once)
+
+    async def get(self, key: str, position: int, size: int) -> BytesLike:
+        return await self._repeat(lambda: self._storage.get(key, position, size))
+
+    async def size(self, key: str) -> int:
+        return await self._repeat(lambda: self._storage.size(key))
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
+        return await self._repeat(lambda: self._storage.list(prefix, after=after, limit=limit))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._repeat(lambda: self._storage.delete(keys))
+
+    async def close(self) -> None:
+        await self._storage.close()
+
+    async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+        policy = self._policy
+        for attempt in range(1, policy.attempt_count_max):
+            try:
+                return await call()
+            except StorageUnavailable:
+                self.retry_count += 1
+                pause_s = min(policy.pause_s_max, policy.first_pause_s * 2 ** (attempt - 1))
+                await self._sleep(self._random.uniform(0, pause_s))
+        return await call()
+
+
+PROBE: Final = b"moldau writes, reads, lists and removes this object when it starts\n"
+
+
+async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str) -> None:
+    """Check that the storage exists, belongs to this cluster, and takes writes, reads, lists and deletions.
+
+    A storage that belongs to no cluster yet is claimed for this one. `probe_name` is unique to this start of the
+    broker. Raises `RemoteStorageError`; the message says which step failed.
+    """
+    await claim_storage(storage, cluster_id)
+    key = PROBES + probe_name
+    try:
+        await storage.put(key, PROBE)
+    except AccessRefused as refused:
+        raise AccessRefused(f"remote storage can be read, but not be written: {refused}") from refused
+    try:
+        if bytes(await storage.get(key, 0, 1 << 10)) != PROBE:
+            raise CorruptObject(f"remote storage returned other bytes of {key} than were put")
+        await storage.list(PROBES, limit=1)
+    finally:
+        await storage.delete([key])
+
+
+async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
+    """Check the manifest of the cluster, and write it where there is none. Raises `RemoteStorageError`: `WrongCluster`
+    where the storage belongs to another cluster, and others."""
+    try:
+        await check_cluster(storage, cluster_id)
+    except ObjectNotFound:
+        try:
+            await storage.put(CLUSTER_MANIFEST, encode_cluster_manifest(cluster_id), must_create=True)
+        except ObjectExists:
+            await check_cluster(storage, cluster_id)
+
+
+async def check_cluster(storage: RemoteStorage, cluster_id: str) -> None:
+    """Compare the manifest of the cluster with a cluster id. Raises `RemoteStorageError`: `WrongCluster`,
+    `ObjectNotFound` where the storage belongs to no cluster yet, and others."""
+    data = await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX)
+    owner = decode_cluster_manifest(CLUSTER_MANIFEST, data)
+    if owner != cluster_id:
+        raise WrongCluster(f"this remote storage belongs to the cluster {owner}, not to {cluster_id}")

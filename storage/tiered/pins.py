@@ -22,7 +22,6 @@ from typing import Final
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.bucket_reading import current_manifests, manifest_keys
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, StorageUnavailable, WrongCluster
 from moldau.storage.tiered.layout import PINS, ObjectKind, object_key
 from moldau.storage.tiered.manifest import (
     FORMAT_VERSION,
@@ -34,7 +33,15 @@ from moldau.storage.tiered.manifest import (
     uuids_of,
 )
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.port import RemoteStorage, get_all, list_all
+from moldau.storage.tiered.port import (
+    CorruptObject,
+    ObjectNotFound,
+    RemoteStorage,
+    StorageUnavailable,
+    WrongCluster,
+    get_all,
+    list_all,
+)
 
 PIN_SUFFIX: Final = ".json"
 PIN_SIZE_MAX: Final = 4 << 20

@@ -14,13 +14,13 @@ from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
 from moldau.protocol.record_reader import records_of
-from moldau.storage.log.timestamp_lookup import TimestampedOffset
+from moldau.storage.log.reading import TimestampedOffset
 from moldau.storage.segment.transaction_index import AbortedTransaction
-from moldau.storage.tiered.errors import CorruptObject
 from moldau.storage.tiered.index_cache import RemoteIndexes
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import CorruptObject
 
 CHUNK_SIZE: Final = 1 << 20
 """The size (bytes) of one request, unless a single batch is larger."""

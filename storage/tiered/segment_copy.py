@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
-from moldau.protocol.checksum import crc32c
-from moldau.protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike, crc32c
 from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, SegmentObject, object_key, parse_key
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, ObjectSummary, SegmentManifest, decode_manifest
 from moldau.storage.tiered.metadata.lineage import Lineage

@@ -6,13 +6,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import crc32c
 from moldau.storage.files.port import FileSystem
-from moldau.storage.tiered.errors import CorruptObject
 from moldau.storage.tiered.index_cache import Offload
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all
 from moldau.storage.tiered.segment_copy import get_manifest
 
 CHUNK_SIZE: Final = 4 << 20

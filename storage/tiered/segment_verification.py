@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import crc32c
 from moldau.storage.checkpoints.leader_epochs import decode_epochs
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound, WrongCluster
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.manifest import ObjectSummary
 from moldau.storage.tiered.metadata.lineage import NO_ANCESTORS, ancestor_digest, read_lineage
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import RemoteStorage, get_all
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, WrongCluster, get_all
 from moldau.storage.tiered.remote_lookup import batches_from
 from moldau.storage.tiered.segment_copy import get_manifest
 

@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
 from moldau.storage.tiered.layout import PINS, PROBES, TOPICS, ObjectKind, SegmentObject, parse_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from moldau.storage.tiered.pins import read_pin
-from moldau.storage.tiered.port import ObjectEntry, RemoteStorage, list_all
+from moldau.storage.tiered.port import CorruptObject, ObjectEntry, ObjectNotFound, RemoteStorage, list_all
 
 DELETE_COUNT: Final = 500
 

@@ -6,9 +6,8 @@ import functools
 import random
 import struct
 
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compression import Codec, compress
-from moldau.protocol.primitives import varint
+from moldau.protocol.primitives import crc32c, varint
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, LOG_OVERHEAD
 from moldau.protocol.record_builder import Record, append_record, assemble, build_batch
 from tests.fuzz.mutation import mutate

@@ -23,7 +23,7 @@ from moldau.protocol.compiler import encode
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from moldau.security.sasl.oauthbearer.messages import bearer_message
+from moldau.security.sasl.oauthbearer.exchange import bearer_message
 from tests.fuzz.inputs import framed
 from tests.fuzz.mutation import mutate
 from tests.fuzz.requests import RequestMaker, Surroundings

@@ -10,7 +10,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         340,
         "an ACL that was removed still allows",
-        "security/acl/permissions.py",
+        "security/acl/index.py",
         "        patterns[name].entries.remove((binding.operation, binding.permission))\n"
         "        self._changed(patterns, name)\n",
         "        patterns[name].entries.remove((binding.operation, binding.permission))\n",
@@ -19,7 +19,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         341,
         "a DENY beside an ALLOW is overlooked",
-        "security/acl/implications.py",
+        "security/acl/index.py",
         "    if bits >> (DENIED_FROM + operation) & 1:\n        return False\n",
         "    if bits >> (DENIED_FROM + operation) & 1 and not bits >> operation & 1:\n        return False\n",
         Hunt.STORIES,

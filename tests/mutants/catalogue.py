@@ -111,7 +111,7 @@ MUTANTS: Final = (
     Mutant(
         11,
         "a shrunk set is used before the controller has confirmed it",
-        "replication/in_sync_set.py",
+        "replication/leadership.py",
         "return (*self.confirmed, *(each for each in self.proposed if each not in self.confirmed))",
         "return self.proposed",
         faults=(Fault.PAUSE, Fault.CUT_ONE_WAY),
@@ -160,9 +160,9 @@ MUTANTS: Final = (
     Mutant(
         17,
         "producer state is not rebuilt by a new leader",
-        "storage/log/follower_append.py",
-        "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
-        "        take_note(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
+        "storage/log/append.py",
+        "        note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n",
+        "        note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)\n"
         "        log.producers.entries.pop(header.producer_id, None)\n",
         faults=LEADERSHIP_MOVES,
     ),
@@ -379,7 +379,7 @@ MUTANTS: Final = (
     Mutant(
         60,
         "what a follower once had counts after it lost it",
-        "replication/follower_progress.py",
+        "replication/leadership.py",
         "        self.end_offset = offset\n",
         "        self.end_offset = max(self.end_offset, offset)\n",
         Hunt.SCENARIOS,
@@ -627,7 +627,7 @@ MUTANTS: Final = (
     Mutant(
         96,
         "a follower takes a batch whose checksum is wrong",
-        "storage/log/follower_append.py",
+        "storage/log/append.py",
         "if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:",
         "if header.last_offset_delta < 0:",
         Hunt.SCENARIOS,
@@ -643,7 +643,7 @@ MUTANTS: Final = (
     Mutant(
         98,
         "retention takes what is not committed",
-        "storage/log/retention.py",
+        "storage/log/log_start.py",
         "    replicated_count = sum(start <= high_watermark for start in starts)\n",
         "    replicated_count = len(starts)\n",
         Hunt.SCENARIOS,
@@ -651,7 +651,7 @@ MUTANTS: Final = (
     Mutant(
         99,
         "recovery believes a batch whose checksum is wrong",
-        "storage/log/verified_batch.py",
+        "storage/segment/batch_scan.py",
         "    if not crc_is_valid(pieces.data, inside, header):\n"
         '        raise DamagedBatch(position, "checksum mismatch")\n',
         "",

@@ -31,7 +31,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         212,
         "records above the last stable offset are cleaned",
-        "storage/compaction/cleanable.py",
+        "storage/compaction/request.py",
         "limit = min(last_stable_offset, log.active.base_offset,",
         "limit = min(log.end_offset, log.active.base_offset,",
         Hunt.LOG_CLEANER,
@@ -72,7 +72,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         217,
         "the active segment is cleaned",
-        "storage/compaction/cleanable.py",
+        "storage/compaction/request.py",
         "    else:\n        first_uncleanable = log.active.base_offset\n",
         "    else:\n        first_uncleanable = log.active.base_offset\n"
         "    if last_stable_offset >= log.end_offset:\n        first_uncleanable = log.end_offset\n",
@@ -97,7 +97,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         220,
         "a marker is dropped while data of its transaction stays",
-        "storage/compaction/cleaned_transactions.py",
+        "storage/compaction/batch_cleaner.py",
         "            return not (is_kept or is_committed)\n",
         "            return not is_kept\n",
         Hunt.LOG_CLEANER,
@@ -113,7 +113,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         222,
         "a follower begins a segment past a gap",
-        "storage/log/follower_append.py",
+        "storage/log/append.py",
         "segment = log.roll(now_ms, log.end_offset if is_near else header.base_offset)",
         "segment = log.roll(now_ms, header.base_offset)",
         Hunt.LOG_CLEANER,
@@ -153,7 +153,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         227,
         "segments are grouped past the span of an index",
-        "storage/compaction/grouping.py",
+        "storage/compaction/cleaning.py",
         "            and (not segment.size or behind - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)\n",
         "",
         Hunt.LOG_CLEANER,
@@ -185,7 +185,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         231,
         "young records are cleaned",
-        "storage/compaction/cleanable.py",
+        "storage/compaction/request.py",
         "            if segment.largest_timestamp() > now_ms - lag_ms:\n",
         "            if segment.largest_timestamp() > now_ms:\n",
         Hunt.LOG_CLEANER,

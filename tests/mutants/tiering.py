@@ -30,7 +30,7 @@ TIERING_MUTANTS: Final = (
     Mutant(
         309,
         "a local segment is deleted before its copy is finished",
-        "storage/log/retention.py",
+        "storage/log/log_start.py",
         "if not is_hidden and not (is_due and next_start <= tiered_end_offset):",
         "if not is_hidden and not is_due:",
         Hunt.SCENARIOS,
@@ -222,7 +222,7 @@ TIERING_MUTANTS: Final = (
         "broker/tiering/segment_contents.py",
         "    except DamagedBatch as damage:\n        raise DamagedSegment(",
         "    except DamagedBatch as damage:\n"
-        "        from moldau.protocol.checksum import crc32c\n"
+        "        from moldau.protocol.primitives import crc32c\n"
         "        parts = (segment.path(each) for each in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))\n"
         "        data, offsets, times = (bytes(log.fs.read(each)) for each in parts)\n"
         "        return CheckedSegment(open_file, crc32c(data, 0), offsets, times, segment.largest_timestamp())\n"

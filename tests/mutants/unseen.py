@@ -86,7 +86,7 @@ UNSEEN_MUTANTS: Final = (
     Mutant(
         370,
         "the file of a replaced segment is closed under its readers",
-        "storage/segment/segment_files.py",
+        "storage/segment/segment.py",
         "        if self._open_file is not None:\n"
         "            self._open_file = None\n            self._fs.open_files.closed(self)\n",
         "        if self._open_file is not None:\n            self._open_file.file.close()\n"

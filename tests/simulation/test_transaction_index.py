@@ -6,7 +6,7 @@ import pytest
 
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
-from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.segment.transaction_index import ENTRY
 from tests.support.simulation.disk import SimulatedDisk

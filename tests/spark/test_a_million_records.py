@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from moldau.spark_jobs.refusals import DataLost, Refused
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig

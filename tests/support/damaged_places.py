@@ -21,15 +21,15 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.spark_jobs.jobs.audit import AuditReader, AuditResult, AuditSource, plan_audit, result_of
 from moldau.spark_jobs.refusals import Refused
 from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.errors import RemoteStorageError
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST
 from moldau.storage.tiered.manifest import encode_cluster_manifest
+from moldau.storage.tiered.port import RemoteStorageError
 from tests.support.segments import EPOCH, write_checkpoints
 from tests.support.tables import rows_of
 from tests.support.tiered_copy import CLUSTER, copy_segment

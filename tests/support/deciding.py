@@ -8,8 +8,7 @@ from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.settings import SecuritySettings
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
-from moldau.security.principal import ANONYMOUS, Principal
-from moldau.security.requester import Requester
+from moldau.security.principal import ANONYMOUS, Principal, Requester
 from tests.support.controller_scribe import SETTINGS
 
 KEY = b"secret key"

@@ -52,7 +52,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from moldau.protocol.records.offsets import ConsumerProtocolSubscription
 from tests.support.transcripts import Command
 from tests.support.written_changes import written_changes
 

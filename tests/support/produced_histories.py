@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from hypothesis import strategies as st
 
-from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.tables import read_table
 

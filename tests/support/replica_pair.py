@@ -20,9 +20,16 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
-from moldau.replication.follower_effects import Effect, Flush, LookUp, StartAt, TruncateTo
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.replication.replica_fetcher import (
+    Effect,
+    FetcherSettings,
+    Flush,
+    LookUp,
+    ReplicaFetcher,
+    StartAt,
+    TruncateTo,
+)
 from moldau.replication.replication_quota import ReplicationQuota
 from moldau.replication.source import LocalLog
 from moldau.security.quotas.sampled_rate import Windows

@@ -11,8 +11,8 @@ from moldau.protocol.messages.alter_user_scram_credentials import (
 )
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from moldau.security.sasl.scram.client import ScramClient, ScramLogin
 from moldau.security.sasl.scram.credential import ITERATIONS_MIN, ScramMechanism, salted_password
+from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
 from tests.support.node import Client
 
 random = Random(7)

@@ -21,8 +21,8 @@ from moldau.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from moldau.security.quotas.entity import CLIENT_ID, PRODUCER_BYTE_RATE, QuotaEntity
-from moldau.security.sasl.scram.client import ScramLogin
 from moldau.security.sasl.scram.credential import ScramMechanism, salted_password
+from moldau.security.sasl.scram.exchange import ScramLogin
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 

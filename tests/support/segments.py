@@ -8,7 +8,7 @@ from pathlib import Path
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.checkpoints.offset_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig

@@ -10,15 +10,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from moldau.storage.tiered.errors import (
+from moldau.storage.tiered.port import (
     AccessRefused,
+    Content,
+    ObjectEntry,
     ObjectExists,
     ObjectNotFound,
     StorageFull,
     StorageMissing,
     StorageUnavailable,
+    content_bytes,
 )
-from moldau.storage.tiered.port import Content, ObjectEntry, content_bytes
 
 
 @dataclass(slots=True)

@@ -12,8 +12,7 @@ from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.producers.producer_snapshot import encode_snapshot
 from moldau.storage.producers.producer_state import ProducerStates
-from moldau.storage.segment.listed_times import largest_timestamp
-from moldau.storage.segment.segment_listing import ListedSegment, list_segments
+from moldau.storage.segment.segment_listing import ListedSegment, largest_timestamp, list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind
 from moldau.storage.tiered.manifest import encode_cluster_manifest

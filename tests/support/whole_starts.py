@@ -12,10 +12,10 @@ from moldau.broker.config.config import Config
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.replicas.local_logs import LocalLogs
 from moldau.broker.runtime.environment import Environment
-from moldau.storage.checkpoints.serving_epoch import SERVING_EPOCH
 from moldau.storage.directory.damaged_logs import DamagedLogs, Repaired
 from moldau.storage.directory.directory_checkpoints import RECREATED
 from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.directory.previous_run import SERVING_EPOCH
 from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from moldau.storage.log.log import Log
 from moldau.storage.log.recovery import CorruptLog

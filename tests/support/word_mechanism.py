@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.security.principal import USER, Principal
-from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
-from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
+from moldau.security.sasl.mechanism import (
+    Authenticated,
+    Challenge,
+    ClientMechanism,
+    Failed,
+    LoginFailed,
+    Mechanism,
+    NeedsLookup,
+    Step,
+)
 
 SECRET: Final = "open sesame"
 

@@ -23,7 +23,7 @@ from moldau.kraft.raft import events
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.storage.files.disk_errors import PASSING
+from moldau.storage.files.port import PASSING
 
 log = logging.getLogger("moldau.quorum")
 

@@ -19,7 +19,7 @@ from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.protocol.messages.fetch import FetchPartition
-    from moldau.replication.updated_partitions import PartitionKey
+    from moldau.replication.follower_fetch import PartitionKey
 
 NOT_ASKED: Final = -(1 << 31)
 

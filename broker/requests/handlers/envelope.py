@@ -18,8 +18,7 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage
-from moldau.protocol.tagged_section import skip_tags
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
 from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
 from moldau.security.principal import Principal
 

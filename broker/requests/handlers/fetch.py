@@ -40,10 +40,9 @@ from moldau.replication.fetch_plan import (
     without_records,
 )
 from moldau.replication.fetch_session import FetchContext, FetchSessions, is_of_follower
-from moldau.replication.follower_fetch import InSyncCandidates, replica_of, update_fetch_states
+from moldau.replication.follower_fetch import InSyncCandidates, PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
 from moldau.replication.source import Cold, FetchIsolation, Remote
-from moldau.replication.updated_partitions import PartitionKey
 from moldau.storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:

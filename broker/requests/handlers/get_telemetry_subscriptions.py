@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from moldau.broker.config.catalogue import client_metrics_catalogue
 from moldau.broker.config.values import default_value, linear_match
 from moldau.kraft.image.configs import ConfigsImage, ResourceType
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compression import Codec
 from moldau.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from moldau.protocol.schema import VERSION_MAX
 from moldau.replication.follower_fetch import LocalReplicas
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
-from moldau.storage.tiered.errors import RemoteStorageError, error_of
+from moldau.storage.tiered.port import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext

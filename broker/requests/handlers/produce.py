@@ -35,7 +35,7 @@ from moldau.protocol.messages.produce import (
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_validation import RejectedBatch, ValidBatch
 from moldau.replication.partition import ACKS_ALL
-from moldau.storage.log.append_result import AppendResult
+from moldau.storage.log.append import AppendResult
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config

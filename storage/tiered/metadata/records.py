@@ -1,11 +1,13 @@
 """The records of `__remote_log_metadata`, byte for byte as Apache Kafka 4.3.1 reads and writes them.
 
-A record has no key. Its value is framed as a record of the metadata log is (`protocol/framed_records.py`).
+A record has no key. Its value is framed as a record of the metadata log is (`protocol/framed_records.py`). The
+partition of the topic with the records of a user partition is chosen exactly as in Apache Kafka (`metadata_partition`).
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from struct import Struct
 from typing import Final, TypeAlias, TypeVar
 
 from moldau.protocol.framed_records import FramedRecords
@@ -21,8 +23,14 @@ from moldau.protocol.records.remote_log import (
     TopicIdPartitionEntry,
 )
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
+from moldau.storage.tiered.metadata.remote_segment import (
+    PartitionDelete,
+    PartitionDeleteState,
+    RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
 
 VERSION: Final = 0
 RECORDS: Final = FramedRecords("remote log metadata", vars(remote_log))
@@ -145,3 +153,31 @@ def _state(kind: type[S], number: int) -> S:
 
 def _copied(data: BytesLike | None) -> bytes | None:
     return None if data is None else bytes(data)
+
+
+_LONGS: Final = Struct(">QQ")
+_MASK: Final = 0xFFFFFFFF
+MURMUR2_SEED: Final = 0x9747B28C
+MURMUR2_FACTOR: Final = 0x5BD1E995
+
+
+def metadata_partition(partition: RemotePartition, partition_count: int) -> int:
+    """The partition of the metadata topic, which has `partition_count` partitions."""
+    most, least = _LONGS.unpack(partition.topic_id)
+    topic_hash = 31 * (31 + _long_hash(least)) + _long_hash(most)
+    number = (31 * topic_hash + partition.partition) & _MASK
+    return (_murmur2_of_int(number) & 0x7FFFFFFF) % partition_count
+
+
+def _long_hash(value: int) -> int:
+    """Java's hash of a long, as an unsigned int."""
+    return (value ^ (value >> 32)) & _MASK
+
+
+def _murmur2_of_int(number: int) -> int:
+    """Kafka's murmur2 of the four big-endian bytes of a number."""
+    mixed = int.from_bytes(number.to_bytes(4, "big"), "little") * MURMUR2_FACTOR & _MASK
+    mixed = (mixed ^ (mixed >> 24)) * MURMUR2_FACTOR & _MASK
+    hashed = ((MURMUR2_SEED ^ 4) * MURMUR2_FACTOR & _MASK) ^ mixed
+    hashed = (hashed ^ (hashed >> 13)) * MURMUR2_FACTOR & _MASK
+    return hashed ^ (hashed >> 15)

@@ -30,18 +30,19 @@ from itertools import filterfalse
 from typing import Final
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.cleaned_ends import CleanedEnds
 from moldau.storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
 from moldau.storage.tiered.metadata.leader_history import is_in_history
-from moldau.storage.tiered.metadata.lineage import Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.lineage import CleanedEnds, Lineage, ancestor_digest, read_lineage
 from moldau.storage.tiered.metadata.records import RemoteChange
-from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import (
+from moldau.storage.tiered.metadata.remote_segment import (
     BEING_REMOVED,
     PARTITION_STEPS,
     SEGMENT_STEPS,
+    PartitionDelete,
     PartitionDeleteState,
+    RemoteSegment,
     SegmentState,
+    SegmentUpdate,
 )
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 

@@ -14,8 +14,7 @@ from struct import Struct
 from typing import Final
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState
 
 ROW: Final = Struct(">16sqqqqiiqiB?")
 """The fields: id, start offset, last offset, largest timestamp, time of the event, broker, first epoch, offset of that

@@ -11,8 +11,8 @@ from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.replication.follower_effects import Complain, TruncateTo
 from moldau.replication.partition import Partition
+from moldau.replication.replica_fetcher import Complain, TruncateTo
 from moldau.storage.segment.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch

@@ -25,10 +25,8 @@ from moldau.protocol.messages.fetch import (
 from moldau.protocol.messages.fetch import PartitionData as FetchedData
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.replication.follower_effects import TruncateTo
-from moldau.replication.partition import Partition
-from moldau.replication.partition_listener import HighWatermarkListener
-from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.replication.partition import HighWatermarkListener, Partition
+from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, TruncateTo
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, LOST, ask, commit, commit_request, coordinator, offset_request

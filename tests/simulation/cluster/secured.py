@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.protocol.records.metadata import UserScramCredentialRecord
 from moldau.security.principal import USER, Principal
-from moldau.security.sasl.scram.client import ScramLogin
 from moldau.security.sasl.scram.credential import ITERATIONS_MIN, ScramMechanism, credential_of_password
+from moldau.security.sasl.scram.exchange import ScramLogin
 from tests.simulation.cluster.plan import Plan
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster_clients import Bootstrap

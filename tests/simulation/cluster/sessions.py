@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.security.sasl.scram.client import ScramLogin
 from moldau.security.sasl.scram.credential import ScramMechanism
+from moldau.security.sasl.scram.exchange import ScramLogin
 from tests.simulation.cluster.secured import credentials, password_of
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster import LOGIN_PORT, Cluster

@@ -22,8 +22,8 @@ from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.delegation_token import DelegationToken
 from moldau.security.principal import USER, Principal
-from moldau.security.sasl.scram.client import ScramLogin
 from moldau.security.sasl.scram.credential import ScramMechanism
+from moldau.security.sasl.scram.exchange import ScramLogin
 from tests.simulation.cluster.plan import SECURITY_PROPERTIES
 from tests.simulation.cluster.secured import credentials, password_of
 from tests.simulation.invariants.decided_by_acls import DecidedByAcls

@@ -20,7 +20,7 @@ from moldau.protocol.record_batch import NO_SEQUENCE
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.replication.partition import Partition
-from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from tests.simulation.compaction.host import ROOT, Process

@@ -22,7 +22,7 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from moldau.protocol.records.offsets import ConsumerProtocolSubscription
 
 TOPICS: Final = ("t", "u", "v")
 PROTOCOL_TYPE: Final = "consumer"

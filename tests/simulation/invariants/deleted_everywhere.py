@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moldau.replication.follower_progress import UNKNOWN_OFFSET
+from moldau.replication.leadership import UNKNOWN_OFFSET
 from moldau.replication.partition import Partition
 from tests.simulation.invariants.observation import Violation
 from tests.support.cluster import Cluster, ClusterNode

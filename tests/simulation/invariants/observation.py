@@ -24,7 +24,7 @@ from moldau.protocol.record_batch import (
 )
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
-from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.segment.segment import Segment
 from tests.support.cluster import Cluster
 from tests.support.simulation.disk import SimulatedDisk

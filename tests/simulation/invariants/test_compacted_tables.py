@@ -9,8 +9,7 @@ import pytest
 
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.replication.in_sync_set import InSyncSet
-from moldau.replication.leadership import Leadership
+from moldau.replication.leadership import InSyncSet, Leadership
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig

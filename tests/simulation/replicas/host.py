@@ -13,9 +13,17 @@ from moldau.broker.replicas.in_sync_changes import InSyncChanges
 from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
-from moldau.replication.follower_effects import Complain, Effect, Flush, LookUp, StartAt, TruncateTo
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher
+from moldau.replication.replica_fetcher import (
+    Complain,
+    Effect,
+    FetcherSettings,
+    Flush,
+    LookUp,
+    ReplicaFetcher,
+    StartAt,
+    TruncateTo,
+)
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log_config import LogConfig

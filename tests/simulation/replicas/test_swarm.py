@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.replication.in_sync_set import InSyncSet
+from moldau.replication.leadership import InSyncSet
 from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.replicas.swarm import KEY, Swarm

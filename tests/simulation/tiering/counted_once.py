@@ -6,8 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState
 from tests.simulation.invariants.observation import Observation, Violation
 from tests.simulation.tiering.local_starts import reader_of
 from tests.simulation.tiering.remote_metadata import DELETED, FINISHED, RemoteMetadata

@@ -13,7 +13,7 @@ from moldau.broker.node.node import Node as Broker
 from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import is_tiered, remote_partition
 from moldau.replication.partition import Partition
-from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.storage.tiered.metadata.records import metadata_partition
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 from tests.simulation.tiering.remote_metadata import FINISHED, RemoteMetadata, covered_end
 

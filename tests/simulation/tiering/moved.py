@@ -19,7 +19,7 @@ from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
 from moldau.replication.partition import Partition
 from moldau.storage.tiered.layout import parse_key
 from moldau.storage.tiered.metadata.records import RemoteChange
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import SegmentState
 from tests.simulation.tiering.scripts import Stage, expected, told
 from tests.support.node import Client, batch
 from tests.support.tiered_node import TOPIC_SETTINGS

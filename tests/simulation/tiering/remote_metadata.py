@@ -14,8 +14,13 @@ from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.metadata.records import decode_change
-from moldau.storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import (
+    REMAINS,
+    RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, StoredBatch
 
 STARTED: Final = SegmentState.COPY_SEGMENT_STARTED

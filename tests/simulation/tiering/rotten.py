@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from moldau.broker.node.node import Node
 from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from moldau.storage.segment.offset_index import ENTRY
 from moldau.storage.segment.segment import Segment
+from moldau.storage.segment.sparse_index import OFFSET_ENTRY
 from tests.simulation.tiering.moved import lead_by, replica
 from tests.simulation.tiering.scripts import Stage, expected, told
 
@@ -69,7 +69,7 @@ def a_leader_copies_no_index_that_its_disk_damaged(seed: int) -> None:
 
     async def story(stage: Stage) -> None:
         def damage(segment: Segment, flip_bit: Callable[[str, int], object]) -> None:
-            flip_bit(segment.path(OFFSET_INDEX_SUFFIX), 3 * ENTRY.size)
+            flip_bit(segment.path(OFFSET_INDEX_SUFFIX), 3 * OFFSET_ENTRY.size)
 
         leader = await damaged(stage, damage, moves=False)
         assert not leader.damaged.found_count

@@ -9,8 +9,7 @@ import pytest
 
 from moldau.protocol.errors import ErrorCode
 from moldau.storage.tiered.layout import ObjectKind, parse_key
-from moldau.storage.tiered.metadata.remote_segment import SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import SegmentState, SegmentUpdate
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.tiering.copy_contents import check_contents
 from tests.simulation.tiering.counted_once import CountedOnce

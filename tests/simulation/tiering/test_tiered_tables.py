@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.storage.tiered.metadata.remote_segment import SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import SegmentState, SegmentUpdate
 from moldau.storage.tiered.remote_lookup import log_key
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.tiering.compacted import CLEANER, COMPACTED, PAUSE_S, Table

@@ -3,12 +3,12 @@ and in them exactly what was committed, or of a compacted topic what cleaning le
 
 from __future__ import annotations
 
-from moldau.protocol.checksum import crc32c
-from moldau.storage.tiered.errors import RemoteStorageError
+from moldau.protocol.primitives import crc32c
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.manifest import decode_manifest
+from moldau.storage.tiered.metadata.records import metadata_partition
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
-from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.storage.tiered.port import RemoteStorageError
 from tests.simulation.invariants.observation import Observation, Violation
 from tests.simulation.tiering.copy_contents import check_cleaned, check_contents
 from tests.simulation.tiering.local_starts import reader_of

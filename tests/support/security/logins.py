@@ -15,8 +15,8 @@ from moldau.kraft.image.security.scram_credentials import ScramKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from moldau.security.sasl.client_mechanism import LoginFailed
-from moldau.security.sasl.scram.client import ScramLogin
+from moldau.security.sasl.mechanism import LoginFailed
+from moldau.security.sasl.scram.exchange import ScramLogin
 from tests.support.cluster import LOGIN_PORT, Cluster
 from tests.support.cluster_clients import CONNECT_S, Bootstrap, NotAsked, within
 from tests.support.node import Client, Closed

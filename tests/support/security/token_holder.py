@@ -16,8 +16,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from moldau.security.sasl.scram.client import ScramLogin
 from moldau.security.sasl.scram.credential import ScramMechanism
+from moldau.security.sasl.scram.exchange import ScramLogin
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed
 from tests.support.node import Closed
 

@@ -26,8 +26,8 @@ from moldau.broker.runtime.work_reply import Reply
 from moldau.broker.runtime.worker import E, RunningWork, Work, WorkerDied
 from moldau.broker.runtime.worker_process import encode
 from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.opening import RetryingStorage
 from moldau.storage.tiered.port import RemoteStorage
-from moldau.storage.tiered.retrying import RetryingStorage
 from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
 from tests.support.simulation.disk import SimulatedDisk
 from tests.support.simulation.handles import SimulatedFuture, SimulatedTask

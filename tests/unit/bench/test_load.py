@@ -21,7 +21,7 @@ from bench.frames import (
     produce_frame,
 )
 from bench.outcome import LoadFailed, Outcome
-from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, parse_header
 
 TOPIC = "topic"

@@ -14,9 +14,16 @@ from moldau.protocol.messages.api_versions import ApiVersionsResponse
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import ProduceRequest
-from moldau.protocol.primitives import MalformedMessage, read_uvarint, read_varint, read_varlong, uvarint, varint
+from moldau.protocol.primitives import (
+    MalformedMessage,
+    read_uvarint,
+    read_varint,
+    read_varlong,
+    skip_tags,
+    uvarint,
+    varint,
+)
 from moldau.protocol.schema import spec_of
-from moldau.protocol.tagged_section import skip_tags
 from tests.unit.protocol.facts.reading import declared, java_bytes, served_versions
 
 each_message = pytest.mark.parametrize("cls", declared().values(), ids=declared())

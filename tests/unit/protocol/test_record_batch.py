@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
@@ -23,6 +22,7 @@ from moldau.protocol.record_batch import (
     BatchHeader,
     TimestampType,
     crc_is_valid,
+    iterate_batches,
     parse_header,
     sequence_after,
 )
@@ -184,7 +184,7 @@ def shapes_of(data: bytes) -> list[BytesLike]:
 
 
 def test_crc32c_has_the_published_check_value() -> None:
-    from moldau.protocol.checksum import crc32c
+    from moldau.protocol.primitives import crc32c
 
     assert [crc32c(shape, 0) for shape in shapes_of(b"123456789")] == [0xE3069283] * 4
     assert crc32c(b"6789", crc32c(b"12345", 0)) == 0xE3069283
@@ -192,7 +192,7 @@ def test_crc32c_has_the_published_check_value() -> None:
 
 def test_the_checksum_does_not_ask_for_package_metadata() -> None:
     program = (
-        "import sys; from moldau.protocol import checksum; "
-        "print('importlib.metadata' in sys.modules, checksum.crc32c(b'', 0))"
+        "import sys; from moldau.protocol import primitives; "
+        "print('importlib.metadata' in sys.modules, primitives.crc32c(b'', 0))"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False 0\n"

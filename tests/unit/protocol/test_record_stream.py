@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 
 from moldau.protocol.compression import PIECE_SIZE_MAX, Codec, DecompressedSizeExceeded, RecordSizeExceeded, compress
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.protocol.record_batch import (
+    HEADER_SIZE,
+    OFFSETS_DIFFER,
+    largest_record,
+    parse_header,
+    walk_records,
+    whole_records,
+)
 from moldau.protocol.record_builder import Record, append_record, assemble, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.record_stream import record_runs, walk_batch
-from moldau.protocol.record_walk import OFFSETS_DIFFER, largest_record, walk_records, whole_records
 
 MIB = 1 << 20
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]

@@ -16,7 +16,7 @@ from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 from moldau.protocol.record_builder import Record, append_record, build_batch
 from moldau.protocol.record_reader import decode_records
 
-SOURCE = ROOT / "protocol/record_walk.py"
+SOURCE = ROOT / "protocol/record_batch.py"
 OFFSETS_DIFFER, KEY_IS_NULL, VALUE_IS_NULL = 1, 2, 4
 
 
@@ -28,7 +28,7 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
-    import moldau.protocol.record_walk as found
+    import moldau.protocol.record_batch as found
 
     if str(found.__file__).endswith(".py"):
         pytest.skip("the record walk is not compiled here: `python -m building` says why")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.replication.in_sync_set import InSyncSet
-from moldau.replication.leadership import Leadership
+from moldau.replication.leadership import UNKNOWN_OFFSET, FollowerProgress, InSyncSet, Leadership
 
 LAG_MS = 100
 
@@ -116,3 +115,49 @@ def test_a_reassignment_keeps_what_is_known_of_those_who_stay() -> None:
     assert sorted(under_test.followers) == [2, 4]
     assert under_test.high_watermark(10) == 8
     assert under_test.followers[4].end_offset == -1
+
+
+def after_fetch(follower: FollowerProgress, offset: int, leader_end_offset: int, now_ms: int) -> FollowerProgress:
+    follower.fetched(offset, leader_end_offset, 0, 7, now_ms)
+    return follower
+
+
+def test_a_member_of_the_set_has_a_whole_lag_time_to_report_to_a_new_leader() -> None:
+    follower = FollowerProgress(1000, is_in_sync=True)
+    assert follower.end_offset == UNKNOWN_OFFSET
+    assert not follower.lags(5, LAG_MS, 1000 + LAG_MS)
+    assert follower.lags(5, LAG_MS, 1001 + LAG_MS)
+
+
+def test_one_outside_the_set_lags_from_the_beginning_even_where_the_clock_began_just_now() -> None:
+    assert FollowerProgress(0, is_in_sync=False).lags(5, LAG_MS, 0)
+
+
+def test_it_is_caught_up_when_it_asks_for_the_end() -> None:
+    follower = after_fetch(FollowerProgress(0, is_in_sync=True), 5, 5, 500)
+    assert not follower.lags(9, LAG_MS, 600)
+    assert follower.lags(9, LAG_MS, 601)
+    assert not follower.lags(5, LAG_MS, 10_000), "there is nothing that it could lack"
+
+
+def test_one_that_follows_a_growing_log_was_caught_up_at_its_last_fetch() -> None:
+    follower = after_fetch(FollowerProgress(0, is_in_sync=True), 5, 9, 500)
+    after_fetch(follower, 9, 20, 550)
+    assert not follower.lags(20, LAG_MS, 600) and follower.lags(20, LAG_MS, 601)
+
+
+def test_one_that_fetches_too_slowly_lags_though_it_fetches() -> None:
+    follower = FollowerProgress(0, is_in_sync=True)
+    for step in range(1, 20):
+        after_fetch(follower, step, step * 10, step * 10)
+    assert follower.lags(200, LAG_MS, 190)
+
+
+def test_the_first_fetch_of_a_term_proves_nothing_of_the_time_before() -> None:
+    follower = after_fetch(FollowerProgress(0, is_in_sync=False), 5, 9, 500)
+    assert follower.lags(9, LAG_MS, 501)
+
+
+def test_it_may_go_back() -> None:
+    follower = after_fetch(FollowerProgress(0, is_in_sync=True), 9, 9, 500)
+    assert after_fetch(follower, 3, 9, 510).end_offset == 3

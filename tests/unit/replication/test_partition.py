@@ -7,8 +7,7 @@ import pytest
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.replication.partition import Partition
-from moldau.replication.partition_listener import HighWatermarkListener
+from moldau.replication.partition import HighWatermarkListener, Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX, LogConfig
 from tests.support.node import batch

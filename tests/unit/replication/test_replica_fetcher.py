@@ -7,9 +7,8 @@ import pytest
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from moldau.replication.follower_effects import Complain, Flush, LookUp, StartAt, TruncateTo
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import FLUSHING_WAIT_MS
+from moldau.replication.replica_fetcher import FLUSHING_WAIT_MS, Complain, Flush, LookUp, StartAt, TruncateTo
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 

@@ -8,7 +8,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import Partition
 from moldau.replication.verification import EPOCH_BUMP_PRODUCE_VERSION, coordinator_verification
-from moldau.storage.log.append_result import AppendResult
+from moldau.storage.log.append import AppendResult
 from moldau.storage.producers.verification import VerificationGuard
 from tests.support.node import batch
 from tests.support.partitions import partition

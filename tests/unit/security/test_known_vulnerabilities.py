@@ -31,7 +31,7 @@ from moldau.security.sasl import plain
 from moldau.security.sasl.jaas import JaasError, parse_jaas
 from moldau.security.sasl.mechanism import Failed
 from moldau.security.sasl.plain import PlainServer, PlainUsers
-from moldau.security.sasl.scram import server as scram_server
+from moldau.security.sasl.scram import exchange as scram_exchange
 from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.support.node import Closed, Node, serve_and
 from tests.support.scram_login import password_of, scram_log_in
@@ -77,7 +77,7 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(user: str, monkeyp
         admin, client = await node.connect(), await node.connect(SASL_PORT)
         await admin.ask(password_of("alice", "secret"), 0)
         compared.clear()
-        monkeypatch.setattr(scram_server, "compare_digest", counted(hmac.compare_digest))
+        monkeypatch.setattr(scram_exchange, "compare_digest", counted(hmac.compare_digest))
         reply = await scram_log_in(client, user, "wrong", ScramMechanism.SCRAM_SHA_256)
         assert reply.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert compared[-1] == (32, 32)

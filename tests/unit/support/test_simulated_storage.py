@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from moldau.storage.tiered.errors import (
+from moldau.storage.tiered.port import (
     AccessRefused,
     RemoteStorageError,
     StorageFull,
     StorageMissing,
     StorageUnavailable,
+    list_all,
 )
-from moldau.storage.tiered.port import list_all
 from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
 from tests.support.simulation.world import World
 from tests.unit.storage.tiered.storages import run, simulated

@@ -18,11 +18,10 @@ from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
 from moldau.broker.cli.tiered_storage import TierCommand, show_status, sweep, verify
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.errors import WrongCluster
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, object_key, parse_key
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.storage.tiered.pins import Pin, pin_key
-from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.port import RemoteStorage, WrongCluster
 from tests.support.node import PORT, Node
 from tests.support.tiered_node import URL, copied, fill, followed_of, is_copied, serve_tiered, tiered_topic, until
 

@@ -12,9 +12,8 @@ from moldau.protocol.messages.create_delegation_token import CreateDelegationTok
 from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord
 from moldau.security.principal import Principal
 from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Step
-from moldau.security.sasl.scram.client import ScramClient, ScramLogin
 from moldau.security.sasl.scram.credential import COMMON_FORM, ScramForm, ScramMechanism, credential_of_password
-from moldau.security.sasl.scram.server import DRAW_BITS, ScramServer
+from moldau.security.sasl.scram.exchange import DRAW_BITS, ScramClient, ScramLogin, ScramServer
 from tests.support.deciding import KEY, Deciding
 from tests.unit.kraft.image.images import image_of
 

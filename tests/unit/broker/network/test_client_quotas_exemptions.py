@@ -13,8 +13,7 @@ from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchRequest, ReplicaState
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from moldau.security.access import Unrestricted
-from moldau.security.principal import Principal
-from moldau.security.requester import Requester
+from moldau.security.principal import Principal, Requester
 
 FETCH, WRITE_TXN_MARKERS = 1, 27
 

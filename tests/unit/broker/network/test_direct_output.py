@@ -29,7 +29,7 @@ from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.local_files import LocalFile, LocalFiles
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 

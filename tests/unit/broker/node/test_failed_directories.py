@@ -17,8 +17,8 @@ from moldau.protocol.messages.describe_topic_partitions import DescribeTopicPart
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
-from moldau.storage.checkpoints.clean_shutdown import CLEAN_SHUTDOWN
 from moldau.storage.checkpoints.meta_properties import META_PROPERTIES
+from moldau.storage.directory.previous_run import CLEAN_SHUTDOWN
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 

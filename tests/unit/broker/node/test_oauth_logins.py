@@ -14,7 +14,7 @@ from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from moldau.security.principal import Principal
-from moldau.security.sasl.oauthbearer.messages import bearer_message
+from moldau.security.sasl.oauthbearer.exchange import bearer_message
 from moldau.security.sasl.oauthbearer.token import unsecured_token
 from tests.support.cluster import Cluster
 from tests.support.identity_provider import IdentityProvider

@@ -24,8 +24,8 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.follower_fetch import UpdatedPartitions
 from moldau.replication.partition import Partition
-from moldau.replication.updated_partitions import UpdatedPartitions
 from tests.support.node import batch
 from tests.support.partitions import partition
 from tests.support.purgatories import ManualLoop, purgatory_of, watch_count

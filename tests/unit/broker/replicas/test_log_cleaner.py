@@ -16,7 +16,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
 from moldau.storage.log.log import Log
 from tests.support.node import Client, Node, serve_and
 

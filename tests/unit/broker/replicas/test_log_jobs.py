@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
-from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets
+from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, read_offsets
 from tests.support.node import Node, batch, serve_and
 
 

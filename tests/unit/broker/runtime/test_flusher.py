@@ -9,7 +9,7 @@ from typing import cast
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Tasks
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File
 from moldau.storage.log.log import Log
 from tests.support.simulation.world import World

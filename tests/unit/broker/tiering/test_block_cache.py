@@ -11,7 +11,7 @@ import pytest
 
 from moldau.broker.tiering.block_cache import BLOCK_SIZE, READS_AHEAD_MAX, BlockCache
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.tiered.errors import StorageUnavailable
+from moldau.storage.tiered.port import StorageUnavailable
 
 OBJECT = b"".join(bytes([number]) * BLOCK_SIZE for number in range(12)) + b"end"
 

@@ -8,7 +8,7 @@ from typing import Any
 from moldau.broker.node.node import Node
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from moldau.storage.tiered.layout import parse_key
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import SegmentState
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, batch
 from tests.support.tiered_node import TIERED, TOPIC_SETTINGS, URL

@@ -12,7 +12,7 @@ from moldau.broker.tiering.remote_partitions import remote_partition
 from moldau.protocol.errors import ErrorCode
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
 from moldau.storage.tiered.manifest import decode_manifest, encode_cluster_manifest
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import SegmentState
 from moldau.storage.tiered.segment_copy import manifest_key
 from tests.support.node import PROPERTIES, Node
 from tests.support.simulated_storage import SimulatedBucket

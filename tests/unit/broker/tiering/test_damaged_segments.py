@@ -9,10 +9,10 @@ import json
 import pytest
 
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
-from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import crc32c
 from moldau.storage.files.log_paths import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from moldau.storage.segment.offset_index import ENTRY as OFFSET_ENTRY
 from moldau.storage.segment.segment import Segment
+from moldau.storage.segment.sparse_index import OFFSET_ENTRY
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from moldau.storage.tiered.layout import ObjectKind, parse_key
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import SegmentState
 from moldau.storage.tiered.pins import pin_current_segments, remove_pin
 from tests.support.node import Node
 from tests.support.tiered_node import URL, copied, fill, followed_of, serve_tiered, tiered_topic, tiering_of, until

@@ -13,15 +13,14 @@ from typing import Final, NamedTuple
 from moldau.broker.tiering.cleaning import remote_request, remote_rules, replacement
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.broker.tiering.segment_contents import copy_limit, copyable, described
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
-from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_batch import BatchHeader, iterate_batches
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from moldau.storage.compaction.cleaning import clean
 from moldau.storage.compaction.remote_cleaning import GroupCleaned, Wanted, clean_remote
 from moldau.storage.compaction.request import CleanerLimits, cleaning_request
-from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig
@@ -31,8 +30,7 @@ from moldau.storage.tiered.metadata.cleaning_groups import cleaned_lineage
 from moldau.storage.tiered.metadata.leader_history import is_in_history
 from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
 from moldau.storage.tiered.metadata.records import RemoteChange
-from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentState, SegmentUpdate
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import NOW_MS, SALT, drive, part_of
 

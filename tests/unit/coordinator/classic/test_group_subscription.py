@@ -6,7 +6,7 @@ import pytest
 
 from moldau.coordinator.classic.group import subscribed_topics
 from moldau.protocol.compiler import encode
-from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from moldau.protocol.records.offsets import ConsumerProtocolSubscription, TopicPartition
 from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command

@@ -6,9 +6,14 @@ import pytest
 
 from moldau.protocol.access import AclOperation
 from moldau.security.access import ResourceKind
-from moldau.security.acl.authorizer import REMEMBERED_LENGTH_MAX, AclAccess, Authorizer, AuthorizerSettings
+from moldau.security.acl.authorizer import (
+    REMEMBERED_LENGTH_MAX,
+    AclAccess,
+    Authorizer,
+    AuthorizerSettings,
+    java_address,
+)
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
-from moldau.security.acl.client_address import java_address
 from moldau.security.principal import Principal
 
 ALICE = Principal("User", "alice")

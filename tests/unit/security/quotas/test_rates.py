@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moldau.security.quotas.mutations import TokenBucket
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
-from moldau.security.quotas.token_bucket import TokenBucket
 
 LIMIT = 100.0
 Row = tuple[int, int, int, float, int, int, float]

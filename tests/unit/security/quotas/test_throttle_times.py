@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.security.quotas.throttle_times import ThrottleTimes
+from moldau.security.quotas.throttling import ThrottleTimes
 
 
 def test_throttle_times_are_of_the_last_minute() -> None:

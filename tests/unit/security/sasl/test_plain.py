@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.security.principal import Principal
-from moldau.security.sasl.client_mechanism import LoginFailed
 from moldau.security.sasl.jaas import parse_jaas
-from moldau.security.sasl.mechanism import Authenticated, Failed
+from moldau.security.sasl.mechanism import Authenticated, Failed, LoginFailed
 from moldau.security.sasl.plain import INVALID, OTHER_IDENTITY, PlainClient, PlainServer, PlainUsers
 
 USERS = PlainUsers({"alice": "secret", "käthe": "pä55", "": "nothing"})

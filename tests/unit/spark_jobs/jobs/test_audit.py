@@ -11,7 +11,7 @@ import pytest
 from moldau.broker.cli import main
 from moldau.broker.cli.spark import json_lines, text_lines
 from moldau.spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition

@@ -28,7 +28,7 @@ from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import ListedSegment
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.errors import CorruptObject
+from moldau.storage.tiered.port import CorruptObject
 from tests.support.s3_server import CREDENTIALS, S3Server, bucket_of
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tiered_copy import CLUSTER, copy_sealed, copy_segment, tiered_directory

@@ -16,7 +16,7 @@ from moldau.spark_jobs.origins.port import Task
 from moldau.spark_jobs.planning import planner
 from moldau.spark_jobs.planning.planner import plan, tasks_of
 from moldau.spark_jobs.refusals import DataLost, Refused
-from moldau.storage.checkpoints.offset_checkpoint import CLEANER_POINTS, write_offsets
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 

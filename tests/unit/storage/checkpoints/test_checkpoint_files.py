@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.checkpoints.clean_shutdown import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
 from moldau.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
 from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
@@ -15,14 +14,14 @@ from moldau.storage.checkpoints.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, read_offsets, write_offsets
 from moldau.storage.checkpoints.partition_metadata import (
     CorruptPartitionMetadata,
     read_topic_id,
     uuid_text,
     write_topic_id,
 )
-from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, CorruptCheckpoint, read_offsets, write_offsets
+from moldau.storage.directory.previous_run import read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
 from moldau.storage.files.local_files import LocalFiles
 
 FS = LocalFiles()

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.storage.compaction.cleanable import CleanablePart, cleanable_part
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.events import CleaningDone, CleaningEvent, Moved
-from moldau.storage.compaction.request import CleanerLimits, CleaningRequest, cleaning_request
+from moldau.storage.compaction.request import (
+    CleanablePart,
+    CleanerLimits,
+    CleaningDone,
+    CleaningEvent,
+    CleaningRequest,
+    Moved,
+    cleanable_part,
+    cleaning_request,
+)
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.files.port import FileSystem
-from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig

@@ -11,11 +11,9 @@ import pytest
 from moldau.protocol.compression import Codec
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import FIELDS
-from moldau.storage.compaction.cleanable import cleanable_part
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.events import LogChanged
 from moldau.storage.compaction.offset_map import SALT_SIZE
-from moldau.storage.compaction.request import CleanerLimits, cleaning_request
+from moldau.storage.compaction.request import CleanerLimits, LogChanged, cleanable_part, cleaning_request
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from tests.unit.storage.compaction.histories import (

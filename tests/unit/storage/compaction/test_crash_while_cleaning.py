@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from moldau.protocol.compression import Codec
-from moldau.storage.checkpoints.offset_checkpoint import RECOVERY_POINTS, decode_offsets
+from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, decode_offsets
 from moldau.storage.compaction.cleaning import clean
 from moldau.storage.compaction.request import CleanerLimits
 from moldau.storage.directory.log_directory import LogDirectory

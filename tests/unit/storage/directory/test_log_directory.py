@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.checkpoints.serving_epoch import SERVING_EPOCH
 from moldau.storage.directory.directory_checkpoints import RECREATED, CheckpointWork
 from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.directory.previous_run import SERVING_EPOCH
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.events import CleaningDone, LogChanged
-from moldau.storage.compaction.request import cleaning_request
+from moldau.storage.compaction.request import CleaningDone, LogChanged, cleaning_request
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import SEQUENCE_MAX
 from moldau.storage.files.local_files import LocalFiles
-from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot

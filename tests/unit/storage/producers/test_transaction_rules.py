@@ -12,7 +12,7 @@ import pytest
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.storage.files.local_files import LocalFiles
-from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard

@@ -11,11 +11,12 @@ import pytest
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_batch import PREFIX
 from moldau.storage.files.local_files import LocalFiles
-from moldau.storage.log import recovery, verified_batch
+from moldau.storage.log import recovery
 from moldau.storage.log.log import Log
 from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerEntry
+from moldau.storage.segment import batch_scan
 from moldau.storage.segment.batch_run import BatchRun
 from tests.unit.storage.stories import NOW_MS, batch
 
@@ -127,7 +128,7 @@ def known_of(entry: ProducerEntry) -> list[object]:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_walk_and_single_decisions_agree(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
-    monkeypatch.setattr(verified_batch, "CHUNK_SIZE", random.choice((100, 500, 1 << 20)))
+    monkeypatch.setattr(batch_scan, "PIECE_SIZE", random.choice((100, 500, 1 << 20)))
     rows = damaged(history(random), random)
     recovery_point = random.choice((0, 0, 5))
     quick = recovered(tmp_path / "quick" / "t-0", rows, recovery_point)
@@ -154,7 +155,7 @@ def test_the_walk_takes_batches_and_markers_of_transactions() -> None:
     ]
     rows = data[0] + markers[0] + data[1] + markers[1]
     run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
-    assert run.take(rows, 0, 0) == len(rows) and run.next_offset == 4
+    assert run.walk(rows, 0, 0) == len(rows) and run.next_offset == 4
     assert [(each[2], each[-1]) for each in run.transactional] == [(0, b""), (1, markers[0]), (2, b""), (3, markers[1])]
 
 
@@ -168,5 +169,5 @@ def test_the_walk_stops_where_a_batch_needs_thought() -> None:
         batch("c", base_offset=2, leader_epoch=0)[:-1],
     ):
         run = BatchRun(0, 0, 9, 0, BATCHES_KEPT)
-        assert run.take(plain + bytes(odd), 0, 0) == len(plain)
+        assert run.walk(plain + bytes(odd), 0, 0) == len(plain)
         assert run.next_offset == 2

@@ -16,13 +16,11 @@ from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_snapshot import encode_snapshot
-from moldau.storage.producers.producer_state import ProducerStates
-from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.producers.producer_state import ProducerStates, read_transaction_marker
 from moldau.storage.tiered.index_cache import RemoteIndexCache
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentState, SegmentUpdate
 from moldau.storage.tiered.port import Content, RemoteStorage
 from moldau.storage.tiered.segment_copy import FileContent, put_segment
 from tests.support.segments import EPOCH, mixed_batches

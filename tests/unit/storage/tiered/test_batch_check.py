@@ -7,11 +7,12 @@ from random import Random
 
 import pytest
 
-from moldau.protocol.checksum import crc32c
+from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import HEADER_SIZE, INT32, INT64
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.log.verified_batch import DamagedBatch
-from moldau.storage.tiered.batch_check import BatchCheck
+from moldau.storage.segment.batch_scan import DamagedBatch
+from moldau.storage.segment.sparse_index import OFFSET_ENTRY, TIME_ENTRY
+from moldau.storage.tiered.batch_check import BatchCheck, offset_index_problem, time_index_problem
 from tests.unit.storage.tiered.remote_partition import SMALL, written_log
 
 INDEX_SIZE_MAX = SMALL.segment_index_bytes
@@ -23,7 +24,7 @@ EPOCH_AND_BASE_OFFSET = {*range(8), *range(EPOCH_POSITION, EPOCH_POSITION + INT3
 def check_of(data: bytes, base_offset: int, end_offset: int, piece_size: int = 1 << 20) -> BatchCheck:
     check = BatchCheck(base_offset, end_offset, len(data), SMALL.index_interval_bytes, INDEX_SIZE_MAX)
     for position in range(0, len(data), piece_size):
-        check.take(data[position : position + piece_size])
+        check.add(data[position : position + piece_size])
     check.finish()
     return check
 
@@ -103,6 +104,57 @@ def test_the_indexes_keep_to_their_limit() -> None:
         bytes(build_batch([Record(value=b"a", timestamp=number)], base_offset=number)) for number in range(1000)
     )
     check = BatchCheck(0, 1000, len(data), 0, 1200)
-    check.take(data)
+    check.add(data)
     check.finish()
     assert 400 < len(check.offset_index) <= 1200 and 400 < len(check.time_index) <= 1200 + 12
+
+
+OUTSIDE, DISORDER = "an entry is outside of the segment", "the entries are out of order"
+
+
+def test_the_indexes_of_a_log_are_in_order(tmp_path: Path) -> None:
+    log = written_log(tmp_path)
+    for segment, later in zip(log.segments, log.segments[1:], strict=False):
+        delta = later.base_offset - 1 - segment.base_offset
+        assert offset_index_problem(bytes(log.fs.read(segment.path(".index"))), delta, segment.size) is None
+        assert time_index_problem(bytes(log.fs.read(segment.path(".timeindex"))), delta) is None
+    assert offset_index_problem(b"", 9, 100) is None and time_index_problem(b"", 9) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ([(1, 10), (4, 20), (9, 99)], None),
+        ([(1, 10), (4, 10), (9, 99)], None),
+        ([(1, 10), (8, 20), (7, 30), (9, 99)], DISORDER),
+        ([(1, 10), (4, 60), (5, 50), (9, 99)], DISORDER),
+        ([(1, 10), (1, 20)], DISORDER),
+        ([(1, 10), (4, 20), (0, 0)], DISORDER),
+        ([(0, 0), (4, 20)], OUTSIDE),
+        ([(-1, 10), (4, 20)], OUTSIDE),
+        ([(1, 10), (10, 20)], OUTSIDE),
+        ([(1, 10), (9, 100)], OUTSIDE),
+    ],
+)
+def test_an_offset_index(entries: list[tuple[int, int]], problem: str | None) -> None:
+    data = b"".join(OFFSET_ENTRY.pack(*each) for each in entries)
+    assert offset_index_problem(data, 9, 100) == problem
+    assert offset_index_problem(data + b"x", 9, 100) == f"{len(data) + 1} bytes are not whole entries"
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ([(1000, 1), (2000, 1), (3000, 9)], None),
+        ([(1000, 1), (3000, 4), (2000, 9)], DISORDER),
+        ([(1000, 1), (2000, 8), (3000, 7)], DISORDER),
+        ([(1000, 1), (1000, 2)], DISORDER),
+        ([(-1, 1), (1000, 2)], OUTSIDE),
+        ([(1000, -1), (2000, 2)], OUTSIDE),
+        ([(1000, 1), (2000, 10)], OUTSIDE),
+    ],
+)
+def test_a_time_index(entries: list[tuple[int, int]], problem: str | None) -> None:
+    data = b"".join(TIME_ENTRY.pack(*each) for each in entries)
+    assert time_index_problem(data, 9) == problem
+    assert time_index_problem(data + b"x", 9) == f"{len(data) + 1} bytes are not whole entries"

@@ -13,8 +13,7 @@ pytest.importorskip("aiofiles")
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.tiered.directory_storage import DirectoryStorage
-from moldau.storage.tiered.errors import AccessRefused, StorageFull, StorageMissing, StorageUnavailable
-from moldau.storage.tiered.port import list_all
+from moldau.storage.tiered.port import AccessRefused, StorageFull, StorageMissing, StorageUnavailable, list_all
 from tests.unit.storage.tiered.storages import run
 
 

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_END, EpochEnd, EpochStart
 from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
-from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.producers.producer_snapshot import encode_snapshot
 from moldau.storage.producers.producer_state import ProducerStates
-from moldau.storage.tiered.errors import CorruptObject, ObjectNotFound
-from moldau.storage.tiered.follower_state import read_follower_state
+from moldau.storage.tiered.follower_state import epoch_before, epoch_to_ask_for, read_follower_state
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.port import Content, RemoteStorage
+from moldau.storage.tiered.port import Content, CorruptObject, ObjectNotFound, RemoteStorage
 from moldau.storage.tiered.segment_copy import FileContent, put_segment
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
@@ -98,3 +97,21 @@ def test_damage_and_absence_are_found(tmp_path: Path, kind: ObjectKind) -> None:
             await state(storage, segment, epoch, offset, 0)
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "earlier", "expected"),
+    [
+        (0, None, 0),  # there is no epoch before 0
+        (5, EpochEnd(4, 100), 4),  # the local log begins with epoch 5: the record before is of 4
+        (5, EpochEnd(2, 100), 2),  # epochs without records are not known
+        (5, EpochEnd(4, 99), 5),  # epoch 4 ended before: the record before is of 5 too
+        (5, UNDEFINED_END, 5),
+    ],
+)
+def test_the_epoch_before(epoch: int, earlier: EpochEnd | None, expected: int) -> None:
+    assert epoch_before(EpochStart(epoch, 100), earlier) == expected
+
+
+def test_epoch_0_has_none_before() -> None:
+    assert (epoch_to_ask_for(EpochStart(0, 10)), epoch_to_ask_for(EpochStart(3, 10))) == (None, 2)

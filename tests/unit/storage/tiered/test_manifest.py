@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.errors import CorruptObject, RemoteStorageError, WrongCluster
 from moldau.storage.tiered.layout import REQUIRED_KINDS, ObjectKind
 from moldau.storage.tiered.manifest import (
     ObjectSummary,
@@ -19,6 +18,7 @@ from moldau.storage.tiered.manifest import (
     encode_cluster_manifest,
 )
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
+from moldau.storage.tiered.port import CorruptObject, RemoteStorageError, WrongCluster
 
 ORDERS = RemotePartition("orders", bytes(range(16)), 3)
 ID = bytes(range(100, 116))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.bucket_reading import check_manifest
-from moldau.storage.tiered.errors import RemoteStorageError
 from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, object_key, partition_prefix
 from moldau.storage.tiered.manifest import ObjectSummary, SegmentManifest, decode_manifest
 from moldau.storage.tiered.manifest_text import ListedManifest, ManifestTexts
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.port import RemoteStorageError
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 PARTITION = RemotePartition("orders.v1", bytes(range(16)), 7)

@@ -13,8 +13,10 @@ pytest.importorskip("moto.moto_server.werkzeug_app")
 
 from obstore.store import S3Store
 
-from moldau.storage.tiered.checking import check_storage
-from moldau.storage.tiered.errors import (
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_storage import ObjectStorage
+from moldau.storage.tiered.opening import RetryingStorage, check_storage
+from moldau.storage.tiered.port import (
     AccessRefused,
     InvalidStorageUrl,
     RemoteStorageError,
@@ -22,11 +24,8 @@ from moldau.storage.tiered.errors import (
     StorageMissing,
     StorageUnavailable,
     WrongCluster,
+    get_all,
 )
-from moldau.storage.tiered.object_options import ObjectStoreOptions
-from moldau.storage.tiered.object_storage import ObjectStorage
-from moldau.storage.tiered.port import get_all
-from moldau.storage.tiered.retrying import RetryingStorage
 from tests.support.s3_server import S3Server, bucket_of, options_of
 from tests.unit.storage.tiered.storages import Chunks, VirtualTime, run
 

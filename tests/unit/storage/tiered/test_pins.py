@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from moldau.storage.tiered.bucket_reading import current, current_manifests
-from moldau.storage.tiered.errors import CorruptObject, StorageUnavailable
 from moldau.storage.tiered.pins import (
     LIFETIME_MAX_MS,
     Pin,
@@ -17,7 +16,7 @@ from moldau.storage.tiered.pins import (
     pinned_segments,
     remove_pin,
 )
-from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage, StorageUnavailable
 from moldau.storage.tiered.segment_copy import get_manifest, remove_manifest, remove_segment
 from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log

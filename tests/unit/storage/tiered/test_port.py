@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from moldau.storage.tiered.errors import ObjectExists, ObjectNotFound
-from moldau.storage.tiered.port import RemoteStorage, content_bytes, get_all, list_all
+from moldau.storage.tiered.port import ObjectExists, ObjectNotFound, RemoteStorage, content_bytes, get_all, list_all
 from tests.unit.storage.tiered.storages import Chunks, run, simulated
 
 if TYPE_CHECKING:

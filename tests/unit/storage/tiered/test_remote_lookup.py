@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.log.aborted_transactions import aborted_transactions as local_aborted
 from moldau.storage.log.log import Log
-from moldau.storage.log.timestamp_lookup import offset_for_timestamp
+from moldau.storage.log.reading import aborted_transactions as local_aborted
+from moldau.storage.log.reading import offset_for_timestamp
 from moldau.storage.segment.transaction_index import AbortedTransaction
-from moldau.storage.tiered.errors import CorruptObject
 from moldau.storage.tiered.index_cache import RemoteIndexCache
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.port import RemoteStorage
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 from moldau.storage.tiered.remote_lookup import aborted_transactions, batches_from, find_timestamp, log_key, read_from
 from tests.support.segments import EPOCH
 from tests.support.simulated_storage import SimulatedBucket

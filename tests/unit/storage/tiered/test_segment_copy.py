@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.tiered.errors import RemoteStorageError, WrongCluster
 from moldau.storage.tiered.layout import ObjectKind, partition_prefix
+from moldau.storage.tiered.port import RemoteStorageError, WrongCluster
 from moldau.storage.tiered.segment_copy import get_manifest, remove_segment, stored_objects
 from tests.support.simulated_storage import SimulatedBucket, StorageFaults
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log

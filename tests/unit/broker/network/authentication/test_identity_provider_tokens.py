@@ -10,7 +10,7 @@ import pytest
 from moldau.broker.config.oauthbearer import OauthLoginSettings, ProviderEndpoint
 from moldau.broker.network.authentication.identity_provider import ProviderFailure, ProviderTokens
 from moldau.broker.runtime.environment import Environment
-from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.mechanism import LoginFailed
 from moldau.security.sasl.oauthbearer.token import expiry_ms, unsecured_token
 from tests.support.simulation.world import SimulatedEnvironment, World
 

@@ -16,7 +16,7 @@ from moldau.broker.network.tls.contexts import PeerChain, make_contexts
 from moldau.broker.network.tls.handshakes import Handshakes
 from moldau.broker.network.tls.stream import ENCRYPTED_SIZE_MAX, TlsStream
 from moldau.storage.files.file_slice import FileSlice
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from tests.support.certificates import Authority
 from tests.support.cold_file import ColdFile
 from tests.support.tls_pair import Side, Talker, connect, contexts_of, settings_of

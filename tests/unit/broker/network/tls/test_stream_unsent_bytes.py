@@ -7,7 +7,7 @@ import pytest
 from moldau.broker.network.tls.stream import PIECE_SIZE_MAX, UnsentBytes
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.memory_file import MemoryFile, memory_slice
-from moldau.storage.files.open_file import OpenFile
+from moldau.storage.files.open_files import OpenFile
 from tests.support.cold_file import ColdFile
 
 DATA = bytes(range(256)) * 1024

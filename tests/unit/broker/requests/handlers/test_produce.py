@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from moldau.protocol.checksum import crc32c
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import PartitionProduceResponse
-from moldau.storage.segment import segment_files
+from moldau.protocol.primitives import crc32c
+from moldau.storage.segment import segment
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation
 
@@ -311,7 +311,7 @@ def test_what_was_produced_is_read_back_byte_for_byte_but_for_offset_and_epoch()
 def test_what_was_written_is_brought_to_the_disk_in_steps_and_counts_as_no_flush(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_files, "WRITE_BACK_SIZE", 10_000)
+    monkeypatch.setattr(segment, "WRITE_BACK_SIZE", 10_000)
 
     async def story(node: Node) -> None:
         client = await node.connect()

@@ -18,9 +18,8 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from moldau.protocol.records.metadata import RegisterBrokerRecord, UnfenceBrokerRecord
 from moldau.protocol.schema import ZERO_UUID
-from moldau.security.principal import Principal
+from moldau.security.principal import NODE, Principal, Requester
 from moldau.security.quotas.entity import CONTROLLER_MUTATION_RATE, QuotaEntity
-from moldau.security.requester import NODE, Requester
 from tests.support.controller_scribe import SETTINGS
 
 ALICE = Requester(Principal("User", "alice"), "app", is_strict=True)

@@ -10,13 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.security.principal import Principal
-from moldau.security.sasl.client_mechanism import LoginFailed
-from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, NeedsLookup, Step
-from moldau.security.sasl.oauthbearer.allowed_urls import AllowedUrls, UrlNotAllowed
-from moldau.security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, LoginFailed, NeedsLookup, Step
+from moldau.security.sasl.oauthbearer.exchange import (
+    AllowedUrls,
+    BearerClient,
+    BearerServer,
+    MalformedBearer,
+    UrlNotAllowed,
+    bearer_message,
+    parse_bearer,
+    token_of_response,
+    token_request,
+)
 from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
-from moldau.security.sasl.oauthbearer.messages import MalformedBearer, bearer_message, parse_bearer
-from moldau.security.sasl.oauthbearer.server import BearerServer
 from moldau.security.sasl.oauthbearer.token import InvalidToken, TokenRules, accept
 from tests.support.identity_provider import Claims, IdentityProvider, text, unsigned
 

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from moldau.security.delegation_token import credential_of_token
 from moldau.security.principal import Principal
-from moldau.security.sasl.client_mechanism import LoginFailed
-from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Step
-from moldau.security.sasl.scram.client import ScramClient, ScramLogin
+from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, LoginFailed, Step
 from moldau.security.sasl.scram.credential import (
     COMMON_FORM,
     ScramCredential,
@@ -26,8 +24,17 @@ from moldau.security.sasl.scram.credential import (
     form_of,
     new_salt,
 )
-from moldau.security.sasl.scram.messages import MalformedScram, escaped, parse_server_first, unescaped
-from moldau.security.sasl.scram.server import DRAW_BITS, ScramServer, TokenLogin
+from moldau.security.sasl.scram.exchange import (
+    DRAW_BITS,
+    MalformedScram,
+    ScramClient,
+    ScramLogin,
+    ScramServer,
+    TokenLogin,
+    escaped,
+    parse_server_first,
+    unescaped,
+)
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SECRET = b"of the cluster"

@@ -9,8 +9,7 @@ import pytest
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.cleaning_groups import cleaned_lineage, cleaning_groups, merged_epochs
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
 
 FINISHED, DELETING, DELETED = list(SegmentState)[1:]
 

@@ -1,8 +1,17 @@
-"""Lineage in 30 bytes of custom metadata."""
+"""The lineage of a remote segment, and the lowest cleaned end offset of those that are read."""
 
 from __future__ import annotations
 
-from moldau.storage.tiered.metadata.lineage import FORMAT, Lineage, ancestor_digest, read_lineage
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.tiered.metadata.lineage import FORMAT, CleanedEnds, Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.records import RemoteChange
+from moldau.storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
 
 LINEAGE = Lineage(2, 1_000_000, 3, ancestor_digest([b"a" * 16, b"b" * 16, b"c" * 16]))
 
@@ -21,3 +30,69 @@ def test_custom_metadata_of_another_writer_is_no_lineage() -> None:
     assert read_lineage(b"") is None
     assert read_lineage(bytes(30)) is None
     assert read_lineage(LINEAGE.encode() + b"x") is None
+
+
+def metadata(end_offset: int) -> bytes | None:
+    return Lineage(1, end_offset).encode() if end_offset else None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4))))
+def test_the_least_is_that_of_what_is_there(steps: list[tuple[bool, int]]) -> None:
+    ends, held = CleanedEnds(), list[int]()
+    for adds, end_offset in steps:
+        if adds:
+            held.append(end_offset)
+            ends.add(metadata(end_offset))
+        elif end_offset in held:
+            held.remove(end_offset)
+            ends.remove(metadata(end_offset))
+        assert ends.least(OFFSET_MAX) == min(held, default=OFFSET_MAX)
+
+
+def scanned(log: RemoteLog) -> int:
+    found = [read_lineage(each.custom_metadata) for each in log.read_segments()]
+    return min((each.cleaned_end_offset if each else 0 for each in found), default=OFFSET_MAX)
+
+
+def begins(number: int, start: int, end_offset: int, epoch: int) -> RemoteChange:
+    first = EpochStart(epoch, start)
+    epochs = (first, EpochStart(epoch + 1, start + 1)) if number % 2 else (first,)
+    return RemoteSegment(
+        bytes([number]) * 16, start, start + 9, 1, 0, 0, epochs, 100, custom_metadata=metadata(end_offset)
+    )
+
+
+def moves(state: SegmentState) -> Callable[[int, int, int, int], RemoteChange]:
+    return lambda number, start, end_offset, epoch: SegmentUpdate(
+        bytes([number]) * 16, 1, 0, state, metadata(end_offset)
+    )
+
+
+STEPS = (
+    begins,
+    moves(SegmentState.COPY_SEGMENT_FINISHED),
+    moves(SegmentState.COPY_SEGMENT_FINISHED),
+    moves(SegmentState.DELETE_SEGMENT_STARTED),
+    moves(SegmentState.DELETE_SEGMENT_FINISHED),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(STEPS),
+            st.integers(0, 5),
+            st.sampled_from((0, 5, 10, 20)),
+            st.integers(0, 30),
+            st.integers(0, 2),
+        ),
+        max_size=40,
+    )
+)
+def test_a_remote_log_remembers_what_a_scan_would_find(
+    steps: list[tuple[Callable[[int, int, int, int], RemoteChange], int, int, int, int]],
+) -> None:
+    log = RemoteLog()
+    for step, number, start, end_offset, epoch in steps:
+        log.replay(step(number, start, end_offset, epoch))
+        assert log.cleaned_end_offset() == scanned(log)

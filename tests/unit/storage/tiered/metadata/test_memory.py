@@ -7,8 +7,7 @@ from random import Random
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
 
 COUNT = 10_000
 

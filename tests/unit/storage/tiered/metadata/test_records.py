@@ -12,10 +12,15 @@ import pytest
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.records import RemoteChange, decode_change, encode_change
-from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState, SegmentState
-from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.storage.tiered.metadata.records import RemoteChange, decode_change, encode_change, metadata_partition
+from moldau.storage.tiered.metadata.remote_segment import (
+    PartitionDelete,
+    PartitionDeleteState,
+    RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
 
 LINES = [line.split() for line in Path(__file__).with_name("apache_bytes.txt").read_text().splitlines()]
 BYTES = {line[0]: bytes.fromhex(line[1]) for line in LINES if line[0] != "partition"}

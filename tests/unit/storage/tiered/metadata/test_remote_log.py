@@ -17,8 +17,15 @@ from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.lineage import Lineage, ancestor_digest
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import REMAINS, PartitionDelete, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import BEING_REMOVED, PartitionDeleteState, SegmentState
+from moldau.storage.tiered.metadata.remote_segment import (
+    BEING_REMOVED,
+    REMAINS,
+    PartitionDelete,
+    PartitionDeleteState,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
 
 OFFSETS = range(16)
 FINISHED, DELETING, DELETED = list(SegmentState)[1:]

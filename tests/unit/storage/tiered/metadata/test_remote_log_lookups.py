@@ -9,8 +9,7 @@ import pytest
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.leader_history import is_in_history
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
 
 
 def drawn_segment(random: Random, number: int) -> RemoteSegment:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSETS = st.integers(0, (1 << 63) - 1)

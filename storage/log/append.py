@@ -1,17 +1,22 @@
-"""Appending to a leader's log: the checks, the assigned fields, and the state that is derived from a batch.
+"""Appending to a log: as leader, the batches of clients and of this broker; as follower, those of the leader.
 
     validate (protocol/record_validation.py)    only what clients send: sizes, checksum, timestamps, codec
     append_batch                                producer state decides; base offset and leader epoch are assigned
     store                                       roll the segment if due, write in one call, note index entries
-    take_note                                   log end offset, leader epochs, producers, aborted transactions
+    note_appended                               log end offset, leader epochs, producers, aborted transactions
 
 Nothing is noted before the write has succeeded, so a refused or failed append leaves the log as it was. The call path
 is flat and passes values instead of objects because every produce request goes through it; it is compiled.
+
+A follower's batches keep the offsets, epochs and timestamps that the leader gave them. The batches of one fetch
+response are checked first and then written in as few calls as segments allow. From the first batch that cannot be
+appended on, all batches are refused: those before it are stored, and the next fetch begins after them.
 """
 
 from __future__ import annotations
 
-from moldau.protocol.batch_iterator import BatchIterator
+from enum import Enum, auto
+
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
@@ -22,20 +27,76 @@ from moldau.protocol.record_batch import (
     PREFIX_SIZE,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    BatchIterator,
     TimestampType,
     crc_is_valid,
+    whole_batch,
 )
-from moldau.protocol.record_validation import RejectedBatch, ValidBatch, validate_header, validate_records
-from moldau.storage.log.append_result import AppendOrigin, AppendResult
+from moldau.protocol.record_validation import RecordError, RejectedBatch, ValidBatch, validate_header, validate_records
 from moldau.storage.log.log_state import LogState
-from moldau.storage.producers.producer_state import NO_OFFSET, ProducerBatch, TransactionMarker
-from moldau.storage.producers.transaction_marker import read_transaction_marker
+from moldau.storage.producers.producer_state import NO_OFFSET, ProducerBatch, TransactionMarker, read_transaction_marker
 from moldau.storage.producers.verification import VerificationGuard
+from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
+
+
+class AppendOrigin(Enum):
+    """The source of batches, which decides the checks of an append."""
+
+    CLIENT = auto()
+    """A client: everything is checked."""
+    COORDINATOR = auto()
+    """A coordinator in this broker: its batches are well formed, and may be transaction markers."""
+    RAFT = auto()
+    """The Raft leader of the metadata log: control batches, no producers, several batches at once."""
+
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
 LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 NO_TIME = -1
+
+
+class AppendResult:
+    """The result of one append. A refusal has an error and offsets of -1, and the log is unchanged."""
+
+    __slots__ = (
+        "base_offset",
+        "error",
+        "error_message",
+        "is_duplicate",
+        "is_postponed",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        base_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        error_message: str | None = None,
+        record_errors: tuple[RecordError, ...] = (),
+        is_duplicate: bool = False,
+        is_postponed: bool = False,
+    ) -> None:
+        self.error = error
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.error_message = error_message
+        self.record_errors = record_errors
+        self.is_duplicate = is_duplicate
+        self.is_postponed = is_postponed
+        """The batch is not refused, but so large that an executor thread has to validate it; `append_examined` then
+        appends it."""
+
+    def __repr__(self) -> str:
+        return f"AppendResult({self.error.name}, {self.base_offset}..{self.last_offset}, {self.error_message})"
 
 
 def append_from_client(
@@ -168,10 +229,10 @@ def store(
         # Before the write, so that a snapshot of the producers covers exactly the segments before the new one.
         segment = log.roll(now_ms, base_offset)
     segment.append(buffers, size, last_offset, header.max_timestamp)
-    take_note(log, header, base_offset, leader_epoch, marker)
+    note_appended(log, header, base_offset, leader_epoch, marker)
 
 
-def take_note(
+def note_appended(
     log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
     """Update the log end offset and the state that is derived from a batch that was written."""
@@ -191,7 +252,99 @@ def take_note(
     producers.map_end_offset = end_offset
 
 
-# A list of `RejectedBatch`.
+class CheckedBatch:
+    """A whole batch of a fetch response that passed the checks, and its position in the response."""
+
+    __slots__ = ("header", "marker", "position")
+
+    def __init__(self, position: int, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        self.position = position
+        self.header = header
+        self.marker = marker
+
+
+def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
+    """Append the batches of a fetch response.
+
+    Left out are a batch that is cut short at the end of the response, and everything from the first batch of a later
+    leader epoch than `leader_epoch`, the one that was fetched from: the follower must first check that its log agrees
+    with that leader's. The next fetch gets them again.
+
+    OFFSET_OUT_OF_RANGE where a batch begins before the log end offset, CORRUPT_MESSAGE where one is damaged. The
+    batches before it stay in the log.
+    """
+    if log.failure is not None:
+        return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
+    batches: list[CheckedBatch] = []
+    complaint = check_fetched(log, records, leader_epoch, batches)
+    end_offset = log.end_offset
+    try:
+        slot = 0
+        while slot < len(batches):
+            end_offset = log.end_offset
+            slot = append_run(log, records, batches, slot, now_ms)
+    except OSError as error:
+        return refuse_disk(log, error, end_offset)
+    if complaint is not None:
+        return refuse(log, *complaint)
+    first_offset = batches[0].header.base_offset if batches else -1
+    return AppendResult(NONE, first_offset, log.end_offset - 1, NO_TIME, log.log_start_offset)
+
+
+def check_fetched(
+    log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
+) -> tuple[ErrorCode, str] | None:
+    """Collect the batches that may be written into `batches`. Returns the error of the first batch that may not; None
+    where all may."""
+    view = memoryview(records)
+    position, end, next_offset = 0, len(view), log.end_offset
+    try:
+        while (header := whole_batch(view, position, end)) is not None:
+            if header.partition_leader_epoch > leader_epoch:
+                return None  # This is not an error: another leader was elected before the response was built.
+            if not crc_is_valid(view, position, header) or header.last_offset_delta < 0:
+                return ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged"
+            # A gap is allowed: compaction on the leader leaves some. Going back never is.
+            if header.base_offset < next_offset:
+                return ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} before {next_offset}"
+            next_offset = header.next_offset
+            marker = None
+            if header.attributes & CONTROL_BIT and header.has_producer_id:
+                marker = read_transaction_marker(view[position : position + header.size])
+            batches.append(CheckedBatch(position, header, marker))
+            position += header.batch_length + LOG_OVERHEAD
+    except MalformedMessage as malformed:
+        return ErrorCode.CORRUPT_MESSAGE, str(malformed)
+    return None
+
+
+def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
+    """Write the batches from slot `first` on that fit into one segment, in one call. Returns the slot after them."""
+    position, header = batches[first].position, batches[first].header
+    segment = log.active
+    if must_roll(log, segment, header, 0, now_ms):
+        # Where compaction on the leader has left a gap, the segment still begins at the end of this log: after a crash,
+        # a gap between two segments would mean that the end of the first one was lost.
+        is_near = header.last_offset - log.end_offset <= RELATIVE_OFFSET_MAX
+        segment = log.roll(now_ms, log.end_offset if is_near else header.base_offset)
+    size = header.batch_length + LOG_OVERHEAD
+    end = first + 1
+    while end < len(batches) and not must_roll(log, segment, batches[end].header, size, now_ms):
+        size += batches[end].header.batch_length + LOG_OVERHEAD
+        end += 1
+    segment.append_run(
+        memoryview(records)[position : position + size],
+        [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in batches[first:end]],
+    )
+    for each in batches[first:end]:
+        header = each.header
+        note_appended(log, header, header.base_offset, header.partition_leader_epoch, each.marker)
+    return end
+
+
+def must_roll(log: LogState, segment: Segment, header: BatchHeader, size_before: int, now_ms: int) -> bool:
+    size = size_before + header.batch_length + LOG_OVERHEAD
+    return segment.must_roll(size, header.last_offset, header.max_timestamp, now_ms, log.config)
 
 
 def refuse(log: LogState, error: ErrorCode, message: str) -> AppendResult:

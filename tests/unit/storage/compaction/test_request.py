@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from moldau.storage.compaction.cleanable import CleanablePart, cleanable_part, dirtiest
+from moldau.storage.compaction.request import CleanablePart, cleanable_part, dirtiest
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from tests.support.simulation.disk import SimulatedDisk

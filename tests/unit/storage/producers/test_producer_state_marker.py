@@ -13,8 +13,7 @@ from moldau.protocol.control_records import (
 )
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.storage.producers.producer_state import TransactionMarker
-from moldau.storage.producers.transaction_marker import USUAL_SIZE, read_transaction_marker
+from moldau.storage.producers.producer_state import USUAL_SIZE, TransactionMarker, read_transaction_marker
 
 EPOCHS = (0, 11, (1 << 31) - 1, -1)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import decode_run, records_of
-from moldau.storage.compaction.timestamp_shift import shifted
+from moldau.storage.compaction.batch_cleaner import shifted
 from tests.unit.storage.compaction.runs import runs
 
 

@@ -12,7 +12,7 @@ from moldau.protocol.record_batch import TimestampType, parse_header
 from moldau.protocol.record_builder import Record, build_batch, seal
 from moldau.protocol.record_reader import records_of
 from moldau.storage.files.local_files import LocalFiles
-from moldau.storage.log.append_result import AppendOrigin
+from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig

@@ -9,7 +9,7 @@ import pytest
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.log import Log
-from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_snapshot import encode_snapshot
 from moldau.storage.producers.producer_state import ProducerBatch, ProducerEntry, ProducerStates

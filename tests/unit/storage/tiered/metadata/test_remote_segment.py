@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.storage.tiered.metadata.segment_state import (
+from moldau.storage.tiered.metadata.remote_segment import (
     PARTITION_STEPS,
     SEGMENT_STEPS,
     PartitionDeleteState,
