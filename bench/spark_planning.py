@@ -16,8 +16,8 @@ from bench.figures import OURS, Figure
 from bench.groups import Form
 from bench.subjects import Bench
 from bench.synthetic_bucket import SyntheticBucket
+from moldau.spark_jobs.options.option_values import StoreAddress
 from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.options.store_address import StoreAddress
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
 from moldau.spark_jobs.origins.port import Origin
 from moldau.spark_jobs.origins.tiered_store import TieredStore

@@ -1,8 +1,13 @@
-"""The exceptions that the Spark data source raises for a query, and its warnings."""
+"""The refusals that a user of the data source sees, and the reason of a failed query without Spark's stack traces."""
 
 from __future__ import annotations
 
+import re
 import warnings
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
 
 
 class Refused(ValueError):
@@ -44,3 +49,37 @@ class SnapshotChanged(DataLost):
 def warn(message: str) -> None:
     """Warn on the standard error of the process, once for each message."""
     warnings.warn(f"moldau: {message}", UserWarning, stacklevel=2)
+
+
+_NAMES: Final = (
+    "MalformedMessage",
+    "Refused",
+    "ClusterMismatch",
+    "DataLost",
+    "TopicRecreated",
+    "SegmentReplaced",
+    "SnapshotChanged",
+    "TransactionsLost",
+    "ValueNotDecoded",
+    "CorruptCheckpoint",
+    "CorruptTransactionIndex",
+    "StorageUnavailable",
+    "AccessRefused",
+    "StorageMissing",
+    "ObjectNotFound",
+    "CorruptObject",
+    "WrongCluster",
+)
+_OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
+
+
+def reason_of(failure: PySparkException) -> str:
+    """The message of the data source; where there is none, all that Spark says, and its first line again as the last
+    one: a session of a job logs no stack traces of tasks.
+    """
+    text = str(failure)
+    ours = _OURS.search(text)
+    if ours:
+        return ours[1].strip()
+    first, newline, _ = text.strip().partition("\n")
+    return f"{text.strip()}\n{first}" if newline else first

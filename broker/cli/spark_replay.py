@@ -126,7 +126,7 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
 
 def client_options(config: str | None) -> dict[str, str]:
     """The properties of a client as options. Raises `CommandError`."""
-    from moldau.spark_jobs.options.client_settings import is_client_setting
+    from moldau.spark_jobs.options.option_values import is_client_setting
 
     properties = {} if config is None else read_file(config)
     return {f"kafka.{name}": value for name, value in properties.items() if is_client_setting(f"kafka.{name}")}

@@ -1,11 +1,16 @@
-"""The rows of a chunk, as both decoders produce them: the compiled one and that of numpy."""
+"""The rows of a chunk, as both decoders produce them (the compiled one and that of numpy), and their headers column."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_reader import decode_headers
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 COLUMN_TYPES: dict[str, pa.DataType] = {
@@ -36,3 +41,27 @@ class DecodedRows:
     @property
     def count(self) -> int:
         return len(self.offsets)
+
+
+def headers_column(has_headers: NDArray[np.bool_], places: Iterable[tuple[bytes, int]]) -> pa.Array:
+    """Decode the headers of rows. `places` holds for each row with headers its buffer and the position of the count of
+    headers. Raises `MalformedMessage`.
+    """
+    count = len(has_headers)
+    if not bool(has_headers.any()):
+        return pa.nulls(count, COLUMN_TYPES["headers"])
+    names: list[str] = []
+    values: list[bytes | None] = []
+    counts = np.zeros(count, np.int32)
+    for row, (data, position) in zip(np.flatnonzero(has_headers).tolist(), places, strict=True):
+        try:
+            headers, _ = decode_headers(data, position)
+        except IndexError:
+            raise MalformedMessage("a record's headers go past its end") from None
+        counts[row] = len(headers)
+        names += [name for name, _ in headers]
+        values += [value for _, value in headers]
+    arrays = [pa.array(names, pa.string()), pa.array(values, pa.binary())]
+    entries = pa.StructArray.from_arrays(arrays, fields=list(HEADER_TYPE))
+    ends = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), entries, type=COLUMN_TYPES["headers"], mask=pa.array(~has_headers))

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from moldau.protocol.record_batch import TIMESTAMP_TYPE_BIT
 from moldau.protocol.record_spans import HEADERS, KEYS, NULL, TIMESTAMPS, VALUES, RecordSpans, read_spans
-from moldau.spark_jobs.decoding.decoded_rows import DecodedRows
-from moldau.spark_jobs.decoding.header_columns import headers_column
+from moldau.spark_jobs.decoding.decoded_rows import DecodedRows, headers_column
 from moldau.spark_jobs.decoding.segment_batches import Chunk
 
 _COLUMNS = {"key": KEYS, "value": VALUES, "timestamp": TIMESTAMPS, "headers": HEADERS}

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import TimestampType
-from moldau.spark_jobs.decoding.decoded_rows import DecodedRows
-from moldau.spark_jobs.decoding.header_columns import headers_column
+from moldau.spark_jobs.decoding.decoded_rows import DecodedRows, headers_column
 from moldau.spark_jobs.decoding.record_fields import Integers, RecordFields, read_fields, record_positions
 from moldau.spark_jobs.decoding.segment_batches import Chunk
 

@@ -11,8 +11,9 @@ A task that Spark runs twice writes two files, of which one is named.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -24,7 +25,6 @@ from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.delta_table import DeltaLedger
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import committed_by_default, isolation_of, offsets_as_json, pinned_options
-from moldau.spark_jobs.jobs.parquet_files import written_file
 from moldau.spark_jobs.jobs.progress import JobProgress, watched
 from moldau.spark_jobs.options.offset_choices import EARLIEST
 from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
@@ -202,3 +202,60 @@ class ExportReader(SegmentReader):
         name = f"{first.topic}-{first.partition:05}-{first.start_offset:020}-{uuid4().hex}.parquet"
         batches = self.batches(task, self._columns)
         return written_file(self._staging, name, batches, compression=self._compression, repeated=REPEATED)
+
+
+ROW_GROUP_SIZE: Final = 32 << 20
+"""Bytes of rows in memory that become one row group of a file."""
+
+
+def written_file(
+    directory: str,
+    name: str,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    compression: str = "zstd",
+    repeated: Sequence[str] = (),
+) -> ExportedFile | None:
+    """Write a file; None where there are no rows. `repeated` names columns of few values, which Parquet keeps in
+    dictionaries. Raises OSError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    path, writer, count = f"{directory}/{name}", None, 0
+    try:
+        for group in row_groups(batches):
+            if writer is None:
+                writer = pq.ParquetWriter(
+                    path, group[0].schema, compression=compression, use_dictionary=list(repeated) or False
+                )
+            writer.write_table(pa.Table.from_batches(group), row_group_size=1 << 30)
+            count += sum(each.num_rows for each in group)
+    finally:
+        if writer is not None:
+            writer.close()
+    return ExportedFile(name, count, _synced_size(path)) if writer is not None else None
+
+
+def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches joined until they have the size of a row group."""
+    group: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        group.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_SIZE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _synced_size(path: str) -> int:
+    """Sync a file to the disk. Returns its size in bytes."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)

@@ -21,7 +21,7 @@ from moldau.spark_jobs.jobs.job_options import committed_by_default, offsets_as_
 from moldau.spark_jobs.jobs.progress import JobProgress, watched
 from moldau.spark_jobs.options.read_options import parse_options
 from moldau.spark_jobs.refusals import Refused
-from moldau.spark_jobs.views.latest_rows import last_rows
+from moldau.spark_jobs.views.latest import last_rows
 from moldau.spark_jobs.views.records import SegmentReader
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from moldau.spark_jobs.options.client_settings import client_settings, is_client_setting
 from moldau.spark_jobs.options.offset_choices import (
     ENDING,
     STARTING,
@@ -21,9 +20,19 @@ from moldau.spark_jobs.options.offset_choices import (
     choice_of,
     refuse_reversed,
 )
-from moldau.spark_jobs.options.option_values import boolean, is_natural, names_in, one_of, parsed_json, positive
-from moldau.spark_jobs.options.store_address import StoreAddress
-from moldau.spark_jobs.options.trigger_limits import TriggerLimits, trigger_limits
+from moldau.spark_jobs.options.option_values import (
+    StoreAddress,
+    TriggerLimits,
+    boolean,
+    client_settings,
+    is_client_setting,
+    is_natural,
+    names_in,
+    one_of,
+    parsed_json,
+    positive,
+    trigger_limits,
+)
 from moldau.spark_jobs.refusals import Refused, warn
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 

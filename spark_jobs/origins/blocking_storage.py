@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any, Final, TypeVar
 
 from moldau.protocol.primitives import BytesLike
-from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.options.option_values import StoreAddress
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import open_storage
 from moldau.storage.tiered.port import ObjectEntry, ObjectNotFound, RemoteStorage

@@ -28,6 +28,7 @@ from moldau.storage.checkpoints.text_checkpoint import (
 from moldau.storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST
 
 COST: Final = 1
 """The cost of a local file, to which other origins are compared."""
@@ -204,3 +205,8 @@ def _segments_now(fs: FileSystem, place: str) -> list[ListedSegment]:
             if not fs.exists(place):
                 break
     raise Refused(f"{place} is being deleted")
+
+
+def is_tiered_storage(fs: FileSystem, directory: str) -> bool:
+    """Whether a directory is the root of a tiered storage, and not a log directory."""
+    return fs.exists(f"{directory}/{CLUSTER_MANIFEST}")

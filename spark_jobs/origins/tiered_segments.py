@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from moldau.protocol.primitives import BytesLike
-from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.options.option_values import StoreAddress
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
 from moldau.spark_jobs.origins.port import SegmentFile, Slice
 from moldau.spark_jobs.refusals import DataLost, SegmentReplaced

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from moldau.spark_jobs.options.store_address import StoreAddress
+from moldau.spark_jobs.options.option_values import StoreAddress
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage, storage_at
 from moldau.spark_jobs.origins.port import PartitionOrigin
 from moldau.spark_jobs.origins.tiered_listing import list_tiered

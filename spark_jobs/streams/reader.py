@@ -7,12 +7,16 @@
 | partitions(start, end)        | plans the tasks; partitions that are not in `start` begin at their log start    |
 | prepareForTriggerAvailableNow | remembers the current ends of the partitions                                    |
 | reportLatestOffset            | gives the ends of the partitions at the last listing                            |
+
+A trigger reads maxOffsetsPerTrigger, shared among the partitions by their lag, and waits for minOffsetsPerTrigger until
+maxTriggerDelay.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,10 +27,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from moldau.spark_jobs.options.option_values import TriggerLimits
 from moldau.spark_jobs.options.read_options import ReadOptions
-from moldau.spark_jobs.streams.admission import Patience, admitted
 from moldau.spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json, topic_ids_in
 from moldau.spark_jobs.views.records import SegmentReader
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -117,3 +122,41 @@ def up_to(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -
     """The ends, none past its target. A partition without a target is new, and is not read before the next run."""
     limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
     return limited | {key: started[key] for key in ends if key in started and key not in targets}
+
+
+def admitted(
+    begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int
+) -> StreamOffsets:
+    """The end offsets of a trigger that reads about `offsets_max` offsets.
+
+    `offsets_max` is divided among the partitions in proportion to their lag. A share between 0 and 1 is rounded up, so
+    that every partition with a lag advances; other shares are rounded down.
+    """
+    lags = {key: max(0, end - begins[key]) for key, end in ends.items()}
+    lag = sum(lags.values())
+    if lag <= offsets_max:
+        return dict(ends)
+    admitted_ends = {}
+    for key, end in ends.items():
+        share = offsets_max * lags[key] / lag
+        admitted_ends[key] = min(end, begins[key] + (ceil(share) if share < 1 else int(share)))
+    return admitted_ends
+
+
+class Patience:
+    """Lets a trigger wait until minOffsetsPerTrigger offsets can be read, or maxTriggerDelay has passed since the last
+    trigger that read offsets. The first trigger does not wait.
+    """
+
+    def __init__(self, limits: TriggerLimits) -> None:
+        self._limits = limits
+        self._last_ms: float | None = None
+
+    def waits(self, offsets_count: int, now_ms: float) -> bool:
+        """Whether the trigger reads nothing yet. Where it reads, the delay of the next trigger begins now."""
+        least, last_ms = self._limits.offsets_min, self._last_ms
+        is_short = least is not None and offsets_count < least
+        if is_short and last_ms is not None and now_ms - last_ms <= self._limits.delay_ms_max:
+            return True
+        self._last_ms = now_ms
+        return False

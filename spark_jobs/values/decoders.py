@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from moldau.spark_jobs.values.framing import ValueNotDecoded, message_path, unframed
-from moldau.spark_jobs.values.registry import Schema, SchemaSource
+from moldau.spark_jobs.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moldau.spark_jobs.refusals import Refused
-from moldau.spark_jobs.values.framing import ValueNotDecoded
-from moldau.spark_jobs.values.registry import SchemaSource
+from moldau.spark_jobs.values.registry import SchemaSource, ValueNotDecoded
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

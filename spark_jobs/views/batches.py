@@ -24,8 +24,7 @@ from moldau.protocol.record_batch import (
 )
 from moldau.spark_jobs.decoding.coverage import Coverage
 from moldau.spark_jobs.refusals import DataLost, SegmentReplaced
-from moldau.spark_jobs.views.python_worker import task_of
-from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.records import SegmentReader, task_of
 from moldau.spark_jobs.views.schemas import BATCHES
 
 if TYPE_CHECKING:

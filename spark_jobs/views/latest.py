@@ -8,15 +8,14 @@ out; those without a value are shown where `tombstones=keep` says so.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
 from moldau.spark_jobs.refusals import DataLost
-from moldau.spark_jobs.views.latest_rows import first_met, last_rows
-from moldau.spark_jobs.views.python_worker import task_of
-from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.records import SegmentReader, task_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -95,3 +94,37 @@ def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
         end = min(end_offset, start + step)
         size = wanted.size * (end - start) // (end_offset - start_offset)
         yield wanted._replace(start_offset=start, end_offset=end, start_position=0, end_position=size)
+
+
+DIGEST_SIZE: Final = 16
+"""Keys with more bytes are remembered by a digest."""
+
+
+def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The last row of each key, in order; rows without a key are left out."""
+    import numpy as np
+
+    coded = batch.column("key").dictionary_encode()
+    if len(coded.dictionary) == batch.num_rows:  # All keys differ, and none is null: nothing is copied.
+        return batch
+    rows = np.arange(batch.num_rows)
+    codes = np.asarray(coded.indices.fill_null(0))
+    if coded.null_count:
+        has_key = np.asarray(coded.is_valid())
+        codes, rows = codes[has_key], rows[has_key]
+    last = np.empty(len(coded.dictionary), np.int64)
+    last[codes] = rows  # Of the rows of a key the last one stays.
+    return batch.take(np.sort(last))
+
+
+def first_met(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
+    """The rows whose keys were not met before; after that they are. A key takes about 100 bytes in the set."""
+    import numpy as np
+
+    is_new = np.zeros(rows.num_rows, np.bool_)
+    for row, key in enumerate(rows.column("key").to_pylist()):
+        digest = key if len(key) <= DIGEST_SIZE else blake2b(key, digest_size=DIGEST_SIZE + 1).digest()
+        if digest not in met:
+            met.add(digest)
+            is_new[row] = True
+    return rows.filter(is_new)

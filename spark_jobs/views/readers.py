@@ -5,17 +5,14 @@ Spark makes a reader in a process that has imported nothing of this package, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql.datasource import DataSourceReader
 
 from moldau.spark_jobs.options.read_options import ReadOptions
 from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.views.schemas import schema_of
-
-if TYPE_CHECKING:
-    from moldau.spark_jobs.views.rows import Row
 
 INTERNAL: Final = ("offsets", "groups", "transactions")
 """The tables that read internal topics."""
@@ -36,7 +33,7 @@ def view_reader(options: ReadOptions, columns: Sequence[str]) -> DataSourceReade
         return LatestViewReader(options, columns)
     schema = schema_of(options)
     if table in INTERNAL:
-        from moldau.spark_jobs.views.internal_records import InternalReader
+        from moldau.spark_jobs.views.internal_records import InternalReader, rows_of
 
         return InternalReader(options, columns, schema, rows_of(table))
     if options.snapshot is not None:
@@ -44,14 +41,3 @@ def view_reader(options: ReadOptions, columns: Sequence[str]) -> DataSourceReade
     from moldau.spark_jobs.views.places import PlacesReader
 
     return PlacesReader(options, schema, columns)
-
-
-def rows_of(table: str) -> Callable[[bytes, bytes], Row | None]:
-    """The function that makes a row of a record of an internal topic."""
-    if table == "transactions":
-        from moldau.spark_jobs.views.transactional_ids import transaction_row
-
-        return transaction_row
-    from moldau.spark_jobs.views.consumer_offsets import group_row, offset_row
-
-    return offset_row if table == "offsets" else group_row

@@ -1,19 +1,23 @@
-"""The table `records`: planned on the driver, decoded in the tasks."""
+"""The table `records`: planned on the driver, decoded in the tasks; and what a Python worker of Spark does once, for
+all the tasks that it runs.
+"""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from moldau.spark_jobs.options.read_options import ReadOptions
 from moldau.spark_jobs.refusals import DataLost, warn
-from moldau.spark_jobs.views.python_worker import task_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import Filter, InputPartition
 
     from moldau.spark_jobs.decoding.record_columns import TimeRange
     from moldau.spark_jobs.origins.port import Slice, Task
@@ -90,3 +94,20 @@ class FilteringReader(SegmentReader):
         left = list(taken.take(filters))
         self._pushed = taken.pushed
         return left
+
+
+def task_of(partition: InputPartition) -> Task:
+    """The task of a partition. Where a read has no tasks, Spark calls its reader with None: that task is empty."""
+    spare_imports()
+    task: Task = partition.value or ()
+    return task
+
+
+@cache
+def spare_imports() -> None:
+    """Keep what this process has imported out of the garbage collector.
+
+    Spark's worker collects garbage after every task; with numpy and pyarrow imported that takes some 20 ms.
+    """
+    import_module("moldau.spark_jobs.decoding.record_columns")
+    gc.freeze()

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from moldau.protocol.record_builder import build_batch
-from moldau.spark_jobs.failed_query import reason_of
+from moldau.spark_jobs.refusals import reason_of
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 

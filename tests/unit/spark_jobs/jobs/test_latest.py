@@ -15,7 +15,7 @@ from moldau.spark_jobs.jobs import latest
 from moldau.spark_jobs.jobs.latest import LatestJob, LatestReader, latest_batches, plan_latest
 from moldau.spark_jobs.jobs.progress import JobProgress
 from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.views.latest_rows import last_rows
+from moldau.spark_jobs.views.latest import last_rows
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 

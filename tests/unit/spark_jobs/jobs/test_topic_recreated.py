@@ -11,10 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from moldau.spark_jobs.jobs import replay
-from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export
+from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export, written_file
 from moldau.spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import ISOLATION, isolation_of
-from moldau.spark_jobs.jobs.parquet_files import written_file
 from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, forget, plan_replay
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayState
 from moldau.spark_jobs.refusals import DataLost, IsolationDiffers, TopicRecreated

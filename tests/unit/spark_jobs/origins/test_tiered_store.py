@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.spark_jobs.decoding.record_columns import record_batches
+from moldau.spark_jobs.options.option_values import StoreAddress
 from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.options.store_address import StoreAddress
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
 from moldau.spark_jobs.origins.tiered_listing import TieredSegment, stretches_of
 from moldau.spark_jobs.origins.tiered_segments import TieredSegments

@@ -17,9 +17,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from moldau.spark_jobs.values.decoders import FramedValues, as_text
-from moldau.spark_jobs.values.framing import ValueNotDecoded, message_path, unframed
 from moldau.spark_jobs.values.moldau_value import PLACE, ColumnDecoding
-from moldau.spark_jobs.values.registry import SchemaSource
+from moldau.spark_jobs.values.registry import SchemaSource, ValueNotDecoded, message_path, unframed
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
 PERSON = {

@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.spark_jobs.jobs.key_counts import KeyCounts
+from moldau.spark_jobs.jobs.report import KeyCounts
 
 
 def test_counts_are_exact_while_there_is_room() -> None:
