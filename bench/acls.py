@@ -16,10 +16,9 @@ from bench.figures import Figure
 from bench.groups import Form
 from bench.subjects import Bench, Running, remove
 from bench.workloads import SMALL
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import PatternType, PermissionType
 
 NAME: Final = "authorizer with 10,000 ACLs, produce 200 B"

@@ -20,10 +20,10 @@ from moldau.replication.source import (
     HIGH_WATERMARK,
     LOG_END,
     TXN_COMMITTED,
-    Cold,
     FetchIsolation,
-    Located,
-    Remote,
+    LocatedBatches,
+    PageCacheMiss,
+    PendingRemoteRead,
     Source,
 )
 from moldau.storage.checkpoints.leader_epochs import EpochEnd
@@ -130,11 +130,11 @@ class FetchPlanner:
         agreeing: Mapping[PartitionKey, None],
         room: FetchRoom,
         waits: bool,
-    ) -> list[PlannedRead] | Cold | Remote:
+    ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
         """Plan the answer for each wanted partition, or return what the caller has to wait for before it plans again:
 
-            Cold     a lookup needs bytes that are not in the page cache; with `waits` the lookup reads them itself
-            Remote   records are being read from remote storage; returned only while `room.awaits_remote` is true
+            PageCacheMiss        a lookup needs bytes that the page cache lacks; with `waits` it reads them itself
+            PendingRemoteRead    remote storage is being read; returned only while `room.awaits_remote` is true
 
         `replica`: the follower that fetches; None for a consumer. `agreeing`: the partitions in which the follower's
         log was just found to agree with the leader's.
@@ -174,17 +174,17 @@ class FetchPlanner:
                 reads.append(PlannedRead(key, _empty(partition, wish), partition))
                 continue
             read = self._read(key, wish, partition, isolation, left, not found_records, waits)
-            if isinstance(read, Remote):
+            if isinstance(read, PendingRemoteRead):
                 if room.awaits_remote:
                     return read
                 read = PlannedRead(key, _empty(partition, wish), partition)
             if isinstance(read, PlannedRead) and read.place is not None and not room.sends_from_file(read.place):
                 if read.place.size > memory:
                     read = self._read(key, wish, partition, isolation, min(left, memory), not found_records, waits)
-                    assert not isinstance(read, Remote), "what was just there is kept"
+                    assert not isinstance(read, PendingRemoteRead), "what was just there is kept"
                 if isinstance(read, PlannedRead):
                     memory = max(memory - read.size, 0)
-            if isinstance(read, Cold):
+            if isinstance(read, PageCacheMiss):
                 return read
             if read.place is not None:
                 found_records = True
@@ -201,7 +201,7 @@ class FetchPlanner:
         left: int,
         at_least_one: bool,
         waits: bool,
-    ) -> PlannedRead | Cold | Remote:
+    ) -> PlannedRead | PageCacheMiss | PendingRemoteRead:
         data = _empty(partition, wish)
         if isolation is TXN_COMMITTED:
             data.aborted_transactions = []
@@ -213,11 +213,11 @@ class FetchPlanner:
         found = self._source.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
         if found is MOVED_AWAY and isolation is not LOG_END and self._remote is not None:
             found = self._remote.read(partition, wish.fetch_offset, max(size_max, 0), isolation, at_least_one, waits)
-        if isinstance(found, Located):
+        if isinstance(found, LocatedBatches):
             if found.aborted_transactions is not None:
                 data.aborted_transactions = found.aborted_transactions
             return PlannedRead(key, data, partition, found.slice, wish.fetch_offset)
-        if isinstance(found, Cold | Remote):
+        if isinstance(found, PageCacheMiss | PendingRemoteRead):
             return found
         if found is MOVED_AWAY:
             data.error_code, data.aborted_transactions = found, None

@@ -113,7 +113,7 @@ class FetchSession:
             return [(key, cached.wish) for key, cached in partitions.items()]
         return [(key, partitions[key].wish) for key in self.updates.keys]
 
-    def _told(self, key: PartitionKey) -> tuple[int, int]:
+    def _last_reported(self, key: PartitionKey) -> tuple[int, int]:
         cached = self.partitions[key]
         return cached.high_watermark, cached.log_start_offset
 
@@ -122,7 +122,7 @@ class FetchSession:
         self.used_ms = now_ms
         if self.updates is not None:
             self.updates.requested(now_ms)
-            self.updates.sweep(self._told, now_ms)
+            self.updates.sweep(self._last_reported, now_ms)
 
     def close(self) -> None:
         """End the session: remove its listeners."""

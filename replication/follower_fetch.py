@@ -163,16 +163,16 @@ class UpdatedPartitions:
         if known is not None:
             known.end()
 
-    def sweep(self, told: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
+    def sweep(self, reported: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
         """Note the changes without a notification.
 
-        `told` gives the high watermark and the log start offset in the last response.
+        `reported` gives the high watermark and the log start offset in the last response.
         """
         if now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms
         for key, each in self._watched.items():
-            if told(key) != (each.partition.high_watermark, each.partition.log.log_start_offset):
+            if reported(key) != (each.partition.high_watermark, each.partition.log.log_start_offset):
                 self.keys[key] = None
 
     def close(self) -> None:

@@ -39,15 +39,15 @@ class Leadership:
         self._decisive: list[FollowerProgress] = []
         """The followers for which the high watermark waits."""
         self._knows_all = True
-        self._weigh()
+        self._update_decisive()
 
-    def assume(self, in_sync: InSyncSet) -> None:
+    def apply(self, in_sync: InSyncSet) -> None:
         """Apply a set that was proposed, confirmed or refused."""
         self.in_sync = in_sync
         for replica in in_sync.confirmed:
             if replica in self.followers:
                 self.followers[replica].is_joining = False
-        self._weigh()
+        self._update_decisive()
 
     def reassigned(self, replicas: tuple[int, ...], now_ms: int) -> None:
         """Apply a reassignment within the term: drop the removed replicas, add the new ones."""
@@ -58,16 +58,16 @@ class Leadership:
             for replica in replicas
             if replica != self.leader_id
         }
-        self._weigh()
+        self._update_decisive()
 
     def joins(self, replica: int, is_joining: bool) -> None:
         """Whether the high watermark waits for a follower that is not in sync yet."""
         follower = self.followers[replica]
         if follower.is_joining != is_joining:
             follower.is_joining = is_joining
-            self._weigh()
+            self._update_decisive()
 
-    def _weigh(self) -> None:
+    def _update_decisive(self) -> None:
         maximal = self.in_sync.maximal
         self._decisive = [each for replica, each in self.followers.items() if each.is_joining or replica in maximal]
         self._knows_all = all(replica == self.leader_id or replica in self.followers for replica in maximal)

@@ -191,7 +191,7 @@ class Partition:
             if replicas != self.leadership.replicas:
                 self.leadership.reassigned(replicas, now_ms)
             if partition_epoch > self.partition_epoch:
-                self.leadership.assume(in_sync)
+                self.leadership.apply(in_sync)
                 has_other_replicas_in_sync = True
             # Otherwise the set is known already: the controller's response came earlier, or a change is still in
             # progress.
@@ -388,12 +388,12 @@ class Partition:
     def propose(self, isr: tuple[int, ...]) -> None:
         """Note the in-sync set that the leader proposes to the controller."""
         assert self.leadership is not None
-        self.leadership.assume(self.leadership.in_sync.propose(isr))
+        self.leadership.apply(self.leadership.in_sync.propose(isr))
 
     def in_sync_set_refused(self) -> None:
         """Drop the proposal, because the controller refused it: the confirmed set remains."""
         if self.leadership is not None:
-            self.leadership.assume(self.leadership.in_sync.refused())
+            self.leadership.apply(self.leadership.in_sync.refused())
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
@@ -403,7 +403,7 @@ class Partition:
         if self.leadership is not None and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.isr = isr
-            self.leadership.assume(InSyncSet(isr, partition_epoch))
+            self.leadership.apply(InSyncSet(isr, partition_epoch))
             self.advance()
 
     # Following

@@ -97,13 +97,13 @@ class Rebuild(NamedTuple):
     """The leader's log start offset."""
 
 
-class Complain(NamedTuple):
+class LogWarning(NamedTuple):
     """Log a warning for the operator."""
 
     message: str
 
 
-Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Rebuild | Complain
+Effect: TypeAlias = TruncateTo | StartAt | Flush | LookUp | Rebuild | LogWarning
 Key = tuple[bytes, int]
 """Topic id and partition index."""
 NO_SESSION: Final = 0
@@ -321,7 +321,9 @@ class ReplicaFetcher:
             else:
                 self.failed(now_ms)
                 effects.append(
-                    Complain(f"the leader refused a fetch with {ErrorCode(response.error_code).name}; it is sent again")
+                    LogWarning(
+                        f"the leader refused a fetch with {ErrorCode(response.error_code).name}; it is sent again"
+                    )
                 )
             return effects
         self._failure_count = 0
@@ -339,13 +341,13 @@ class ReplicaFetcher:
                     wish.current_leader_epoch == partition.leader_epoch
                     and wish.fetch_offset == partition.log.end_offset
                 ):
-                    self._take(followed, data, wall_ms, now_ms, effects)
+                    self._apply_response(followed, data, wall_ms, now_ms, effects)
                 # Otherwise the request was of an earlier leader epoch, or the log has been truncated since.
         if not is_kept:
             self._begin_anew()
         return effects
 
-    def _take(
+    def _apply_response(
         self, followed: FollowedPartition, data: PartitionData, wall_ms: int, now_ms: int, effects: list[Effect]
     ) -> None:
         partition = followed.partition
@@ -363,7 +365,7 @@ class ReplicaFetcher:
             offset = truncation_offset(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             if offset < partition.high_watermark:
                 effects.append(
-                    Complain(
+                    LogWarning(
                         f"{partition.topic}-{partition.index} is truncated to offset {offset}, below its high watermark"
                         f" {partition.high_watermark}: the leader's log lacks records that were committed"
                     )
@@ -383,7 +385,7 @@ class ReplicaFetcher:
         followed.failure_count = 0 if is_taken else DOUBLINGS_MAX  # The error does not pass by itself.
         if not is_taken:
             complaint = f"{partition.topic}-{partition.index}: the leader's batches cannot be appended: {result}"
-            effects.append(Complain(complaint))
+            effects.append(LogWarning(complaint))
         elif records and self._quota.is_throttled(partition.topic, partition.index):
             self._quota.record(len(records), now_ms)
         if partition.awaits_flush:  # The batches before the refused one too: the next fetch confirms them.
@@ -443,7 +445,7 @@ class ReplicaFetcher:
             return
         self._enter(followed, FetchState.TRUNCATING)
         if partition.log.end_offset > end_offset:
-            yield Complain(
+            yield LogWarning(
                 f"{partition.topic}-{partition.index}: the leader's log ends at {end_offset}, before this replica's"
             )
             yield TruncateTo(partition, leader_epoch, end_offset)

@@ -3,10 +3,10 @@ another one.
 
 A read does not wait for the disk without `waits`. Its result is one of
 
-    Located     a place in a file that holds the records
-    Cold        the lookup needs bytes that the page cache lacks: warm them on an executor thread, then ask again
-    Remote      the records are being read from remote storage: ask again when that is done
-    ErrorCode   the reason why nothing can be read
+    LocatedBatches       a place in a file that holds the records
+    PageCacheMiss        the lookup needs bytes that the page cache lacks: warm them on an executor thread, ask again
+    PendingRemoteRead    the records are being read from remote storage: ask again when that is done
+    ErrorCode            the reason why nothing can be read
 
 The local log answers OFFSET_MOVED_TO_TIERED_STORAGE for offsets below the local log start offset of a tiered topic.
 A follower gets this error; a consumer reads the offsets from the source of remote storage, where the broker has one.
@@ -43,7 +43,7 @@ TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 """A local name for the enum member, because its lookup costs as much as a call."""
 
 
-class Located:
+class LocatedBatches:
     """The place of whole batches; the last one may be cut short."""
 
     __slots__ = ("aborted_transactions", "size", "slice")
@@ -56,7 +56,7 @@ class Located:
         """Under TXN_COMMITTED: the aborted transactions that may overlap the place, sorted by first offset."""
 
 
-class Cold:
+class PageCacheMiss:
     """Bytes that a lookup needs and the page cache lacks. `log` fails where they cannot be read."""
 
     __slots__ = ("log", "place")
@@ -66,7 +66,7 @@ class Cold:
         self.place = place
 
 
-class Remote:
+class PendingRemoteRead:
     """A read of remote storage that is in progress."""
 
     __slots__ = ("_is_done", "_listeners")
@@ -98,14 +98,14 @@ class Source(Protocol):
         isolation: FetchIsolation,
         at_least_one: bool,
         waits: bool,
-    ) -> Located | Cold | Remote | ErrorCode:
+    ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
         """Up to `size_max` bytes of batches, from the batch that holds `offset`.
 
         With `at_least_one` the first batch is included whole, even if it is larger. With `waits` the lookup reads from
-        the disk what the page cache lacks, and the answer is never Cold."""
+        the disk what the page cache lacks, and the answer is never PageCacheMiss."""
 
 
-NOTHING: Final = Located(None)
+NOTHING: Final = LocatedBatches(None)
 
 
 class LocalLog:
@@ -121,7 +121,7 @@ class LocalLog:
         isolation: FetchIsolation,
         at_least_one: bool,
         waits: bool,
-    ) -> Located | Cold | ErrorCode:
+    ) -> LocatedBatches | PageCacheMiss | ErrorCode:
         """Find batches in the local log. OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before
         the local log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place: the log
         has failed then, unless the cause passes by itself (no file descriptor is left)."""
@@ -135,11 +135,11 @@ class LocalLog:
             if isolation is TXN_COMMITTED and found.size:
                 aborted = _aborted(log, offset, end_offset, found, waits)
         except NotCached as missing:
-            return Cold(log, missing.place)
+            return PageCacheMiss(log, missing.place)
         except OSError as error:  # An error of the transaction index.
             log.fail_unless_passing(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return Located(found.slice, aborted) if found.size else NOTHING
+        return LocatedBatches(found.slice, aborted) if found.size else NOTHING
 
 
 def upper_bound(partition: Partition, isolation: FetchIsolation) -> int:

@@ -1,4 +1,5 @@
-"""The access of one client: the interface through which request handlers ask for an authorization decision.
+"""The access of one client: the interface through which request handlers ask for an authorization decision; and the
+operations that an ACL can allow or deny, with their codes in requests and responses.
 
     authenticated connection ──▶ Access(principal, host) ──▶ allows(operation, kind, name)
 
@@ -11,11 +12,30 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, Protocol
 
-from moldau.protocol.access import AclOperation
 from moldau.security.principal import ANONYMOUS, Principal
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of the kind CLUSTER."""
+
+
+class AclOperation(IntEnum):
+    """What a principal may do to a resource."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class ResourceKind(IntEnum):

@@ -45,7 +45,7 @@ class WithoutBrokenPipes:
     def write(self, text: str) -> int:
         *lines, self._unfinished = (self._unfinished + text).split("\n")
         for line in lines:
-            self._take(f"{line}\n")
+            self._filter_line(f"{line}\n")
         return len(text)
 
     def flush(self) -> None:
@@ -60,7 +60,7 @@ class WithoutBrokenPipes:
     def isatty(self) -> bool:
         return False
 
-    def _take(self, line: str) -> None:
+    def _filter_line(self, line: str) -> None:
         if self._is_trace:
             self._continue_trace(line)
         elif line.startswith(BEGINNING):

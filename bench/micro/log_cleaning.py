@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.dirty_logs import SEGMENT_SIZE, DirtyLog, Kind, write_log
 from moldau.protocol.compression import Codec
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.request import CleanerLimits, CleaningDone, CleaningRequest, Moved
+from moldau.storage.compaction.request import BytesMoved, CleanerLimits, CleaningDone, CleaningRequest
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
 from moldau.storage.log.unfinished_cleaning import remove_cleaned
@@ -74,7 +74,7 @@ def measure(log: DirtyLog, first_dirty_offset: int) -> dict[str, object]:
     for event in clean(fs, request_for(log, first_dirty_offset)):
         now = time.process_time()
         phase = "map"
-        if isinstance(event, Moved):
+        if isinstance(event, BytesMoved):
             is_map = not event.bytes_written and not kept and not digest_of_copying(fs, log)
             phase = "map" if is_map else "copy"
         elif isinstance(event, SegmentCleaned):

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Explain one decision. Returns the exit status."""
     import asyncio
 
-    from moldau.protocol.access import AclOperation
+    from moldau.security.access import AclOperation
     from moldau.security.acl.authorizer import java_address
     from moldau.security.acl.explaining import explain
 

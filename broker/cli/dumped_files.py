@@ -21,7 +21,7 @@ from moldau.protocol.schema import Field, Wire, fields_of
 from moldau.storage.checkpoints.partition_metadata import parse_uuid
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, parse_checkpoint
 from moldau.storage.producers import producer_snapshot
-from moldau.storage.segment import offset_index, time_index, transaction_index
+from moldau.storage.segment import sparse_index, transaction_index
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -261,7 +261,7 @@ def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
     """A line for each entry, without the preallocated zeros at the end of an active segment's index."""
     base_offset = int(path.name.partition(".")[0])
     for slot, (delta, position) in enumerate(
-        offset_index.ENTRY.iter_unpack(_whole_entries(path, offset_index.ENTRY.size))
+        sparse_index.OFFSET_ENTRY.iter_unpack(_whole_entries(path, sparse_index.OFFSET_ENTRY.size))
     ):
         if delta == 0 and slot > 0:
             return
@@ -272,7 +272,7 @@ def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
 def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
     """A line for each entry, without the preallocated zeros at the end of an active segment's index."""
     base_offset = int(path.name.partition(".")[0])
-    for timestamp, delta in time_index.ENTRY.iter_unpack(_whole_entries(path, time_index.ENTRY.size)):
+    for timestamp, delta in sparse_index.TIME_ENTRY.iter_unpack(_whole_entries(path, sparse_index.TIME_ENTRY.size)):
         if (timestamp, delta) == (0, 0):
             return
         yield {"type": "time_index_entry", "timestamp": timestamp, "offset": base_offset + delta}

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     import asyncio
 
     from moldau.broker.cli.tiered_storage import TierCommand, show_status, sweep, verify
-    from moldau.storage.tiered.errors import RemoteStorageError
+    from moldau.storage.tiered.port import RemoteStorageError
 
     if arguments.action in ("status", "sweep") and arguments.bootstrap is None:
         raise CommandError(f"'tier {arguments.action}' needs --bootstrap: the metadata says what belongs to what")

@@ -8,11 +8,9 @@ from typing import Final, NamedTuple
 from moldau.kraft.controller.throttling import STRICT_SINCE
 from moldau.protocol.compiler import decoder_of, encode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from moldau.protocol.primitives import MalformedMessage, read_uvarint, uvarint
+from moldau.protocol.primitives import MalformedMessage, read_uvarint, skip_tags, uvarint
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
-from moldau.protocol.tagged_section import skip_tags
-from moldau.security.principal import Principal
-from moldau.security.requester import NODE, Requester
+from moldau.security.principal import NODE, Principal, Requester
 
 _HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0

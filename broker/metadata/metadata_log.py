@@ -15,9 +15,10 @@ from moldau.kraft.record_frame import decode_record, encode_record
 from moldau.kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
 from moldau.kraft.snapshot.loading import LoadedSnapshot, load_snapshot
 from moldau.kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records.metadata import NoOpRecord

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.config import Config
 from moldau.broker.runtime.pending import Pending
-from moldau.protocol.access import AclOperation
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.primitives import Chunk
-from moldau.security.access import CLUSTER_NAME, ResourceKind
+from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
 from moldau.security.quotas.entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from moldau.security.sasl.client_mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.mechanism import ClientMechanism, LoginFailed
 
 if TYPE_CHECKING:
     from moldau.broker.network.tls.contexts import ReloadingTls

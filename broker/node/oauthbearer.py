@@ -14,10 +14,14 @@ from moldau.broker.config.oauthbearer import (
     oauth_server_settings,
 )
 from moldau.broker.network.authentication.identity_provider import Post, ProviderKeys, ProviderTokens, ask_provider
-from moldau.security.sasl.oauthbearer.allowed_urls import AllowedUrls
-from moldau.security.sasl.oauthbearer.client import BearerClient, token_of_response, token_request
+from moldau.security.sasl.oauthbearer.exchange import (
+    AllowedUrls,
+    BearerClient,
+    BearerServer,
+    token_of_response,
+    token_request,
+)
 from moldau.security.sasl.oauthbearer.keys import KeySet
-from moldau.security.sasl.oauthbearer.server import BearerServer
 from moldau.security.sasl.oauthbearer.token import TokenRules, unsecured_token
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
 from moldau.broker.runtime.pending import OTHER, REPLICAS, Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from moldau.replication.follower_fetch import UpdatedPartitions
 from moldau.replication.partition import Partition
-from moldau.replication.updated_partitions import UpdatedPartitions
 
 Response = TypeVar("Response")
 TURNING_MS: Final = 1_000

@@ -32,7 +32,7 @@ from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.replication.partition import Partition
-from moldau.storage.directory.damaged_logs import Repaired
+from moldau.storage.directory.damaged_logs import RepairedLog
 from moldau.storage.log.log import Log
 
 log = logging.getLogger("moldau.replica")
@@ -176,7 +176,7 @@ class DamagedReplicas:
         damaged.state = RepairState.FENCED
         self.look()
 
-    def _resume(self, damaged: DamagedReplica, repaired: Repaired) -> None:
+    def _resume(self, damaged: DamagedReplica, repaired: RepairedLog) -> None:
         """Follow the leader in the current metadata, from the end of the log on."""
         self._damaged.pop((damaged.topic_id, damaged.index), None)
         self.repaired_count += 1

@@ -16,7 +16,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
-from moldau.storage.directory.damaged_logs import Repaired
+from moldau.storage.directory.damaged_logs import RepairedLog
 from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
 from moldau.storage.files.log_paths import STRAY_SUFFIX
 from moldau.storage.files.port import FileSystem
@@ -274,10 +274,10 @@ class LocalLogs:
         """The directory with the damaged log of a partition; None where the partition has no damaged log."""
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
-    async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> Repaired:
+    async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> RepairedLog:
         """Repair a damaged log in an executor thread (`DamagedLogs.repair`). Raises OSError."""
         work = partial(directory.damaged.repair, *key, config, self._environment.wall_ms(), log.info, self._unique())
-        repaired: Repaired = await self._environment.offload(work)
+        repaired: RepairedLog = await self._environment.offload(work)
         return repaired
 
     def remove_damaged(self, key: TopicPartition) -> str | None:

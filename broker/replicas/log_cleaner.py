@@ -30,12 +30,12 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.compaction.offset_map import SALT_SIZE
 from moldau.storage.compaction.request import (
+    BytesMoved,
     CleanablePart,
     CleanerLimits,
     CleaningDone,
     CleaningRequest,
     LogChanged,
-    Moved,
     cleanable_part,
     cleaning_request,
     dirtiest,
@@ -267,7 +267,7 @@ class LogCleaner:
             while (event := await work.next_event()) is not None:
                 if not self._is_served(partition):
                     raise LogChanged
-                if isinstance(event, Moved):
+                if isinstance(event, BytesMoved):
                     self.totals.bytes_read += event.bytes_read
                     self.totals.bytes_written += event.bytes_written
                     rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")

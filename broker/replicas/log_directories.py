@@ -15,8 +15,7 @@ from moldau.storage.checkpoints.meta_properties import (
     disagreement,
     read_meta_properties,
 )
-from moldau.storage.files.disk_errors import NO_SPACE
-from moldau.storage.files.port import FileSystem
+from moldau.storage.files.port import NO_SPACE, FileSystem
 
 log = logging.getLogger("moldau.logs")
 

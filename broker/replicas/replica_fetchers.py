@@ -30,10 +30,10 @@ from moldau.protocol.messages.list_offsets import (
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import (
-    Complain,
     Effect,
     FetcherSettings,
     Flush,
+    LogWarning,
     LookUp,
     Rebuild,
     ReplicaFetcher,
@@ -41,7 +41,7 @@ from moldau.replication.replica_fetcher import (
     TruncateTo,
 )
 from moldau.replication.replication_quota import ReplicationQuota
-from moldau.storage.log.remote_start import RemoteStart
+from moldau.storage.log.truncation import RemoteStart
 
 log = logging.getLogger("moldau.replica")
 
@@ -228,7 +228,7 @@ class RunningFetcher:
                 self._look_up(partition, leader_epoch)
             case Rebuild():
                 self._ports.spawn(self._rebuild(effect))
-            case Complain(message):
+            case LogWarning(message):
                 log.warning("following broker %d: %s", self._leader_id, message)
 
     async def _rebuild(self, effect: Rebuild) -> None:

@@ -18,8 +18,8 @@ from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRol
 from moldau.broker.requests import authorization
 from moldau.broker.requests.parts import Parts, bounded, in_parts
 from moldau.broker.requests.services import Services
-from moldau.protocol.access import AclOperation
 from moldau.protocol.schema import fields_of, response_class_of, spec_of
+from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.requests.authorization.rule import Rule

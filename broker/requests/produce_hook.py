@@ -23,7 +23,6 @@ from moldau.broker.requests.handlers.produce import (
     finish,
     must_wait,
 )
-from moldau.protocol.access import AclOperation
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import (
@@ -35,7 +34,7 @@ from moldau.protocol.messages.produce import (
 from moldau.protocol.primitives import uvarint
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 from moldau.replication.partition import Partition
-from moldau.security.access import Access, ResourceKind
+from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
 
 NONE: Final = ErrorCode.NONE

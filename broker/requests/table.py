@@ -20,7 +20,6 @@ from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ENTRIES_MAX, ControllerApi
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
-from moldau.protocol.access import AclOperation
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -80,6 +79,7 @@ from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from moldau.protocol.messages.vote import VoteRequest
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.requests.authorization import (  # noqa: F401  the rows name them through their package

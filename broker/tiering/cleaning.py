@@ -37,18 +37,17 @@ from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.compaction.events import LogChanged, Moved
 from moldau.storage.compaction.offset_map import SALT_SIZE
 from moldau.storage.compaction.remote_cleaning import (
+    DownloadNeeded,
     GroupCleaned,
     GroupRequest,
     PassDone,
     RemoteCleaningRequest,
     SourceRange,
-    Wanted,
     clean_remote,
 )
-from moldau.storage.compaction.request import CleanerLimits, CleaningRequest
+from moldau.storage.compaction.request import BytesMoved, CleanerLimits, CleaningRequest, LogChanged
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.files.port import File
 from moldau.storage.log.log import Log
@@ -56,14 +55,12 @@ from moldau.storage.log.log_state import LogState
 from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.transaction_index import AbortedTransaction
 from moldau.storage.tiered.cleaning_plan import CleaningPlan, PlannedPart, plan_cleaning
-from moldau.storage.tiered.errors import CorruptObject, RemoteStorageError
 from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, cleaned_lineage, merged_epochs
 from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
-from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
-from moldau.storage.tiered.port import Content
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
+from moldau.storage.tiered.port import Content, CorruptObject, RemoteStorageError
 from moldau.storage.tiered.segment_copy import NO_LINEAGE, FileContent, put_segment
 from moldau.storage.tiered.segment_download import download_segment, get_object
 
@@ -204,10 +201,10 @@ class RemoteCleaner:
             with contextlib.closing(work):
                 while (event := await work.next_event()) is not None:
                     self._check(partition, epoch)
-                    if isinstance(event, Moved):
+                    if isinstance(event, BytesMoved):
                         rate = config.real("log.cleaner.io.max.bytes.per.second")
                         await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
-                    elif isinstance(event, Wanted):
+                    elif isinstance(event, DownloadNeeded):
                         await self._download(followed, downloads[event.source.path], event.source.path)
                     elif isinstance(event, GroupCleaned):
                         segments = plan.groups[event.number].segments

@@ -51,13 +51,18 @@ from moldau.broker.tiering.segment_contents import (
 from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic, TransferQuota
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
-from moldau.storage.tiered.errors import RemoteStorageError
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.metadata.lineage import read_lineage
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
-from moldau.storage.tiered.metadata.remote_segment import REMAINS, RemotePartition, RemoteSegment, SegmentUpdate
-from moldau.storage.tiered.metadata.segment_state import SegmentState
+from moldau.storage.tiered.metadata.remote_segment import (
+    REMAINS,
+    RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
 from moldau.storage.tiered.pins import pinned_segments
+from moldau.storage.tiered.port import RemoteStorageError
 from moldau.storage.tiered.segment_copy import NO_LINEAGE, put_segment, remove_data, remove_manifest
 
 log = logging.getLogger("moldau.tiering")

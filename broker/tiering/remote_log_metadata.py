@@ -36,12 +36,9 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.replication.partition import ACKS_ALL, Partition
-from moldau.replication.partition_listener import HighWatermarkListener
-from moldau.storage.tiered.metadata.records import RemoteChange, decode_change, encode_change
-from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, RemotePartition
-from moldau.storage.tiered.metadata.segment_state import PartitionDeleteState
-from moldau.storage.tiered.metadata.topic_partitioner import metadata_partition
+from moldau.replication.partition import ACKS_ALL, HighWatermarkListener, Partition
+from moldau.storage.tiered.metadata.records import RemoteChange, decode_change, encode_change, metadata_partition
+from moldau.storage.tiered.metadata.remote_segment import PartitionDelete, PartitionDeleteState, RemotePartition
 
 log = logging.getLogger("moldau.tiering")
 

@@ -1,7 +1,8 @@
 """Reads of consumers before the local log start: the second `Source` of fetches.
 
-    read(offset) ──▶ kept from an earlier read?  ──▶ Located, or the error, which is returned once
-                 └▶ else Remote: a task reads    ──▶ the fetch waits, at most remote.fetch.max.wait.ms, and asks again
+    read(offset) ──▶ kept from an earlier read?  ──▶ LocatedBatches, or the error, which is returned once
+                 └▶ else PendingRemoteRead: a task reads    ──▶ the fetch waits, at most remote.fetch.max.wait.ms, then
+                                                                asks again
 
 At most `remote.log.reader.threads` reads are under way, and `remote.log.reader.max.pending.tasks` wait. Fetches of the
 same records share one read. A read that outlives its fetch is kept for the next one, so that a slow storage still makes
@@ -44,15 +45,23 @@ from moldau.protocol.record_batch import (
 )
 from moldau.protocol.record_builder import assemble
 from moldau.replication.partition import Partition
-from moldau.replication.source import NOTHING, TXN_COMMITTED, Cold, FetchIsolation, Located, Remote, upper_bound
+from moldau.replication.source import (
+    NOTHING,
+    TXN_COMMITTED,
+    FetchIsolation,
+    LocatedBatches,
+    PageCacheMiss,
+    PendingRemoteRead,
+    upper_bound,
+)
 from moldau.storage.files.memory_file import memory_slice
 from moldau.storage.log.log import Log
-from moldau.storage.log.timestamp_lookup import TimestampedOffset
+from moldau.storage.log.reading import TimestampedOffset
 from moldau.storage.segment.transaction_index import AbortedTransaction as AbortedRange
-from moldau.storage.tiered.errors import ObjectNotFound, RemoteStorageError, StorageUnavailable, error_of
 from moldau.storage.tiered.index_cache import RemoteIndexCache
 from moldau.storage.tiered.metadata.leader_history import epoch_at, is_in_history
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.port import ObjectNotFound, RemoteStorageError, StorageUnavailable, error_of
 from moldau.storage.tiered.remote_lookup import RemoteRead, aborted_transactions, find_timestamp, read_from
 
 log = logging.getLogger("moldau.tiering")
@@ -132,7 +141,7 @@ class RemoteSource:
             asyncio.Lock,
             log.warning,
         )
-        self._under_way: dict[ReadKey, Remote] = {}
+        self._under_way: dict[ReadKey, PendingRemoteRead] = {}
         self._waiting: deque[Callable[[], object]] = deque()
         self._running = 0
         self._kept: OrderedDict[ReadKey, KeptRead] = OrderedDict()
@@ -158,7 +167,7 @@ class RemoteSource:
         isolation: FetchIsolation,
         at_least_one: bool,
         waits: bool,
-    ) -> Located | Cold | Remote | ErrorCode:
+    ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
         """The records at an offset, as `Source.read` gives them. KAFKA_STORAGE_ERROR, which clients try again, while
         the storage or the metadata cannot be read, and where too many reads wait. UNKNOWN_SERVER_ERROR where the
         segment is damaged (`error_of`). OFFSET_OUT_OF_RANGE where no remote segment has the offset.
@@ -190,8 +199,8 @@ class RemoteSource:
             under_way = self._start(key, partition.log, followed, min(max(size_max, HEADER_SIZE), READ_SIZE_MAX))
         return under_way
 
-    def _start(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size: int) -> Remote:
-        remote = self._under_way[key] = Remote()
+    def _start(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size: int) -> PendingRemoteRead:
+        remote = self._under_way[key] = PendingRemoteRead()
         self._begin(lambda: self._spawn(self._run(key, remote, its_log, followed, size), "remote-read"))
         return remote
 
@@ -238,7 +247,7 @@ class RemoteSource:
             self._waiting.append(start)
 
     async def _run(
-        self, key: ReadKey, remote: Remote, its_log: Log, followed: FollowedRemoteLog, size_max: int
+        self, key: ReadKey, remote: PendingRemoteRead, its_log: Log, followed: FollowedRemoteLog, size_max: int
     ) -> None:
         topic = followed.key.topic
         began_ns = self._environment.precise_ns()
@@ -426,7 +435,7 @@ def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     )
 
 
-def _located(kept: KeptRead, size_max: int, at_least_one: bool, end_offset: int) -> Located:
+def _located(kept: KeptRead, size_max: int, at_least_one: bool, end_offset: int) -> LocatedBatches:
     """What a fetch gets of a read: batches below an end (exclusive), the bound of its isolation.
 
     The high watermark of a new leader may still be below the end of the copied segments.
@@ -436,7 +445,7 @@ def _located(kept: KeptRead, size_max: int, at_least_one: bool, end_offset: int)
         size = max(size, parse_header(kept.data, 0).size)
     if kept.next_offset > end_offset:
         size = min(size, _size_below(kept.data, end_offset))
-    return Located(memory_slice(kept.data[:size]), kept.aborted) if size else NOTHING
+    return LocatedBatches(memory_slice(kept.data[:size]), kept.aborted) if size else NOTHING
 
 
 class ReaderPlace(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.replication.replication_quota import Window
-from moldau.security.quotas.throttle_times import ThrottleTimes
+from moldau.security.quotas.throttling import ThrottleTimes
 
 LOOK_AGAIN_S: Final = 1.0
 """How often a copy that waits looks at the rate again."""

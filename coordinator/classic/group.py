@@ -36,7 +36,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from moldau.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from moldau.protocol.records.offsets import ConsumerProtocolSubscription
 
 
 class GroupState(Enum):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 

@@ -40,7 +40,6 @@ from moldau.kraft.controller.security.token_control import create_token, expire_
 from moldau.kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
 from moldau.kraft.controller.topics.topic_creation import create_topics, refuse_topics
 from moldau.kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -66,6 +65,7 @@ from moldau.protocol.messages.renew_delegation_token import RenewDelegationToken
 from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from moldau.protocol.messages.update_features import UpdateFeaturesRequest
 from moldau.protocol.schema import default_struct, response_class_of
+from moldau.security.access import AclOperation
 
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]

@@ -15,9 +15,10 @@ from moldau.kraft.quorum.control_records import (
     snapshot_header,
 )
 from moldau.kraft.record_frame import decode_record, encode_record
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
 from moldau.security.acl.index import AclIndex, Unnamed
 from moldau.security.principal import Principal, parse_principal

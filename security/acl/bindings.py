@@ -15,8 +15,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 
 WILDCARD: Final = "*"
 """As the name of a literal pattern: every resource of the kind. As a host: every address."""

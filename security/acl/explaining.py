@@ -7,8 +7,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import Authorizer
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
 from moldau.security.acl.index import bits_of, decision_of

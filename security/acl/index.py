@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from moldau.protocol.access import AclOperation
+from moldau.security.access import AclOperation
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
 from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 

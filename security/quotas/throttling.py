@@ -62,7 +62,7 @@ class ClientThrottle:
             known.throttle_times.record(delay_ms, now_ms)
         return delay_ms
 
-    def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+    def refund(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Remove a value that was recorded just now, because the client is throttled instead."""
         limit = self._limit(user, client_id)
         if limit is not None and limit.sharers in self._rates:

@@ -49,7 +49,7 @@ PASSING: Final = frozenset(
 """Errors that pass while leaders, coordinators and metadata settle."""
 
 
-class Passing(Exception):
+class TransientError(Exception):
     """An error that may pass: the client refreshes its metadata and asks again."""
 
 
@@ -76,15 +76,15 @@ class Cluster:
         return self.patiently("metadata", lambda: self._ask_topics(names))
 
     def leader_of(self, key: TopicPartition) -> BrokerConnection:
-        """The connection to the leader of a partition. Raises `Passing` where the partition has no leader now, and
-        `Disconnected`.
+        """The connection to the leader of a partition. Raises `TransientError` where the partition has no leader now,
+        and `Disconnected`.
         """
         known = self._topics.get(key[0])
         if known is None:
             known = self._ask_topics([key[0]]).get(key[0])
         leader = -1 if known is None else known.leaders.get(key[1], -1)
         if leader not in self._addresses:
-            raise Passing(f"{key[0]}-{key[1]} has no leader")
+            raise TransientError(f"{key[0]}-{key[1]} has no leader")
         return self.connection(self._addresses[leader])
 
     def topic_id(self, topic: str) -> bytes | None:
@@ -110,8 +110,8 @@ class Cluster:
         raise problem
 
     def patiently(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Repeat an attempt until it raises neither `Passing` nor `Disconnected`, with new metadata each time. Returns
-        its result.
+        """Repeat an attempt until it raises neither `TransientError` nor `Disconnected`, with new metadata each time.
+        Returns its result.
 
         Raises `Refused` with the last problem after the timeout of the settings.
         """
@@ -119,7 +119,7 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except (Passing, Disconnected) as problem:
+            except (TransientError, Disconnected) as problem:
                 self.forget()
                 if time.monotonic() + BACKOFF_S > deadline:
                     raise Refused(f"{what}: {problem}") from None
@@ -190,8 +190,8 @@ class Cluster:
 
 
 def check_error(code: int, what: str) -> None:
-    """Check an error code of a response. Raises `Passing` or `Refused` where it is an error."""
+    """Check an error code of a response. Raises `TransientError` or `Refused` where it is an error."""
     if code in PASSING:
-        raise Passing(f"{what}: {error_name(code)}")
+        raise TransientError(f"{what}: {error_name(code)}")
     if code:
         raise Refused(f"{what}: {error_name(code)}")

@@ -17,15 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    crc_is_valid,
-    iterate_batches,
-    parse_header,
-)
+from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from moldau.spark_jobs.decoding.coverage import Coverage
 from moldau.spark_jobs.decoding.expansion import Expander
 from moldau.spark_jobs.origins.open_transactions import is_abort

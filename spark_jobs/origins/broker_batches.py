@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import (
     AbortedTransaction,
@@ -21,8 +22,8 @@ from moldau.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from moldau.protocol.record_batch import BatchHeader, iterate_batches
-from moldau.spark_jobs.client.cluster import PASSING, Cluster, Passing
+from moldau.protocol.record_batch import BatchHeader
+from moldau.spark_jobs.client.cluster import PASSING, Cluster, TransientError
 from moldau.spark_jobs.client.connection import error_name
 from moldau.spark_jobs.client.settings import ClientSettings
 from moldau.spark_jobs.origins.port import FoundBatch, Slice
@@ -118,7 +119,7 @@ class BrokerBatches(NamedTuple):
         )
         reply = leader.ask(request, FetchResponse, version, wait_ms=WAIT_MS)
         if reply.error_code in PASSING:
-            raise Passing(f"{wanted}: {error_name(reply.error_code)}")
+            raise TransientError(f"{wanted}: {error_name(reply.error_code)}")
         if reply.error_code or not reply.responses:
             raise Refused(f"{wanted}: {error_name(reply.error_code)}")
         return self._checked(wanted, offset, reply.responses[0].partitions[0])
@@ -130,7 +131,7 @@ class BrokerBatches(NamedTuple):
         if error == ErrorCode.INCONSISTENT_TOPIC_ID:
             raise DataLost(f"{wanted}: the topic was deleted and another one of its name was created")
         if error in PASSING:
-            raise Passing(f"{wanted}: {error_name(error)}")
+            raise TransientError(f"{wanted}: {error_name(error)}")
         if error:
             raise Refused(f"{wanted}: {error_name(error)}")
         end = answer.last_stable_offset if self.is_committed else answer.high_watermark

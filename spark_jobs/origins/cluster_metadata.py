@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.framed_records import FramedRecords
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import BatchHeader, iterate_batches
+from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records import metadata
 from moldau.protocol.records.metadata import (

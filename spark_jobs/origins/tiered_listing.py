@@ -39,7 +39,7 @@ class TieredSegment(NamedTuple):
         return max((each.epoch for each in self.epochs if each.start_offset <= offset), default=-1)
 
 
-class Stretch(NamedTuple):
+class SegmentRange(NamedTuple):
     """The offsets [start, end) that are read from a segment."""
 
     start_offset: int
@@ -102,12 +102,12 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
     return TieredListing(segments, [each for each in incomplete if each is not None])
 
 
-def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:
+def stretches_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
     """The offsets to read from each segment, in the order of offsets. `segments` are those of one partition, by start
     offset. Where segments overlap (two leaders copied one range), each offset is read from the segment with the higher
     leader epoch at that offset.
     """
-    found: list[Stretch] = []
+    found: list[SegmentRange] = []
     group: list[TieredSegment] = []
     end_offset = 0
     for segment in segments:
@@ -119,20 +119,20 @@ def stretches_of(segments: Sequence[TieredSegment]) -> list[Stretch]:
     return found + _chosen(group)
 
 
-def _chosen(group: Sequence[TieredSegment]) -> list[Stretch]:
+def _chosen(group: Sequence[TieredSegment]) -> list[SegmentRange]:
     """The offsets to read from each segment of a group whose segments overlap."""
     if len(group) == 1:
-        return [Stretch(group[0].start_offset, group[0].last_offset + 1, group[0])]
+        return [SegmentRange(group[0].start_offset, group[0].last_offset + 1, group[0])]
     bounds: set[int] = set()
     for each in group:
         bounds |= {each.start_offset, each.last_offset + 1}
         bounds |= {start for _, start in each.epochs if each.start_offset < start <= each.last_offset}
-    found: list[Stretch] = []
+    found: list[SegmentRange] = []
     for start, end in pairwise(sorted(bounds)):
         there = [each for each in group if each.start_offset <= start <= each.last_offset]
         best = max(there, key=lambda each: (each.epoch_at(start), each.cleaned_end_offset, each.segment_id))
         if found and found[-1].segment is best:
             found[-1] = found[-1]._replace(end_offset=end)
         else:
-            found.append(Stretch(start, end, best))
+            found.append(SegmentRange(start, end, best))
     return found

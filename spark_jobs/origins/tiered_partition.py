@@ -16,7 +16,7 @@ from moldau.protocol.record_batch import HEADER_SIZE, parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
 from moldau.spark_jobs.origins.port import Cut, StoredSegment
-from moldau.spark_jobs.origins.tiered_listing import Stretch, TieredListing, TieredSegment, stretches_of
+from moldau.spark_jobs.origins.tiered_listing import SegmentRange, TieredListing, TieredSegment, stretches_of
 from moldau.spark_jobs.origins.tiered_segments import TieredSegments
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
@@ -44,7 +44,7 @@ class TieredPartition:
         listed: TieredListing,
     ) -> None:
         self._storage = storage
-        self._stretches: list[Stretch] = stretches_of(listed.segments)
+        self._stretches: list[SegmentRange] = stretches_of(listed.segments)
         self.incomplete: Sequence[SegmentObject] = listed.incomplete
         self.key: TopicPartition = (partition.topic, partition.partition)
         self.topic_id: bytes | None = partition.topic_id

@@ -159,7 +159,7 @@ class Planner:
         for origin in self.origins:
             found |= dict.fromkeys(origin.partitions())
         self._selected = selected(found, self._options.subscription)
-        keys = [key for key in self._selected if self._filters.takes_partition(key[1])]
+        keys = [key for key in self._selected if self._filters.accepts_partition(key[1])]
         offers: dict[TopicPartition, list[PartitionOrigin]] = {key: [] for key in keys}
         for origin in self.origins:
             for offer in origin.open(keys):
@@ -192,7 +192,7 @@ class Planner:
         found = {key for origin in self.origins for key in origin.partitions()}
         wanted = set(matching(missing, self._options.subscription)) - found
         for topic, keys in groupby(sorted(wanted), itemgetter(0)):
-            numbers = [number for _, number in keys if self._filters.takes_partition(number)]
+            numbers = [number for _, number in keys if self._filters.accepts_partition(number)]
             if numbers:
                 named = ", ".join(map(str, numbers))
                 why = missing[topic, numbers[0]]

@@ -33,7 +33,7 @@ class PushedFilters:
     times_us: tuple[int, int] = EVERYTHING
     """The range of timestamps in microseconds since the epoch."""
 
-    def takes_partition(self, partition: int) -> bool:
+    def accepts_partition(self, partition: int) -> bool:
         is_named = self.partitions is None or partition in self.partitions
         return is_named and self.numbers[0] <= partition < self.numbers[1]
 
@@ -68,13 +68,13 @@ class FilterReader:
     def __init__(self) -> None:
         self.pushed = PushedFilters()
 
-    def take(self, filters: Iterable[Filter]) -> Iterator[Filter]:
+    def accept(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Accept predicates. Returns those that Spark has to evaluate itself."""
         for each in filters:
-            if not self._takes(each):
+            if not self._accepts(each):
                 yield each
 
-    def _takes(self, wanted: Filter) -> bool:
+    def _accepts(self, wanted: Filter) -> bool:
         from pyspark.sql.datasource import In, IsNotNull
 
         path: tuple[str, ...] = getattr(wanted, "attribute", ())
@@ -84,7 +84,7 @@ class FilterReader:
         if isinstance(wanted, IsNotNull):
             return True  # the three columns are never null
         if isinstance(wanted, In):
-            return column == "partition" and self._takes_partitions(wanted.value)
+            return column == "partition" and self._accepts_partitions(wanted.value)
         number = number_of(column, getattr(wanted, "value", None))
         values = None if number is None else range_of_filter(wanted, number)
         if values is None:
@@ -92,7 +92,7 @@ class FilterReader:
         self.pushed = self.pushed.with_range(column, *values)
         return True
 
-    def _takes_partitions(self, values: Iterable[object]) -> bool:
+    def _accepts_partitions(self, values: Iterable[object]) -> bool:
         numbers = [value for value in values if isinstance(value, int)]
         before = self.pushed.partitions
         wanted = frozenset(numbers) if before is None else before & frozenset(numbers)

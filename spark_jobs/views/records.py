@@ -90,9 +90,9 @@ class FilteringReader(SegmentReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         from moldau.spark_jobs.planning.pushed_filters import FilterReader
 
-        taken = FilterReader()
-        left = list(taken.take(filters))
-        self._pushed = taken.pushed
+        reader = FilterReader()
+        left = list(reader.accept(filters))
+        self._pushed = reader.pushed
         return left
 
 

@@ -14,7 +14,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.protocol.record_batch import sequence_after
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.spark_jobs.client.cluster import Cluster, Passing, check_error
+from moldau.spark_jobs.client.cluster import Cluster, TransientError, check_error
 from moldau.spark_jobs.client.connection import BrokerConnection
 from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
@@ -30,7 +30,7 @@ ACKS_ALL: Final = -1
 
 
 @dataclass(slots=True)
-class Gathered:
+class PendingRecords:
     """The records of a partition that are not sent yet."""
 
     records: list[Record] = field(default_factory=list)
@@ -62,7 +62,7 @@ class TopicProducer:
         self._now_ms = now_ms
         self._turn = first_partition
         self._partitions: dict[str, int] = {}
-        self._gathered: dict[TopicPartition, Gathered] = {}
+        self._gathered: dict[TopicPartition, PendingRecords] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._size = 0
         self.count = 0
@@ -78,12 +78,12 @@ class TopicProducer:
         partition, where the record cannot be written.
         """
         key = record.topic, self._partition(record)
-        gathered = self._gathered.setdefault(key, Gathered())
+        gathered = self._gathered.setdefault(key, PendingRecords())
         size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD
         size += sum(len(name) + len(value or b"") + 8 for name, value in record.headers)
         if gathered.size and gathered.size + size > self._batch_size:
             self.flush()
-            gathered = self._gathered.setdefault(key, Gathered())
+            gathered = self._gathered.setdefault(key, PendingRecords())
         timestamp = self._now_ms() if record.timestamp_ms is None else record.timestamp_ms
         gathered.records.append(Record(record.key, record.value, timestamp, record.headers))
         gathered.size += size
@@ -126,7 +126,7 @@ class TopicProducer:
 
         return self._cluster.patiently("metadata", attempt)
 
-    def _batch(self, key: TopicPartition, gathered: Gathered) -> bytes:
+    def _batch(self, key: TopicPartition, gathered: PendingRecords) -> bytes:
         return build_batch(
             gathered.records,
             codec=self._codec,
@@ -141,7 +141,7 @@ class TopicProducer:
         by_leader: dict[BrokerConnection, list[TopicPartition]] = {}
         for key in left:
             by_leader.setdefault(self._cluster.leader_of(key), []).append(key)
-        passing: Passing | None = None
+        passing: TransientError | None = None
         for leader, keys in by_leader.items():
             topics: dict[str, list[PartitionProduceData]] = {}
             for topic, partition in keys:
@@ -162,7 +162,7 @@ class TopicProducer:
                         if each.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                             check_error(each.error_code, f"{key[0]}-{key[1]}")
                         del left[key]
-                    except Passing as problem:
+                    except TransientError as problem:
                         passing = problem
         if passing is not None:
             raise passing

@@ -115,7 +115,10 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> BrokerConnection:
-    """The connection to the coordinator of a transactional id. Raises `Passing`, `Refused` and `Disconnected`."""
+    """The connection to the coordinator of a transactional id.
+
+    Raises `TransientError`, `Refused` and `Disconnected`.
+    """
     request = FindCoordinatorRequest(key=transactional_id, key_type=OF_TRANSACTIONS)
     reply = cluster.any_connection().ask(request, FindCoordinatorResponse, 3)
     if reply.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

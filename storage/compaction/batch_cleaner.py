@@ -97,12 +97,12 @@ class BatchCleaner:
         """
         if header.is_control:
             return self._cleaned_control(header, batch)
-        if self._transactions.take_data(header):
+        if self._transactions.note_data(header):
             return self._empty(header)
         return self._cleaned_data(header, batch)
 
     def _cleaned_control(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        is_discardable = self._transactions.take_control(header, batch)
+        is_discardable = self._transactions.note_control(header, batch)
         horizon_ms = header.delete_horizon_ms
         if is_discardable and horizon_ms is not None and horizon_ms <= self._request.now_ms:
             return self._empty(header)
@@ -252,7 +252,7 @@ class CleanedTransactions:
         """Called at the marker of each aborted transaction that still has batches, for the transaction index of the
         cleaned segment."""
 
-    def take_data(self, header: BatchHeader) -> bool:
+    def note_data(self, header: BatchHeader) -> bool:
         """Report the next batch, which has data. Returns whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
@@ -264,7 +264,7 @@ class CleanedTransactions:
         self._committed.add(header.producer_id)
         return False
 
-    def take_control(self, header: BatchHeader, batch: BytesLike) -> bool:
+    def note_control(self, header: BatchHeader, batch: BytesLike) -> bool:
         """Report the next batch, a control batch. Returns whether it may be discarded. Raises `MalformedMessage`."""
         self._begin_up_to(header.last_offset)
         record = next(iter(records_of(batch, 0, header)), None)

@@ -19,12 +19,12 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.compaction.batch_cleaner import BatchCleaner, CleanedTransactions
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
 from moldau.storage.compaction.request import (
+    BytesMoved,
     CleaningDone,
     CleaningEvent,
     CleaningRequest,
     CleaningStatistics,
     LogChanged,
-    Moved,
 )
 from moldau.storage.compaction.segments import (
     CleanedBatch,
@@ -107,17 +107,17 @@ def offset_map(request: CleaningRequest) -> OffsetMap:
     return OffsetMap(size, load_factor, request.salt, request.first_dirty_offset, dirty_count)
 
 
-def in_steps(moves: Iterator[Moved], size_min: int) -> Iterator[Moved]:
-    """The `Moved` events, joined so that each except the last has at least `size_min` bytes."""
+def in_steps(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]:
+    """The `BytesMoved` events, joined so that each except the last has at least `size_min` bytes."""
     bytes_read = bytes_written = 0
     for move in moves:
         bytes_read += move.bytes_read
         bytes_written += move.bytes_written
         if bytes_read + bytes_written >= size_min:
-            yield Moved(bytes_read, bytes_written)
+            yield BytesMoved(bytes_read, bytes_written)
             bytes_read = bytes_written = 0
     if bytes_read:
-        yield Moved(bytes_read, bytes_written)
+        yield BytesMoved(bytes_read, bytes_written)
 
 
 def end_of(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
@@ -132,7 +132,7 @@ def build_map(
     aborted: list[AbortedTransaction],
     offsets: OffsetMap,
     statistics: CleaningStatistics,
-) -> Iterator[Moved]:
+) -> Iterator[BytesMoved]:
     """Put the latest offset of each key of the dirty part into the map, until the map is full."""
     start_offset = request.first_dirty_offset
     transactions = CleanedTransactions(each for each in aborted if each.last_offset >= start_offset)
@@ -143,7 +143,7 @@ def build_map(
         for piece in source.pieces(source.position_of(start_offset), request.limits.io_buffer_size):
             is_full = not index_piece(request, piece, transactions, offsets, statistics)
             statistics.map_bytes_read += len(piece)
-            yield Moved(len(piece), 0)
+            yield BytesMoved(len(piece), 0)
             if is_full:
                 return
         offsets.reach(end_offset - 1)  # An earlier round may have left a gap at the end of the segment.
@@ -160,8 +160,8 @@ def index_piece(
     start_offset = request.first_dirty_offset
     for header, batch in checked_batches(piece):
         if header.is_control:
-            transactions.take_control(header, batch)
-        elif not transactions.take_data(header):
+            transactions.note_control(header, batch)
+        elif not transactions.note_data(header):
             for run, count in runs_of_batch(request, header, batch):
                 read_count = offsets.index_run(run, count, header.base_offset, start_offset)
                 statistics.map_messages_read += read_count
@@ -180,7 +180,7 @@ def clean_group(
     cleaned: CleanedSegment,
     cleaner: BatchCleaner,
     statistics: CleaningStatistics,
-) -> Iterator[Moved]:
+) -> Iterator[BytesMoved]:
     """Write the batches of a group that are kept into the cleaned segment."""
     for source in group:
         for piece in source.pieces(0, request.limits.io_buffer_size):
@@ -195,7 +195,7 @@ def clean_group(
             written = cleaned.size - size_before
             statistics.bytes_read += len(piece)
             statistics.bytes_written += written
-            yield Moved(len(piece), written)
+            yield BytesMoved(len(piece), written)
 
 
 def group_segments(

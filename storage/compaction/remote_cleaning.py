@@ -3,9 +3,9 @@
     map sources   the records of the part that the groups were not cleaned against yet, local or downloaded
     groups        each gives one segment, written as `.cleaned` files into a directory of its own
 
-A generator like `cleaning.clean`, which only works on files. At `Wanted` the driver downloads the file, then asks for
-the next event; at `GroupCleaned` the driver uploads the result. The generator removes each file once the next event is
-asked for. A stopped pass leaves files only in its directory, which the next pass and the next start remove.
+A generator like `cleaning.clean`, which only works on files. At `DownloadNeeded` the driver downloads the file, then
+asks for the next event; at `GroupCleaned` the driver uploads the result. The generator removes each file once the next
+event is asked for. A stopped pass leaves files only in its directory, which the next pass and the next start remove.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moldau.protocol.record_batch import BatchHeader
 from moldau.storage.compaction.batch_cleaner import BatchCleaner, CleanedTransactions
 from moldau.storage.compaction.cleaning import index_piece
 from moldau.storage.compaction.offset_map import ENTRY_SIZE, OffsetMap
-from moldau.storage.compaction.request import CleaningRequest, CleaningStatistics, Moved
+from moldau.storage.compaction.request import BytesMoved, CleaningRequest, CleaningStatistics
 from moldau.storage.compaction.segments import (
     CleanedBatch,
     CleanedSegment,
@@ -76,7 +76,7 @@ class RemoteCleaningRequest:
     """All aborted transactions that may have data or the marker in one of the sources."""
 
 
-class Wanted(NamedTuple):
+class DownloadNeeded(NamedTuple):
     """The driver downloads this file before it asks for the next event."""
 
     source: SourceRange
@@ -103,7 +103,7 @@ class PassDone(NamedTuple):
     statistics: CleaningStatistics
 
 
-RemoteCleaningEvent: TypeAlias = Moved | Wanted | GroupCleaned | PassDone
+RemoteCleaningEvent: TypeAlias = BytesMoved | DownloadNeeded | GroupCleaned | PassDone
 
 
 def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
@@ -133,11 +133,11 @@ def _build_map(
     offsets.reach(rules.first_dirty_offset - 1)
     for source in request.map_sources:
         if source.is_downloaded:
-            yield Wanted(source)
+            yield DownloadNeeded(source)
         for piece in _pieces(fs, source, rules.limits.io_buffer_size):
             is_full = not index_piece(rules, piece, transactions, offsets, statistics)
             statistics.map_bytes_read += len(piece)
-            yield Moved(len(piece), 0)
+            yield BytesMoved(len(piece), 0)
             if is_full:
                 return
         if source.is_downloaded:
@@ -170,7 +170,7 @@ def _clean_group(
     try:
         for source in group.sources:
             if source.is_downloaded:
-                yield Wanted(source)
+                yield DownloadNeeded(source)
             for piece in _pieces(fs, source, rules.limits.io_buffer_size):
                 kept: list[CleanedBatch] = []
                 for header, batch in checked_batches(piece):
@@ -184,7 +184,7 @@ def _clean_group(
                     cleaned.append(kept)
                 statistics.bytes_read += len(piece)
                 statistics.bytes_written += cleaned.size - size_before
-                yield Moved(len(piece), cleaned.size - size_before)
+                yield BytesMoved(len(piece), cleaned.size - size_before)
             if source.is_downloaded:
                 fs.unlink(source.path)
         paths = {suffix: cleaned.path(suffix) for suffix in cleaned.finish()}
@@ -199,9 +199,9 @@ def _as_it_is(transactions: CleanedTransactions, header: BatchHeader, batch: mem
     Its transaction is still reported, for the transaction index.
     """
     if header.is_control:
-        transactions.take_control(header, batch)
+        transactions.note_control(header, batch)
     else:
-        transactions.take_data(header)
+        transactions.note_data(header)
     return CleanedBatch(batch, header.last_offset, header.max_timestamp)
 
 

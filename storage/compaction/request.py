@@ -263,7 +263,7 @@ def last_records(producers: ProducerStates) -> dict[int, LastRecord]:
     }
 
 
-class Moved(NamedTuple):
+class BytesMoved(NamedTuple):
     """Bytes that were read and written since the last event. The driver uses them to throttle the cleaning."""
 
     bytes_read: int
@@ -293,7 +293,7 @@ class CleaningDone(NamedTuple):
     statistics: CleaningStatistics
 
 
-CleaningEvent: TypeAlias = Moved | SegmentCleaned | CleaningDone
+CleaningEvent: TypeAlias = BytesMoved | SegmentCleaned | CleaningDone
 
 
 class LogChanged(Exception):

@@ -33,7 +33,7 @@ class CheckpointedOffsets(NamedTuple):
     high_watermark: int
 
 
-class Repaired(NamedTuple):
+class RepairedLog(NamedTuple):
     """A log after the repair, without its damaged part. It may be empty."""
 
     log: Log
@@ -94,7 +94,7 @@ class DamagedLogs:
 
     def repair(
         self, topic: str, partition: int, config: LogConfig, now_ms: int, report: Report, unique: str
-    ) -> Repaired:
+    ) -> RepairedLog:
         """Move everything from the segment of the first bad batch on to a stray directory, and open what is left.
 
         `unique` makes the name of the stray directory. Blocks for as long as it takes to read the whole log; may run in
@@ -111,13 +111,13 @@ class DamagedLogs:
             recovery_point = min(recovery_point, damage.segment_base_offset)
         offsets = offsets._replace(recovery_point=recovery_point)
         try:
-            return Repaired(self._reopened(path, offsets, config, now_ms, report), damage, aside)
+            return RepairedLog(self._reopened(path, offsets, config, now_ms, report), damage, aside)
         except (CorruptLog, CorruptPartitionMetadata) as error:
             # The remaining part cannot be opened either: the log begins empty, and its leader sends all records again.
             make_durable_directory(self.fs, aside)
             set_all_aside(self.fs, path, aside)
             empty = self._reopened(path, offsets._replace(recovery_point=0), config, now_ms, report)
-            return Repaired(empty, damage or Damage(0, str(error)), aside)
+            return RepairedLog(empty, damage or Damage(0, str(error)), aside)
 
     def _reopened(self, path: str, offsets: CheckpointedOffsets, config: LogConfig, now_ms: int, report: Report) -> Log:
         log = Log.open(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from moldau.protocol.batch_iterator import BatchIterator
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
@@ -27,7 +28,6 @@ from moldau.protocol.record_batch import (
     PREFIX_SIZE,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    BatchIterator,
     TimestampType,
     crc_is_valid,
     whole_batch,
@@ -243,9 +243,9 @@ def note_appended(
     producers = log.producers
     if header.producer_id != NO_PRODUCER_ID:
         if not header.attributes & CONTROL_BIT:
-            producers.take_data(header, base_offset)
+            producers.note_data(header, base_offset)
         elif marker is not None:
-            completed = producers.take_marker(header, marker, base_offset)
+            completed = producers.note_marker(header, marker, base_offset)
             # Commits are not indexed: a read_committed consumer has to skip only what was aborted.
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.aborted(completed))

@@ -71,7 +71,7 @@ def set_aside_from(fs: FileSystem, directory: str, aside: str, base_offset: int)
 
     Raises OSError.
     """
-    moved = [name for name in fs.list_directory(directory) if _goes(name, base_offset)]
+    moved = [name for name in fs.list_directory(directory) if _is_set_aside(name, base_offset)]
     _move(fs, directory, aside, moved)
 
 
@@ -80,7 +80,7 @@ def set_all_aside(fs: FileSystem, directory: str, aside: str) -> None:
     _move(fs, directory, aside, fs.list_directory(directory))
 
 
-def _goes(name: str, base_offset: int) -> bool:
+def _is_set_aside(name: str, base_offset: int) -> bool:
     if name.endswith(SNAPSHOT_SUFFIX):
         return offset_of_name(name) > base_offset
     return name.endswith(tuple(SEGMENT_SUFFIXES)) and offset_of_name(name) >= base_offset

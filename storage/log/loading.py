@@ -2,7 +2,7 @@
 
     1  remove what an interrupted deletion or compaction left (`unfinished_cleaning`)
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
-    3  after a clean shutdown trust the files, and make a missing or damaged index again (`trust`);
+    3  after a clean shutdown trust the files, and make a missing or damaged index again (`load_after_clean_shutdown`);
        after a crash check every batch from the recovery point on (`recover`)
     4  bring epochs and snapshots within [log start offset, log end offset)
 
@@ -92,7 +92,7 @@ def load_log(request: LogRequest) -> LoadedLog:
         snapshots = ProducerSnapshots(fs, directory, names)
         epochs = load_epochs(request, segments)
         if request.clean_shutdown:
-            end_offset = recovery_point = trust(request, segments, snapshots, producers, set(names))
+            end_offset = recovery_point = load_after_clean_shutdown(request, segments, snapshots, producers, set(names))
         else:
             end_offset = recover(request, segments, epochs, snapshots, producers, set(names))
             recovery_point = min(request.recovery_point, end_offset)
@@ -226,7 +226,7 @@ def load_topic_id(request: LogRequest) -> bytes | None:
         return None
 
 
-def trust(
+def load_after_clean_shutdown(
     request: LogRequest,
     segments: list[Segment],
     snapshots: ProducerSnapshots,

@@ -49,7 +49,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
             now_ms=now_ms,
             tiered_end_offset=log.tiered_end_offset,
         )
-        if count == len(log.segments) and not has_rolled(log, now_ms):
+        if count == len(log.segments) and not try_roll(log, now_ms):
             # A full disk has no room for a new segment: the last one stays, and deleting its neighbours makes room.
             count -= 1
     except OSError as error:
@@ -77,7 +77,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
         raise
 
 
-def has_rolled(log: LogState, now_ms: int) -> bool:
+def try_roll(log: LogState, now_ms: int) -> bool:
     """Roll, so that all earlier segments can be deleted. False where the disk has no room for a new segment."""
     try:
         log.roll(now_ms)

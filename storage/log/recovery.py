@@ -99,12 +99,12 @@ class TailRecovery:
             segment.file().evict()
         pieces = Pieces(segment.file(), position, segment.size)
         run = self._begin_run(segment, next_base_offset)
-        told_position = position
+        reported_position = position
         try:
             while position < segment.size:
-                position = self._take_plain(segment, run, pieces, position)
-                if position - told_position >= CHECKED_EVERY_SIZE:
-                    told_position = position
+                position = self._walk_plain(segment, run, pieces, position)
+                if position - reported_position >= CHECKED_EVERY_SIZE:
+                    reported_position = position
                     self._checked(self._earlier_size + position, self._size)
                 if position < segment.size:
                     header, inside = verified_batch(pieces, position)
@@ -117,7 +117,7 @@ class TailRecovery:
                         break
                     self._refuse_disorder(segment, header, position)
                     size = header.batch_length + LOG_OVERHEAD
-                    self._take(segment, header, position, pieces.data[inside : inside + size])
+                    self._note_batch(segment, header, position, pieces.data[inside : inside + size])
                     position += size
         except DamagedBatch as damage:
             # Decides as in the table above: either flushed batches are missing, or only the torn end of the log is.
@@ -144,7 +144,7 @@ class TailRecovery:
         limit_offset = far_offset if next_base_offset is None else min(far_offset, next_base_offset)
         return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset, BATCHES_KEPT)
 
-    def _take_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
+    def _walk_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
         """Take the plain batches from a position on (see `BatchRun`), as far as `pieces` has them. Returns the position
         after the last one.
         """
@@ -156,7 +156,7 @@ class TailRecovery:
             return position
         segment.note_run(run)
         for producer_id, (epoch, batches) in run.producers.items():
-            self.producers.take_run(producer_id, epoch, batches)
+            self.producers.note_run(producer_id, epoch, batches)
         replay_transactional(segment, self.producers, run.transactional)
         if run.next_offset > self.producers.map_end_offset:
             self.producers.map_end_offset = run.next_offset
@@ -164,7 +164,7 @@ class TailRecovery:
         run.clear()
         return pieces.position + end
 
-    def _take(self, segment: Segment, header: BatchHeader, position: int, batch: bytes) -> None:
+    def _note_batch(self, segment: Segment, header: BatchHeader, position: int, batch: bytes) -> None:
         """Account for one checked batch: index entries, leader epochs, producers."""
         last_offset = header.base_offset + header.last_offset_delta
         segment.note_appended(position, len(batch), last_offset, header.max_timestamp)

@@ -48,7 +48,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         size_before = log.active.size
         log.end_offset = log.active.truncate_to(offset, now_ms)
         log.log_start_offset = min(log.log_start_offset, log.end_offset)
-        settle(log, now_ms)
+        truncate_derived_state(log, now_ms)
         if log.active.size < size_before:
             # The truncation is not durable yet. Later appends go to a new segment. Should a crash restore the truncated
             # bytes, the name of that segment shows recovery where they begin to be invalid.
@@ -82,13 +82,13 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         log.epochs.write()
         for snapshot_offset in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot_offset)
-        settle(log, now_ms)
+        truncate_derived_state(log, now_ms)
     except OSError as error:
         log.fail(error)
         raise
 
 
-def settle(log: LogState, now_ms: int) -> None:
+def truncate_derived_state(log: LogState, now_ms: int) -> None:
     """Truncate indexes, epochs and producer state to the new end of the log. Raises OSError and `MalformedMessage`."""
     log.forget_after_end()
     log.epochs.truncate_from_end(log.end_offset)
@@ -136,7 +136,7 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
         log.end_offset = start.offset
         log.log_start_offset = start.log_start_offset
         log.tiered_end_offset = 0  # Snapshots of other leader epochs; they are found again through their epochs.
-        settle(log, now_ms)
+        truncate_derived_state(log, now_ms)
         log.fs.sync_directory(log.directory)
         log.recovery_point = log.synced_end_offset = start.offset
     except OSError as error:

@@ -41,7 +41,7 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
     unlink(fs, directory, [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX))])
     swaps = [name for name in swaps if name not in incomplete]
     if swaps:
-        take_place(fs, directory, swaps)
+        complete_swaps(fs, directory, swaps)
     names = fs.list_directory(directory)
     present = set(names)
     orphans = [
@@ -62,7 +62,7 @@ def remove_cleaned(fs: FileSystem, directory: str) -> None:
     unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])
 
 
-def take_place(fs: FileSystem, directory: str, swaps: list[str]) -> None:
+def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
     """Remove the segments that the `.swap` files replace, and rename those to their final names. Raises OSError."""
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:

@@ -58,7 +58,7 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     entry = ProducerEntry(producer_id, epoch)
     if last_offset >= 0:
         first_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
-        entry.take(epoch, ProducerBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp))
+        entry.note_batch(epoch, ProducerBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp))
     entry.last_timestamp = timestamp
     entry.coordinator_epoch = coordinator_epoch
     entry.open_transaction_offset = open_offset

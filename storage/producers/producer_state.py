@@ -119,7 +119,7 @@ class ProducerEntry:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.open_transaction_offset = NO_OFFSET
 
-    def take(self, epoch: int, batch: ProducerBatch) -> None:
+    def note_batch(self, epoch: int, batch: ProducerBatch) -> None:
         """Remember a batch; forget the oldest one where there are more than `BATCHES_KEPT`."""
         if epoch != self.producer_epoch:
             self.move_to(epoch)
@@ -296,7 +296,7 @@ class ProducerStates:
 
     # Batches that are in the log
 
-    def take_data(self, header: BatchHeader, base_offset: int) -> None:
+    def note_data(self, header: BatchHeader, base_offset: int) -> None:
         """Account for a data batch with a producer id that was appended at an offset."""
         producer_id = header.producer_id
         entry = self.entries.get(producer_id)
@@ -312,7 +312,7 @@ class ProducerStates:
                 delta,
                 header.max_timestamp,
             )
-            entry.take(header.producer_epoch, _new_tuple(ProducerBatch, batch))
+            entry.note_batch(header.producer_epoch, _new_tuple(ProducerBatch, batch))
         if header.attributes & TRANSACTIONAL_BIT:
             # Only the first batch of a transaction counts: it is where the last stable offset stays.
             if entry.open_transaction_offset == NO_OFFSET:
@@ -320,7 +320,7 @@ class ProducerStates:
                 self._open_transactions[base_offset] = producer_id
             self.verifications.appended(header)
 
-    def take_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
+    def note_run(self, producer_id: int, epoch: int, batches: Sequence[tuple[int, int, int, int, int]]) -> None:
         """Account for data batches of one producer outside of transactions, in order.
 
         Each is given as the fields of a `ProducerBatch`.
@@ -329,9 +329,9 @@ class ProducerStates:
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
         for batch in batches:
-            entry.take(epoch, ProducerBatch(*batch))
+            entry.note_batch(epoch, ProducerBatch(*batch))
 
-    def take_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
+    def note_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
         """Apply a transaction marker. Returns the transaction that it ended; None where none was open."""
         self.verifications.appended(header)
         entry = self.entries.get(header.producer_id)
@@ -355,9 +355,9 @@ class ProducerStates:
         completed = None
         if header.producer_id >= 0:
             if not header.attributes & CONTROL_BIT:
-                self.take_data(header, header.base_offset)
+                self.note_data(header, header.base_offset)
             elif marker is not None:
-                completed = self.take_marker(header, marker, header.base_offset)
+                completed = self.note_marker(header, marker, header.base_offset)
         self.map_end_offset = header.base_offset + header.last_offset_delta + 1
         return completed
 

@@ -6,16 +6,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import (
-    HEADER_SIZE,
-    LENGTH_MIN,
-    LOG_OVERHEAD,
-    BatchHeader,
-    crc_is_valid,
-    iterate_batches,
-    parse_header,
-)
+from moldau.protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from moldau.storage.files.port import File, Readable
 
 CHUNK_SIZE = 8192

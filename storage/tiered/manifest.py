@@ -108,11 +108,11 @@ class JsonFields:
             self._fields = json.loads(bytes(data))
         except ValueError:
             raise CorruptObject(f"{key} is not JSON") from None
-        version = self.take("format_version", number_of)
+        version = self.get("format_version", number_of)
         if version != FORMAT_VERSION:
             raise CorruptObject(f"{key} has format version {version}; this version reads {FORMAT_VERSION}")
 
-    def take(self, name: str, convert: Callable[[object], T]) -> T:
+    def get(self, name: str, convert: Callable[[object], T]) -> T:
         if not isinstance(self._fields, dict) or name not in self._fields:
             raise CorruptObject(f"{self._key} has no field {name}")
         try:
@@ -122,7 +122,7 @@ class JsonFields:
 
 
 def number_of(value: object) -> int:
-    """Converter of a number, for `JsonFields.take`; it raises ValueError, as the other converters do."""
+    """Converter of a number, for `JsonFields.get`; it raises ValueError, as the other converters do."""
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
         raise ValueError
     return value
@@ -167,20 +167,20 @@ def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
     """The manifest in an object; `key` is for the messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     partition = RemotePartition(
-        fields.take("topic", text_of), fields.take("topic_id", uuid_of), fields.take("partition", number_of)
+        fields.get("topic", text_of), fields.get("topic_id", uuid_of), fields.get("partition", number_of)
     )
     return SegmentManifest(
-        cluster_id=fields.take("cluster_id", text_of),
+        cluster_id=fields.get("cluster_id", text_of),
         partition=partition,
-        segment_id=fields.take("segment_id", uuid_of),
-        start_offset=fields.take("start_offset", number_of),
-        last_offset=fields.take("last_offset", number_of),
-        epochs=fields.take("leader_epochs", _epochs),
-        max_timestamp_ms=fields.take("max_timestamp_ms", number_of),
-        objects=fields.take("objects", _objects),
-        generation=fields.take("generation", number_of),
-        cleaned_end_offset=fields.take("cleaned_end_offset", number_of),
-        ancestors=fields.take("ancestors", uuids_of),
+        segment_id=fields.get("segment_id", uuid_of),
+        start_offset=fields.get("start_offset", number_of),
+        last_offset=fields.get("last_offset", number_of),
+        epochs=fields.get("leader_epochs", _epochs),
+        max_timestamp_ms=fields.get("max_timestamp_ms", number_of),
+        objects=fields.get("objects", _objects),
+        generation=fields.get("generation", number_of),
+        cleaned_end_offset=fields.get("cleaned_end_offset", number_of),
+        ancestors=fields.get("ancestors", uuids_of),
     )
 
 
@@ -192,4 +192,4 @@ def encode_cluster_manifest(cluster_id: str) -> bytes:
 
 def decode_cluster_manifest(key: str, data: BytesLike) -> str:
     """The id of the cluster. Raises `CorruptObject`."""
-    return JsonFields(key, data).take("cluster_id", text_of)
+    return JsonFields(key, data).get("cluster_id", text_of)

@@ -85,14 +85,14 @@ def decode_pin(key: str, data: BytesLike) -> Pin:
     """The pin in an object; `key` is for the messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     return Pin(
-        cluster_id=fields.take("cluster_id", text_of),
+        cluster_id=fields.get("cluster_id", text_of),
         partition=RemotePartition(
-            fields.take("topic", text_of), fields.take("topic_id", uuid_of), fields.take("partition", number_of)
+            fields.get("topic", text_of), fields.get("topic_id", uuid_of), fields.get("partition", number_of)
         ),
-        segment_ids=fields.take("segments", uuids_of),
-        written_ms=fields.take("written_ms", number_of),
-        expires_ms=fields.take("expires_ms", number_of),
-        reason=fields.take("reason", text_of),
+        segment_ids=fields.get("segments", uuids_of),
+        written_ms=fields.get("written_ms", number_of),
+        expires_ms=fields.get("expires_ms", number_of),
+        reason=fields.get("reason", text_of),
     )
 
 

@@ -388,8 +388,8 @@ MUTANTS: Final = (
         61,
         "metadata that is known already ends a proposal",
         "replication/partition.py",
-        "            if partition_epoch > self.partition_epoch:\n                self.leadership.assume(in_sync)",
-        "            if partition_epoch >= self.partition_epoch:\n                self.leadership.assume(in_sync)",
+        "            if partition_epoch > self.partition_epoch:\n                self.leadership.apply(in_sync)",
+        "            if partition_epoch >= self.partition_epoch:\n                self.leadership.apply(in_sync)",
         Hunt.SCENARIOS,
     ),
     Mutant(

@@ -22,10 +22,10 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, cast
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from tests.support.history import History, Reading, Send

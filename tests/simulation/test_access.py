@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -21,6 +20,7 @@ from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import CLUSTER_NAME
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import PatternType, PermissionType
 from moldau.security.principal import ANONYMOUS, Principal

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import PatternType, PermissionType
 from tests.simulation.test_access import ALICE, AUTHORIZER, acl, permit, remove_all

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from tests.simulation.cluster.nemesis import LENGTH_BYTES
 from tests.support.cluster import Cluster
 from tests.support.failed_handlers import failed_handlers

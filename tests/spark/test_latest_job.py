@@ -37,7 +37,7 @@ def written(output: Path) -> Last:
 
 def latest_by_hand(*, keeps_tombstones: bool) -> Last:
     """Per partition by offset, between the partitions by timestamp."""
-    from moldau.protocol.record_batch import iterate_batches
+    from moldau.protocol.batch_iterator import iterate_batches
     from moldau.protocol.record_reader import records_of
 
     per_partition: list[dict[bytes, Record]] = []

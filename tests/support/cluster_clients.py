@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -28,7 +29,7 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from moldau.protocol.record_batch import crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.segment.batch_scan import damage_in

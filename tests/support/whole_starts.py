@@ -12,7 +12,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.replicas.local_logs import LocalLogs
 from moldau.broker.runtime.environment import Environment
-from moldau.storage.directory.damaged_logs import DamagedLogs, Repaired
+from moldau.storage.directory.damaged_logs import DamagedLogs, RepairedLog
 from moldau.storage.directory.directory_checkpoints import RECREATED
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.directory.previous_run import SERVING_EPOCH
@@ -66,7 +66,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
             complaints.append(f"{path} was durable up to {point}, and ends at {log.end_offset} after a start")
         return log
 
-    def watched_repair(self: DamagedLogs, topic: str, partition: int, *args: Any) -> Repaired:
+    def watched_repair(self: DamagedLogs, topic: str, partition: int, *args: Any) -> RepairedLog:
         assert isinstance(self.fs, SimulatedDisk)
         if is_counted_on(self.fs, topic, partition):
             complaints.append(f"{topic}-{partition} is repaired and counted on")

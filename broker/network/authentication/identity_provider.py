@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from moldau.broker.config.oauthbearer import OauthLoginSettings, ProviderEndpoint
 from moldau.broker.runtime.environment import Environment
-from moldau.security.sasl.client_mechanism import LoginFailed
+from moldau.security.sasl.mechanism import LoginFailed
 from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
 from moldau.security.sasl.oauthbearer.token import InvalidToken, expiry_ms
 from moldau.storage.files.port import FileSystem

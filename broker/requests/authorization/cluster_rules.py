@@ -18,7 +18,6 @@ from moldau.broker.requests.authorization.rule import (
 )
 from moldau.broker.requests.own_resources import BROKER_LOGGER
 from moldau.kraft.image.configs import ResourceType
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
 from moldau.protocol.messages.alter_replica_log_dirs import (
@@ -45,6 +44,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext

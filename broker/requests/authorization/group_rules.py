@@ -23,7 +23,6 @@ from moldau.broker.requests.authorization.rule import (
 )
 from moldau.broker.requests.handlers import offset_fetch as offset_fetch_handler
 from moldau.broker.requests.parts import STEP
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult
 from moldau.protocol.messages.describe_groups import DescribedGroup
@@ -51,6 +50,7 @@ from moldau.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext

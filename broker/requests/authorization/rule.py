@@ -17,9 +17,8 @@ from moldau.broker.metadata.refusals import refused
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import CONTROLLER_APIS
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
-from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
+from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext

@@ -20,7 +20,6 @@ from moldau.broker.requests.authorization.rule import (
 )
 from moldau.broker.requests.unverified_batches import is_transactional
 from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -56,6 +55,7 @@ from moldau.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext

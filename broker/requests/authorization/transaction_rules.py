@@ -20,7 +20,6 @@ from moldau.broker.requests.authorization.topic_rules import is_internal
 from moldau.broker.requests.handlers.add_partitions_to_txn import BATCH_VERSION, partitions_of, results_of
 from moldau.broker.requests.handlers.init_producer_id import refused as no_producer_id
 from moldau.broker.requests.parts import STEP
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -36,7 +35,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext

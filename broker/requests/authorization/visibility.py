@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.requests.authorization.rule import cluster, topic
 from moldau.kraft.image.topics import TopicsImage
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
 from moldau.protocol.schema import ZERO_UUID
 from moldau.replication.fetch_plan import PlannedRead, without_records
-from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
+from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView

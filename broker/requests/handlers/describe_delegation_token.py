@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config.sasl import token_key
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -18,7 +17,7 @@ from moldau.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from moldau.security.access import Access, ResourceKind
+from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.security.delegation_token import DelegationToken, may_hold_tokens, secret_of
 from moldau.security.principal import Principal
 

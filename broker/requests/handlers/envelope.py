@@ -15,11 +15,10 @@ from moldau.broker.metadata.enveloping import read_principal
 from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
 from moldau.broker.runtime.pending import Pending
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
-from moldau.security.access import CLUSTER_NAME, Access, ResourceKind
+from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 from moldau.security.principal import Principal
 
 log = logging.getLogger("moldau.connection")

@@ -42,7 +42,7 @@ from moldau.replication.fetch_plan import (
 from moldau.replication.fetch_session import FetchContext, FetchSessions, is_of_follower
 from moldau.replication.follower_fetch import InSyncCandidates, PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
-from moldau.replication.source import Cold, FetchIsolation, Remote
+from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
 from moldau.storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
@@ -223,9 +223,9 @@ class Fetch:
         if self._permissions is not None:
             wanted, refusals = self._permissions.divided(wanted)
         reads = planner.plan(request, self._context.version, wanted, self._replica, agreeing, self, waits)
-        if isinstance(reads, Cold):
+        if isinstance(reads, PageCacheMiss):
             return self._warm(reads, is_last)
-        if isinstance(reads, Remote):
+        if isinstance(reads, PendingRemoteRead):
             return self._await_remote(reads, is_last)
         reads.extend(refusals)
         size = sum(read.size for read in reads)
@@ -260,7 +260,7 @@ class Fetch:
         replicas = self._services.replicas
         return [found for key, _ in self._fetch.wanted if (found := replicas.find(key)) is not None]
 
-    def _warm(self, cold: Cold, is_last: bool) -> Pending[FetchResponse]:
+    def _warm(self, cold: PageCacheMiss, is_last: bool) -> Pending[FetchResponse]:
         """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
         reply: Pending[FetchResponse] = Pending(waits_for=DISK)
         self._lookups_left -= 1
@@ -286,7 +286,7 @@ class Fetch:
         self._services.spawn(warm())
         return reply
 
-    def _await_remote(self, remote: Remote, is_last: bool) -> Pending[FetchResponse]:
+    def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[FetchResponse]:
         """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over. In the second
         case the read goes on, and the client's next fetch finds its records.
         """
@@ -343,7 +343,7 @@ def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: lis
     size = response_size(reads, context.version)
     throttle_ms = quota.record(user, client_id, size, now_ms)
     if throttle_ms > 0:
-        quota.take_back(user, client_id, size, now_ms)
+        quota.refund(user, client_id, size, now_ms)
     return throttle_ms
 
 

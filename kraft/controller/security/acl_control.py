@@ -7,7 +7,6 @@ from typing import Final
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.image.security.acls import record_of
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from moldau.protocol.messages.delete_acls import (
@@ -18,7 +17,7 @@ from moldau.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from moldau.protocol.records.metadata import RemoveAccessControlEntryRecord
-from moldau.security.access import CLUSTER_NAME, ResourceKind
+from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
 from moldau.security.acl.bindings import (
     KNOWN_KINDS,
     KNOWN_OPERATIONS,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from moldau.protocol.access import AclOperation as Operation
 from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -27,6 +26,7 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, Fi
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from moldau.security.access import AclOperation as Operation
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import PatternType, PermissionType
 from tests.conformance.acl_requests import of_cluster, of_groups, of_records

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.record_reader import records_of
 from tests.conformance.brokers import Broker
 from tests.conformance.client import Client

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.incremental_alter_configs import (
@@ -18,7 +19,6 @@ from moldau.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_reader import records_of
 from moldau.replication.partition import Partition
 from tests.support.cluster import Cluster, ClusterNode

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC
 from moldau.kraft.controller.feature_control import UpgradeType
 from moldau.kraft.features import TRANSACTION_VERSION
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -27,7 +28,6 @@ from moldau.protocol.messages.alter_partition_reassignments import (
 from moldau.protocol.messages.elect_leaders import ElectLeadersRequest
 from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from moldau.protocol.record_batch import iterate_batches
 from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, decode_offsets
 from moldau.storage.log.log import Log
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan

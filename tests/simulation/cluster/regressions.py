@@ -12,7 +12,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import Complain, TruncateTo
+from moldau.replication.replica_fetcher import LogWarning, TruncateTo
 from moldau.storage.segment.segment import Segment
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import batch
@@ -110,7 +110,7 @@ def a_cut_below_the_high_watermark_is_told(seed: int) -> None:
     leader, follower = LeaderSide(theirs), FollowerSide(ours)
     ours.high_watermark = 2
     follower.catch_up(leader)
-    told = [each.message for each in follower.effects if isinstance(each, Complain)]
+    told = [each.message for each in follower.effects if isinstance(each, LogWarning)]
     assert any("below its high watermark" in each for each in told), told
 
 

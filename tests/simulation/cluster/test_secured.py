@@ -13,11 +13,11 @@ import pytest
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.security.acls import AclsImage
 from moldau.kraft.image.security.delegation_tokens import TokensImage
-from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.messages.create_acls import CreateAclsRequest
 from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.delegation_token import DelegationToken

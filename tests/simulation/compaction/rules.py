@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from moldau.replication.partition import Partition

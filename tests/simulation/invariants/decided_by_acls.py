@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from moldau.protocol.access import AclOperation as Op
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from tests.simulation.invariants.observation import Observation, Violation
 from tests.support.acl_draws import Question, reference

@@ -188,7 +188,7 @@ class Swarm:
         delay_ms = throttle.record(client.user, client.id, value, self.now_ms)
         is_refused = client.is_consumer and delay_ms > 0
         if is_refused:
-            throttle.take_back(client.user, client.id, value, self.now_ms)
+            throttle.refund(client.user, client.id, value, self.now_ms)
         self._judge(f"{client}", sent, limit, value, delay_ms, is_refused=is_refused)
         return delay_ms
 

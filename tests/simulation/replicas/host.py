@@ -15,10 +15,10 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.replication.partition import Partition
 from moldau.replication.replica_fetcher import (
-    Complain,
     Effect,
     FetcherSettings,
     Flush,
+    LogWarning,
     LookUp,
     ReplicaFetcher,
     StartAt,
@@ -179,14 +179,14 @@ class Host(LeaderSide):
             self._plan(fetcher, effect)
 
     def _plan(self, fetcher: ReplicaFetcher, effect: Effect | None) -> None:
-        if effect is not None and not isinstance(effect, Complain):
+        if effect is not None and not isinstance(effect, LogWarning):
             self.effects.append((fetcher, effect))
 
     def perform(self, bounds: tuple[int, int] | None) -> None:
         """The next effect, as `broker/replicas/replica_fetchers.py` does. `bounds`: of the leader's log, where
         it can be asked."""
         fetcher, effect = self.effects.pop(0)
-        partition = effect.partition if not isinstance(effect, Complain) else self.partition
+        partition = effect.partition if not isinstance(effect, LogWarning) else self.partition
         match effect:
             case TruncateTo(_, epoch, offset) | StartAt(_, epoch, offset):
                 partition.log.lower_recovery_point(offset)

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
 from moldau.broker.purgatory.purgatory import CommitCallback
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_partition import AlterPartitionResponse
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.replica_fetcher import ReplicaFetcher
 from moldau.storage.log_config import INT64_MAX, LogConfig

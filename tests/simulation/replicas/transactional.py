@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from moldau.broker.purgatory.purgatory import CommitCallback
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.primitives import BytesLike
-from moldau.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, iterate_batches, parse_header
+from moldau.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.producers.verification import VerificationGuard

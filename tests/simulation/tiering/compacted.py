@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.metadata.lineage import read_lineage

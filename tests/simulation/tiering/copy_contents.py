@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from moldau.protocol.record_batch import crc_is_valid, iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_batch import crc_is_valid
 from moldau.storage.checkpoints.leader_epochs import decode_epochs
 from moldau.storage.producers.producer_snapshot import decode_snapshot
 from moldau.storage.segment.transaction_index import ENTRY as ABORTED

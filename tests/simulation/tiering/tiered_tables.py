@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.metadata.leader_history import is_in_history
 from moldau.storage.tiered.remote_lookup import log_key

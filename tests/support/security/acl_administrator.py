@@ -13,10 +13,10 @@ from random import Random
 from typing import Final
 
 from moldau.kraft.image.metadata_image import MetadataImage
-from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
 from tests.support.cluster_clients import Bootstrap, NotAsked, Told, believed

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.kraft.image.security.acls import AclsImage
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.principal import Principal
 from tests.support.acl_draws import Question, reference
 from tests.support.cluster import Cluster

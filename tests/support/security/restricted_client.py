@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import CreateAclsRequest
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.security.access import CLUSTER_NAME
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.principal import Principal
 from tests.support.cluster import Cluster

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.messages.fetch import PartitionData
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from moldau.storage.segment.batch_scan import damage_in

@@ -16,6 +16,7 @@ from bench.compacted_offsets import (
 )
 from bench.dirty_logs import PARTITION_METADATA, Kind, batches, put_log, write_log
 from bench.processes import children, cpu_time_with_children
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compiler import encode
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
@@ -24,7 +25,7 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from moldau.protocol.record_batch import crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_reader import records_of
 
 NOW_MS = 1_700_000_000_000

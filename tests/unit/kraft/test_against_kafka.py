@@ -19,7 +19,8 @@ from moldau.kraft.image.replay import Replay
 from moldau.kraft.quorum.control_records import QuorumDescription, described_by, quorum_records
 from moldau.kraft.record_frame import decode_record, encode_record
 from moldau.kraft.snapshot.batches import read_snapshot, snapshot_batches
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records.metadata import RegisterBrokerRecord, RegisterControllerRecord

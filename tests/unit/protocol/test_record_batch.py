@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
@@ -22,7 +23,6 @@ from moldau.protocol.record_batch import (
     BatchHeader,
     TimestampType,
     crc_is_valid,
-    iterate_batches,
     parse_header,
     sequence_after,
 )

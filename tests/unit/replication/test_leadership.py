@@ -37,9 +37,9 @@ def test_one_that_was_proposed_counts_as_long_as_nobody_knows() -> None:
     under_test = led((1, 2))
     fetched(under_test, 2, 9)
     fetched(under_test, 3, 6)
-    under_test.assume(under_test.in_sync.propose((1, 2, 3)))
+    under_test.apply(under_test.in_sync.propose((1, 2, 3)))
     assert under_test.high_watermark(10) == 6
-    under_test.assume(under_test.in_sync.refused())
+    under_test.apply(under_test.in_sync.refused())
     assert under_test.high_watermark(10) == 9
 
 
@@ -47,9 +47,9 @@ def test_one_that_is_to_leave_counts_until_that_is_confirmed() -> None:
     under_test = led((1, 2, 3))
     fetched(under_test, 2, 9)
     fetched(under_test, 3, 6)
-    under_test.assume(under_test.in_sync.propose((1, 2)))
+    under_test.apply(under_test.in_sync.propose((1, 2)))
     assert under_test.high_watermark(10) == 6
-    under_test.assume(InSyncSet((1, 2), 6))
+    under_test.apply(InSyncSet((1, 2), 6))
     assert under_test.high_watermark(10) == 9
 
 
@@ -68,8 +68,8 @@ def test_membership_ends_the_waiting_of_a_join() -> None:
     under_test = led((1,))
     fetched(under_test, 2, 9)
     under_test.joins(2, True)
-    under_test.assume(InSyncSet((1, 2), 6))
-    under_test.assume(InSyncSet((1,), 7))
+    under_test.apply(InSyncSet((1, 2), 6))
+    under_test.apply(InSyncSet((1,), 7))
     assert under_test.high_watermark(10) == 10, "it left the set, and was not heard of since"
 
 
@@ -89,7 +89,7 @@ def test_to_join_is_to_have_what_is_committed_and_what_came_before_the_term() ->
 def test_one_change_at_a_time() -> None:
     under_test = led((1, 2))
     fetched(under_test, 3, 10)
-    under_test.assume(under_test.in_sync.propose((1,)))
+    under_test.apply(under_test.in_sync.propose((1,)))
     assert under_test.set_with(3, 0) is None
     assert under_test.set_without_lagging(10, LAG_MS, 10_000) is None
 

@@ -8,7 +8,7 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from moldau.replication.partition import Partition
-from moldau.replication.replica_fetcher import FLUSHING_WAIT_MS, Complain, Flush, LookUp, StartAt, TruncateTo
+from moldau.replication.replica_fetcher import FLUSHING_WAIT_MS, Flush, LogWarning, LookUp, StartAt, TruncateTo
 from tests.support.node import batch
 from tests.support.replica_pair import LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
 
@@ -143,7 +143,7 @@ def test_a_follower_past_the_end_of_an_unclean_leader_cuts_and_says_so() -> None
     theirs.log.epochs.clear()  # a log from before there were epochs
     follower = FollowerSide(theirs)
     follower.catch_up(leader)
-    assert any(isinstance(effect, Complain) for effect in follower.effects)
+    assert any(isinstance(effect, LogWarning) for effect in follower.effects)
     assert theirs.log.end_offset <= ours.log.end_offset
 
 
@@ -198,7 +198,7 @@ def test_a_cut_below_the_high_watermark_is_told() -> None:
     follower = FollowerSide(theirs)
     theirs.high_watermark = 3
     follower.catch_up(leader)
-    assert [type(effect) for effect in follower.effects if not isinstance(effect, Flush)] == [Complain, TruncateTo]
+    assert [type(effect) for effect in follower.effects if not isinstance(effect, Flush)] == [LogWarning, TruncateTo]
 
 
 def test_the_leaders_log_start_moves_the_followers() -> None:
@@ -231,7 +231,7 @@ def test_what_was_taken_before_a_batch_that_was_refused_is_flushed_before_the_ne
     follower = FollowerSide(theirs)
     follower.request()
     effects = follower.machine.answered(answer_of(high_watermark=2, records=batch("a") + bytes(damaged)), 0, 0)
-    assert [type(effect) for effect in effects] == [Complain, Flush]
+    assert [type(effect) for effect in effects] == [LogWarning, Flush]
     assert (theirs.log.end_offset, theirs.log.synced_end_offset) == (1, 0)
     follower.now_ms = 100_000
     assert follower.request() is None, "the leader would take its offset for what is durable here"
@@ -381,7 +381,7 @@ def test_damaged_batches_are_not_taken_and_asked_for_again_later() -> None:
     follower = FollowerSide(theirs := replica())
     follower.request()
     follower.answered(answer_of(high_watermark=1, records=bytes(damaged)))
-    assert theirs.log.end_offset == 0 and isinstance(follower.effects[-1], Complain)
+    assert theirs.log.end_offset == 0 and isinstance(follower.effects[-1], LogWarning)
     assert follower.request() is None and follower.machine.next_deadline_ms() == 1000
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
-from moldau.protocol.record_batch import crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.files.port import FileSystem

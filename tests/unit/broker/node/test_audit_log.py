@@ -24,8 +24,7 @@ from moldau.broker.node.audit_log import (
     JsonAuditLog,
     open_audit_file,
 )
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import AclAccess, AlikeDecisions
 from moldau.security.principal import Principal
 

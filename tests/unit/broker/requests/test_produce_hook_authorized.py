@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import ProduceResponse
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import ANONYMOUS
 from tests.support.node import Client, Node, batch, produce_request, serve_and

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import PartitionData
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.layout import ObjectKind, parse_key

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.layout import parse_key

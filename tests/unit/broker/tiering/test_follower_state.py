@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.node.node import Node
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.replication.partition import Partition
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, batch

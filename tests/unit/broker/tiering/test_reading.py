@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import PartitionData
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_reader import records_of
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.layout import ObjectKind, parse_key

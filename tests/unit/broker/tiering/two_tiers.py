@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 from moldau.broker.tiering.cleaning import remote_request, remote_rules, replacement
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
 from moldau.broker.tiering.segment_contents import copy_limit, copyable, described
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
-from moldau.protocol.record_batch import BatchHeader, iterate_batches
+from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from moldau.storage.compaction.cleaning import clean
-from moldau.storage.compaction.remote_cleaning import GroupCleaned, Wanted, clean_remote
+from moldau.storage.compaction.remote_cleaning import DownloadNeeded, GroupCleaned, clean_remote
 from moldau.storage.compaction.request import CleanerLimits, cleaning_request
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
@@ -165,7 +166,7 @@ class TwoTiers:
         request, downloads = remote_request(log, plan, rules, aborted)
         work = clean_remote(self.disk, request)
         for _, event in zip(range(steps_max), work, strict=False):
-            if isinstance(event, Wanted):
+            if isinstance(event, DownloadNeeded):
                 self._download(event.source.path, downloads[event.source.path])
             elif isinstance(event, GroupCleaned):
                 self._replace(list(plan.groups[event.number].segments), event, is_late=is_late)

@@ -19,8 +19,8 @@ from moldau.coordinator.group.records import (
     record_of,
 )
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 

@@ -19,11 +19,12 @@ from moldau.coordinator.group.records import (
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
 from moldau.coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compiler import encode
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, iterate_batches
+from moldau.protocol.record_batch import HEADER_SIZE
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records.offsets import OffsetCommitValue
 from moldau.protocol.records.record_frames import type_prefix

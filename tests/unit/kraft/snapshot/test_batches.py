@@ -11,8 +11,8 @@ from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
 from moldau.kraft.snapshot.batches import BATCH_RECORDS_MAX, read_snapshot, snapshot_batches
 from moldau.kraft.snapshot.loading import load_snapshot
 from moldau.kraft.snapshot.names import SnapshotId, parse_snapshot_name, snapshots_in
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import iterate_batches
 from tests.unit.kraft.image.images import everything, image_of, topic, uuid
 
 VOTERS = VoterSet.of([VoterNode(1, uuid(1001), (("CONTROLLER", ("127.0.0.1", 9093)),))])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import (
     REMEMBERED_LENGTH_MAX,
     AclAccess,

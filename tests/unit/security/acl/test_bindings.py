@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType
 
 LITERAL, PREFIXED, MATCH, ANY = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH, PatternType.ANY

@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from moldau.protocol.access import AclOperation
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import (
     AUDITED_NAMES_MAX,
     REMEMBERED_MAX,

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import BatchHeader, TimestampType, iterate_batches
+from moldau.protocol.record_batch import BatchHeader, TimestampType
 from moldau.protocol.record_builder import NEXT_OFFSET, Record, assemble, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.spark_jobs.decoding import segment_batches

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import AbortedTransaction
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.spark_jobs.origins.broker_batches import committed
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid, iterate_batches
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.compaction.cleaning import clean
 from moldau.storage.compaction.request import (
+    BytesMoved,
     CleanablePart,
     CleanerLimits,
     CleaningDone,
     CleaningEvent,
     CleaningRequest,
-    Moved,
     cleanable_part,
     cleaning_request,
 )
@@ -179,7 +180,7 @@ def drive(
     for event in events:
         if isinstance(event, CleaningDone):
             done = event
-        elif not isinstance(event, Moved):
+        elif not isinstance(event, BytesMoved):
             removed = log.swap_cleaned(event, now_ms)
             assert removed is not None
             to_remove += removed

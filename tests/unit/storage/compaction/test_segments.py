@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.storage.compaction.segments import batches_between
 from moldau.storage.log.log import Log
 from tests.support.simulation.disk import SimulatedDisk

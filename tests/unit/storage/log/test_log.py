@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.record_batch import iterate_batches
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log import recovery
 from moldau.storage.log.log import Log

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import TRANSACTION_INDEX_SUFFIX

@@ -24,7 +24,7 @@ PRODUCER = 7
 def snapshot() -> bytes:
     states = ProducerStates(10**15)
     states.entries[PRODUCER] = entry = ProducerEntry(PRODUCER, 0)
-    entry.take(0, ProducerBatch(41, 41, 499, 0, NOW_MS))
+    entry.note_batch(0, ProducerBatch(41, 41, 499, 0, NOW_MS))
     states.map_end_offset = 500
     return encode_snapshot(states)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.protocol.record_batch import iterate_batches
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import PositionRange, list_segments, locate, split

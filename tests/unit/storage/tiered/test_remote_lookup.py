@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import aborted_transactions as local_aborted

@@ -11,7 +11,6 @@ from moldau.broker.requests.authorization import group_rules, topic_rules
 from moldau.broker.requests.authorization.cluster_rules import no_credentials_described
 from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
 from moldau.kraft.image.topics import TopicsDelta, TopicsImage
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -20,7 +19,7 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequestTopic
 from moldau.protocol.records.metadata import TopicRecord
 from moldau.protocol.schema import ZERO_UUID
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import Principal

@@ -15,11 +15,11 @@ from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.api import Api
 from moldau.broker.requests.authorization.rule import guarded
 from moldau.broker.requests.table import APIS
-from moldau.protocol.access import AclOperation as Op
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from moldau.protocol.schema import ZERO_UUID, default_struct, response_class_of
+from moldau.security.access import AclOperation as Op
 from moldau.security.access import ResourceKind as Kind
 from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType

@@ -13,9 +13,8 @@ import pytest
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.api import Api, route
 from moldau.broker.requests.table import APIS
-from moldau.protocol.access import AclOperation
 from moldau.protocol.errors import ErrorCode
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings
 from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
 from moldau.security.principal import Principal

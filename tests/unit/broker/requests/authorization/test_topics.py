@@ -7,10 +7,9 @@ from typing import Any, cast
 
 from moldau.broker.requests.authorization import topic_rules
 from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
-from moldau.protocol.access import AclOperation
 from moldau.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from moldau.protocol.messages.metadata import MetadataRequestTopic
-from moldau.security.access import ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 NAMES = {"a": A, "b": B, "c": C}

@@ -8,12 +8,12 @@ from typing import cast
 import pytest
 
 from moldau.broker.requests.handlers.fetch import COLD_LOOKUPS_MAX
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData, ReplicaState
-from moldau.protocol.record_batch import iterate_batches
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 from tests.support.simulation.disk import Operation

@@ -1,0 +1,42 @@
+"""Iterating over the batches of a buffer. Apart from `record_batch.py`: mypyc cannot compile an iterator of tuples."""
+
+from __future__ import annotations
+
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import LOG_OVERHEAD, BatchHeader, whole_batch
+
+
+class BatchIterator:
+    """The whole batches of a buffer, back to back, as (position, header). A batch that is cut short ends the iteration
+    without an error.
+
+    At the end, `position` is the end of the last complete batch, and `partial_size` the number of bytes after it: the
+    beginning of a batch that is cut short, as at the end of a fetch response or a torn log.
+    """
+
+    __slots__ = ("buffer", "end", "position")
+
+    def __init__(self, buffer: BytesLike, position: int, end: int) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.end = end
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> tuple[int, BatchHeader]:
+        position = self.position
+        header = whole_batch(self.buffer, position, self.end)
+        if header is None:
+            raise StopIteration
+        self.position = position + header.batch_length + LOG_OVERHEAD
+        return position, header
+
+    @property
+    def partial_size(self) -> int:
+        return self.end - self.position
+
+
+def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
+    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` where no batch can begin."""
+    return BatchIterator(buffer, position, len(buffer) if end is None else end)
