@@ -231,7 +231,7 @@ def id_for(event: Join) -> str:
 
 
 def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
-    step.reply(event.waiter, join_refusal(event.waiter, error, event.request.member_id))
+    step.reply(event.waiter, join_refusal(event.waiter.version, error, event.request.member_id))
 
 
 def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
@@ -251,7 +251,7 @@ def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> Non
     """Refuse a join because the group is full. If the client was a member, it is removed."""
     step.cancel(TimerKind.SESSION, group, event.request.member_id)
     group.remove(event.request.member_id)
-    step.reply(event.waiter, join_refusal(event.waiter, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+    step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
 
 
 def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
@@ -259,7 +259,7 @@ def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     member_id = id_for(event)
     group.pending_members.add(member_id)
     step.schedule(TimerKind.SESSION, group, event.request.session_timeout_ms, member_id)
-    step.reply(event.waiter, join_refusal(event.waiter, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
 def enter(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
@@ -365,7 +365,7 @@ class MemberReplaced(NamedTuple):
         member.session_timeout_ms = self.former.session_timeout_ms
         step.cancel(TimerKind.SESSION, group, member.member_id)
         expect_heartbeat(step, group, group.replace_static(member.member_id, self.former_id))
-        step.reply(self.waiter, join_refusal(self.waiter, write_error(error), ""))
+        step.reply(self.waiter, join_refusal(self.waiter.version, write_error(error), ""))
 
     def _awaiting(self, step: GroupStep) -> tuple[ClassicGroup, Member] | None:
         """The member, if its join still waits for this record; else None."""

@@ -11,7 +11,6 @@ from typing import Final
 from moldau.coordinator.classic.group import COMPLETING, EMPTY, NO_ASSIGNMENT, PREPARING, ClassicGroup, Member
 from moldau.coordinator.group.group import GroupStep, TimerKind
 from moldau.coordinator.group.records import NO_TIMESTAMP, GroupChange
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupResponse
 from moldau.protocol.messages.sync_group import SyncGroupResponse
@@ -65,8 +64,8 @@ def expect_new_member(step: GroupStep, group: ClassicGroup, member: Member) -> N
     step.schedule(TimerKind.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)
 
 
-def join_refusal(waiter: Waiter, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    name = None if waiter.version >= NULL_PROTOCOL_VERSION else ""
+def join_refusal(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    name = None if version >= NULL_PROTOCOL_VERSION else ""
     return JoinGroupResponse(error_code=error, protocol_name=name, leader="", member_id=member_id)
 
 
@@ -86,7 +85,7 @@ def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: Err
     """Answer the member's parked join, if there is one."""
     waiter = group.take_join(member)
     if waiter is not None:
-        step.reply(waiter, join_refusal(waiter, error, member_id))
+        step.reply(waiter, join_refusal(waiter.version, error, member_id))
 
 
 def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:

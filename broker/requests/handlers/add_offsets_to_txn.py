@@ -5,12 +5,14 @@ Producers of the older protocol send it before TxnOffsetCommit.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import AddPartitions
 from moldau.protocol.errors import ErrorCode
@@ -34,40 +36,30 @@ class AddOffsetsToTxnServices(Protocol):
     def transactions(self) -> TransactionCoordinator: ...
 
 
-class Added:
-    """The token of a request: the transaction coordinator puts its result into the response."""
-
-    def __init__(self, version: int) -> None:
-        self.reply: Pending[AddOffsetsToTxnResponse] = Pending(waits_for=COORDINATOR)
-        self._version = version
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, ErrorCode)
-        if response is ErrorCode.PRODUCER_FENCED and self._version < FENCED_VERSION:
-            response = ErrorCode.INVALID_PRODUCER_EPOCH
-        if response is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_VERSION:
-            response = ErrorCode.INVALID_TXN_STATE
-        self.reply.complete(AddOffsetsToTxnResponse(error_code=response))
-
-
 def handle(
     services: AddOffsetsToTxnServices, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    runner = services.transactions.runner_of(request.transactional_id)
-    if isinstance(runner, ErrorCode):
-        return AddOffsetsToTxnResponse(error_code=runner)
-    added = Added(context.version)
     partition = (GROUP_METADATA_TOPIC, services.groups.partition_of(request.group_id))
-    runner.submit(
-        AddPartitions(
-            Waiter(added, context.version),
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            (partition,),
-            OLD_PROTOCOL,
-        )
+    return submit_event(
+        services.transactions.runner_of(request.transactional_id),
+        context.version,
+        partial(event_of, request, partition),
+        lambda error: AddOffsetsToTxnResponse(error_code=error),
+        partial(response_of, context.version),
     )
-    return added.reply
+
+
+def event_of(request: AddOffsetsToTxnRequest, partition: tuple[str, int], waiter: Waiter) -> AddPartitions:
+    transactional_id, producer_id = request.transactional_id, request.producer_id
+    return AddPartitions(waiter, transactional_id, producer_id, request.producer_epoch, (partition,), OLD_PROTOCOL)
+
+
+def response_of(version: int, error: object) -> AddOffsetsToTxnResponse:
+    assert isinstance(error, ErrorCode)
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        error = ErrorCode.INVALID_TXN_STATE
+    return AddOffsetsToTxnResponse(error_code=error)

@@ -7,11 +7,13 @@ several: KIP-890 has the leader of a partition ask before the first records of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
@@ -32,10 +34,13 @@ BATCH_VERSION: Final = 4
 """From this version on a request has several transactions, and comes from a broker."""
 ABORTABLE_VERSION: Final = 5
 """From this version on TRANSACTION_ABORTABLE is known."""
+FENCED_VERSION: Final = 2
+"""From this version on PRODUCER_FENCED is known."""
 OLD_PROTOCOL: Final = 0
 NEW_PROTOCOL: Final = 2
 
 TopicPartition = tuple[str, int]
+Errors = dict[TopicPartition, ErrorCode]
 
 
 class AddPartitionsToTxnServices(Protocol):
@@ -46,109 +51,85 @@ class AddPartitionsToTxnServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
 
-class Results:
-    """The token of one transaction of the request: the coordinator gives one error for all its partitions, or one for
-    each.
-    """
-
-    def __init__(self, batch: Batch, transactional_id: str, partitions: list[TopicPartition]) -> None:
-        self._batch = batch
-        self._transactional_id = transactional_id
-        self._partitions = partitions
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, (ErrorCode, Mapping))
-        errors = dict.fromkeys(self._partitions, response) if isinstance(response, ErrorCode) else response
-        self._batch.answered(self._transactional_id, errors)
-
-
-class Batch:
-    """The response, once all transactions of the request are answered."""
-
-    def __init__(self, version: int, count: int) -> None:
-        self.reply: Pending[AddPartitionsToTxnResponse] = Pending(waits_for=COORDINATOR)
-        self._version = version
-        self._unanswered = count
-        self._response = AddPartitionsToTxnResponse()
-        if not count:
-            self.reply.complete(self._response)
-
-    def answered(self, transactional_id: str, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        if self._version < ABORTABLE_VERSION:
-            errors = {
-                partition: ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
-                for partition, error in errors.items()
-            }
-        if self._version < BATCH_VERSION:
-            if self._version < FENCED_VERSION:
-                errors = {partition: known_before_fenced(error) for partition, error in errors.items()}
-            self._response.results_by_topic_v3_and_below = results_of(errors)
-        else:
-            result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results_of(errors))
-            self._response.results_by_transaction.append(result)
-        self._unanswered -= 1
-        if not self._unanswered:
-            self.reply.complete(self._response)
-
-
-FENCED_VERSION: Final = 2
-"""From this version on PRODUCER_FENCED is known."""
-
-
-def known_before_fenced(error: ErrorCode) -> ErrorCode:
-    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
-
-
 def handle(
     services: AddPartitionsToTxnServices, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Pending[AddPartitionsToTxnResponse]:
-    transactions = request.transactions
-    if context.version < BATCH_VERSION:
-        transactions = [
-            AddPartitionsToTxnTransaction(
-                transactional_id=request.v3_and_below_transactional_id,
-                producer_id=request.v3_and_below_producer_id,
-                producer_epoch=request.v3_and_below_producer_epoch,
-                topics=request.v3_and_below_topics,
-            )
-        ]
-    batch = Batch(context.version, len(transactions))
-    for transaction in transactions:
-        ask(services, context, transaction, batch)
-    return batch.reply
+    transactions = transactions_of(request, context.version)
+    ids = [transaction.transactional_id for transaction in transactions]
+    answers = [add_partitions(services, context.version, transaction) for transaction in transactions]
+    return join_answers(answers, lambda errors: in_version(list(zip(ids, errors, strict=True)), context.version))
 
 
-def ask(
-    services: AddPartitionsToTxnServices,
-    context: RequestContext,
-    transaction: AddPartitionsToTxnTransaction,
-    batch: Batch,
-) -> None:
+def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
+    """The transactions of a request; a request of versions 0 to 3 has one."""
+    if version >= BATCH_VERSION:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def add_partitions(
+    services: AddPartitionsToTxnServices, version: int, transaction: AddPartitionsToTxnTransaction
+) -> Errors | Pending[Errors]:
     """Ask the coordinator to add the partitions of one transaction. Where one of them does not exist none is added."""
     partitions = partitions_of(transaction.topics)
-    transactional_id = transaction.transactional_id
-    results = Results(batch, transactional_id, partitions)
-    if not transactional_id:
-        results.complete(ErrorCode.INVALID_REQUEST)
-        return
+    if not transaction.transactional_id:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     topics = services.cluster.image.topics
     missing = [each for each in partitions if topics.partition(*each) is None]
     if missing:
         errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        errors.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        results.complete(errors)
-        return
-    runner = services.transactions.runner_of(transactional_id)
-    if isinstance(runner, ErrorCode):
-        results.complete(runner)
-        return
-    waiter = Waiter(results, context.version)
-    producer_id, producer_epoch = transaction.producer_id, transaction.producer_epoch
+        return {**errors, **dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    return submit_event(
+        services.transactions.runner_of(transaction.transactional_id),
+        version,
+        partial(event_of, transaction, tuple(partitions), version),
+        partial(errors_of, partitions),
+        partial(errors_of, partitions),
+    )
+
+
+def event_of(
+    transaction: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...], version: int, waiter: Waiter
+) -> AddPartitions | VerifyPartitions:
+    transactional_id, producer_id = transaction.transactional_id, transaction.producer_id
     if transaction.verify_only:
-        runner.submit(VerifyPartitions(waiter, transactional_id, producer_id, producer_epoch, tuple(partitions)))
-        return
-    protocol = OLD_PROTOCOL if context.version < BATCH_VERSION else NEW_PROTOCOL
-    runner.submit(AddPartitions(waiter, transactional_id, producer_id, producer_epoch, tuple(partitions), protocol))
+        return VerifyPartitions(waiter, transactional_id, producer_id, transaction.producer_epoch, partitions)
+    protocol = OLD_PROTOCOL if version < BATCH_VERSION else NEW_PROTOCOL
+    return AddPartitions(waiter, transactional_id, producer_id, transaction.producer_epoch, partitions, protocol)
+
+
+def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
+    """The coordinator gives one error for all partitions of a transaction, or one for each."""
+    assert isinstance(answer, (ErrorCode, dict))
+    return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
+
+
+def in_version(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
+    """The response in the form that the version of the request defines, with errors that it knows."""
+    response = AddPartitionsToTxnResponse()
+    for transactional_id, errors in results:
+        topics = results_of({partition: known_error(error, version) for partition, error in errors.items()})
+        if version < BATCH_VERSION:
+            response.results_by_topic_v3_and_below = topics
+        else:
+            result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+            response.results_by_transaction.append(result)
+    return response
+
+
+def known_error(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
 
 
 def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

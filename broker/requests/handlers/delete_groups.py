@@ -5,17 +5,18 @@ The groups of a request may belong to several shards of this broker: the reply w
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.events import DeleteGroups
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from moldau.broker.coordinators.groups import GroupRunner
     from moldau.broker.network.route import RequestContext
 
 
@@ -24,40 +25,34 @@ class DeleteGroupsServices(Protocol):
     def groups(self) -> Groups: ...
 
 
-class GatheredDeletions:
-    """The reply, complete when all shards have answered."""
-
-    def __init__(self) -> None:
-        self.pending: Pending[DeleteGroupsResponse] = Pending(waits_for=COORDINATOR)
-        self.waiting = 1
-        """Shards that have been asked, and one for the handler itself."""
-        self._results: list[DeletableGroupResult] = []
-
-    def refuse(self, group_id: str, error: ErrorCode) -> None:
-        self._results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, DeleteGroupsResponse)
-        self._results.extend(response.results)
-        self.waiting -= 1
-        if self.waiting == 0:
-            self.pending.complete(DeleteGroupsResponse(results=self._results))
-
-
 def handle(
     services: DeleteGroupsServices, context: RequestContext, request: DeleteGroupsRequest
-) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+) -> Pending[DeleteGroupsResponse]:
+    """Submit one event to each shard, with all its groups. The groups without a shard here come first."""
     groups = services.groups
-    reply = GatheredDeletions()
-    by_partition: dict[int, tuple[GroupRunner, list[str]]] = {}
-    for group_id in dict.fromkeys(request.groups_names):
-        runner = groups.runner_of(group_id)
-        if isinstance(runner, ErrorCode):
-            reply.refuse(group_id, runner)
-        else:
-            by_partition.setdefault(groups.partition_of(group_id), (runner, []))[1].append(group_id)
-    for runner, names in by_partition.values():
-        reply.waiting += 1
-        runner.submit(DeleteGroups(Waiter(reply, context.version), DeleteGroupsRequest(groups_names=names)))
-    reply.complete(DeleteGroupsResponse())
-    return reply.pending
+    parts = [submit_part(groups, context.version, names) for names in by_shard(groups, request.groups_names)]
+    parts.sort(key=lambda part: isinstance(part, Pending))
+    return join_answers(
+        parts, lambda parts: DeleteGroupsResponse(results=[result for part in parts for result in part.results])
+    )
+
+
+def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
+    """The groups of each shard; each group whose shard is not here stands for itself."""
+    names: defaultdict[int | str, list[str]] = defaultdict(list)
+    for group_id in dict.fromkeys(group_ids):
+        is_absent = isinstance(groups.runner_of(group_id), ErrorCode)
+        names[group_id if is_absent else groups.partition_of(group_id)].append(group_id)
+    return names.values()
+
+
+def submit_part(groups: Groups, version: int, names: list[str]) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+    """Submit the groups of one shard."""
+    return submit_event(
+        groups.runner_of(names[0]),
+        version,
+        lambda waiter: DeleteGroups(waiter, DeleteGroupsRequest(groups_names=names)),
+        lambda error: DeleteGroupsResponse(
+            results=[DeletableGroupResult(group_id=name, error_code=error) for name in names]
+        ),
+    )

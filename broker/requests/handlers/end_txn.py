@@ -6,10 +6,12 @@ epoch moves with every transaction, and the answer says with which producer id a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import EndTransaction, ProducerIdAnswer
 from moldau.protocol.errors import ErrorCode
@@ -33,42 +35,33 @@ class EndTxnServices(Protocol):
     def transactions(self) -> TransactionCoordinator: ...
 
 
-class Ended:
-    """The token of a request: the transaction coordinator puts its result into the response."""
-
-    def __init__(self, version: int) -> None:
-        self.reply: Pending[EndTxnResponse] = Pending(waits_for=COORDINATOR)
-        self._version = version
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, ProducerIdAnswer)
-        error, producer_id, producer_epoch = response
-        if error is ErrorCode.PRODUCER_FENCED and self._version < FENCED_VERSION:
-            error = ErrorCode.INVALID_PRODUCER_EPOCH
-        if error is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_VERSION:
-            error = ErrorCode.INVALID_TXN_STATE
-        if self._version < NEW_PROTOCOL_VERSION:
-            producer_id = producer_epoch = -1
-        self.reply.complete(EndTxnResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch))
-
-
 def handle(
     services: EndTxnServices, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse | Pending[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    runner = services.transactions.runner_of(request.transactional_id)
-    if isinstance(runner, ErrorCode):
-        return EndTxnResponse(error_code=runner)
-    ended = Ended(context.version)
-    runner.submit(
-        EndTransaction(
-            Waiter(ended, context.version),
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            request.committed,
-            NEW_PROTOCOL if context.version >= NEW_PROTOCOL_VERSION else OLD_PROTOCOL,
-        )
+    return submit_event(
+        services.transactions.runner_of(request.transactional_id),
+        context.version,
+        partial(event_of, request, context.version),
+        lambda error: EndTxnResponse(error_code=error),
+        partial(response_of, context.version),
     )
-    return ended.reply
+
+
+def event_of(request: EndTxnRequest, version: int, waiter: Waiter) -> EndTransaction:
+    protocol = NEW_PROTOCOL if version >= NEW_PROTOCOL_VERSION else OLD_PROTOCOL
+    transactional_id, producer_id = request.transactional_id, request.producer_id
+    return EndTransaction(waiter, transactional_id, producer_id, request.producer_epoch, request.committed, protocol)
+
+
+def response_of(version: int, answer: object) -> EndTxnResponse:
+    assert isinstance(answer, ProducerIdAnswer)
+    error, producer_id, producer_epoch = answer
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        error = ErrorCode.INVALID_TXN_STATE
+    if version < NEW_PROTOCOL_VERSION:
+        producer_id = producer_epoch = -1
+    return EndTxnResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)

@@ -47,8 +47,12 @@ def handle(
     services: FindCoordinatorServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= BATCH_VERSION else [request.key]
-    found = find(services, context, keys, request.key_type)
-    if context.version >= BATCH_VERSION:
+    return in_version(find(services, context, keys, request.key_type), context.version)
+
+
+def in_version(found: list[Coordinator], version: int) -> FindCoordinatorResponse:
+    """The response in the form that the version of the request defines."""
+    if version >= BATCH_VERSION:
         for coordinator in found:
             if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 coordinator.error_message = ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.events import Heartbeat
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -26,12 +26,16 @@ class HeartbeatServices(Protocol):
 def handle(
     services: HeartbeatServices, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Pending[HeartbeatResponse]:
-    runner = services.groups.runner_of(request.group_id)
-    if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Heartbeat(waiter, request),
+        lambda error: refusal(request.group_id, error),
+    )
+
+
+def refusal(group_id: str, error: ErrorCode) -> HeartbeatResponse:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # Sessions begin when the group is loaded, as in Apache Kafka: until then no member can miss one.
         return HeartbeatResponse()
-    if isinstance(runner, ErrorCode):
-        return HeartbeatResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
-    reply: Pending[HeartbeatResponse] = Pending(waits_for=COORDINATOR)
-    runner.submit(Heartbeat(Waiter(reply, context.version), request))
-    return reply
+    return HeartbeatResponse(error_code=error if group_id else ErrorCode.INVALID_GROUP_ID)

@@ -8,11 +8,13 @@ producer may ask for the next epoch of its own id.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import InitProducerId, ProducerIdAnswer
@@ -39,23 +41,6 @@ class InitProducerIdServices(Protocol):
     def transactions(self) -> TransactionCoordinator: ...
 
 
-class Initialized:
-    """The token of a request: the transaction coordinator puts its result into the response."""
-
-    def __init__(self, version: int) -> None:
-        self.reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
-        self._version = version
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, ProducerIdAnswer)
-        error, producer_id, producer_epoch = response
-        if error is ErrorCode.PRODUCER_FENCED and self._version < FENCED_VERSION:
-            error = ErrorCode.INVALID_PRODUCER_EPOCH
-        self.reply.complete(
-            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
-        )
-
-
 def handle(
     services: InitProducerIdServices, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
@@ -63,21 +48,34 @@ def handle(
         return refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
         return fresh_id(services.producer_ids)
-    runner = services.transactions.runner_of(request.transactional_id)
-    if isinstance(runner, ErrorCode):
-        return refused(runner)
-    initialized = Initialized(context.version)
-    runner.submit(
-        InitProducerId(
-            Waiter(initialized, context.version),
-            request.transactional_id,
-            request.transaction_timeout_ms,
-            request.producer_id,
-            request.producer_epoch,
-            services.cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
-        )
+    return submit_event(
+        services.transactions.runner_of(request.transactional_id),
+        context.version,
+        partial(event_of, services.cluster, request, request.transactional_id),
+        refused,
+        partial(response_of, context.version),
     )
-    return initialized.reply
+
+
+def event_of(
+    cluster: ClusterView, request: InitProducerIdRequest, transactional_id: str, waiter: Waiter
+) -> InitProducerId:
+    return InitProducerId(
+        waiter,
+        transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+        cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
+    )
+
+
+def response_of(version: int, answer: object) -> InitProducerIdResponse:
+    assert isinstance(answer, ProducerIdAnswer)
+    error, producer_id, producer_epoch = answer
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
 
 
 def refused(error: ErrorCode) -> InitProducerIdResponse:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.rebalance import join_refusal
 from moldau.coordinator.group.events import Join
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -28,12 +28,15 @@ class JoinGroupServices(Protocol):
 def handle(
     services: JoinGroupServices, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Pending[JoinGroupResponse]:
-    runner = services.groups.runner_of(request.group_id)
-    reply: Pending[JoinGroupResponse] = Pending(waits_for=MEMBERS)
-    waiter = Waiter(reply, context.version)
-    if isinstance(runner, ErrorCode):
-        error = runner if request.group_id else ErrorCode.INVALID_GROUP_ID
-        return join_refusal(waiter, error, request.member_id)
-    client_id = context.client_id or ""
-    runner.submit(Join(waiter, request, client_id, f"/{context.client_host}", services.groups.fresh_id()))
-    return reply
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Join(waiter, request, client_id, client_host, services.groups.fresh_id()),
+        lambda error: refusal(request, context.version, error),
+        waits_for=MEMBERS,
+    )
+
+
+def refusal(request: JoinGroupRequest, version: int, error: ErrorCode) -> JoinGroupResponse:
+    return join_refusal(version, error if request.group_id else ErrorCode.INVALID_GROUP_ID, request.member_id)

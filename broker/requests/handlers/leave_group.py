@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.classic.membership import BATCH_VERSION
 from moldau.coordinator.group.events import Leave
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -27,11 +27,11 @@ class LeaveGroupServices(Protocol):
 def handle(
     services: LeaveGroupServices, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
-    runner = services.groups.runner_of(request.group_id)
-    if isinstance(runner, ErrorCode):
-        return LeaveGroupResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
     if context.version < BATCH_VERSION:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    reply: Pending[LeaveGroupResponse] = Pending(waits_for=COORDINATOR)
-    runner.submit(Leave(Waiter(reply, context.version), request))
-    return reply
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Leave(waiter, request),
+        lambda error: LeaveGroupResponse(error_code=error if request.group_id else ErrorCode.INVALID_GROUP_ID),
+    )

@@ -6,14 +6,15 @@ member epochs, and topic ids from version 10 on. Only offsets of partitions that
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.events import CommitOffsets
 from moldau.coordinator.offsets.offset_commit import same_for_all
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,49 +40,46 @@ class OffsetCommitServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
 
-class MergedCommit:
-    """The reply: the coordinator's results beside those of partitions that do not exist."""
-
-    def __init__(self, refused: list[OffsetCommitResponseTopic], *, by_id: bool) -> None:
-        self.pending: Pending[OffsetCommitResponse] = Pending(waits_for=COORDINATOR)
-        self._refused = refused
-        self._by_id = by_id
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, OffsetCommitResponse)
-        self.pending.complete(self.merged(response))
-
-    def merged(self, response: OffsetCommitResponse) -> OffsetCommitResponse:
-        merged = OffsetCommitResponse(topics=list(self._refused))
-        known = {(topic.name, topic.topic_id): topic for topic in merged.topics}
-        for topic in response.topics:
-            if not self._by_id:
-                topic.topic_id = ZERO_UUID
-            before = known.get((topic.name, topic.topic_id))
-            if before is None:
-                merged.topics.append(topic)
-            else:
-                before.partitions.extend(topic.partitions)
-        return merged
-
-
 def handle(
     services: OffsetCommitServices, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
     by_id = context.version >= TOPIC_ID_VERSION
+    merge = partial(merged, divide(services.cluster, request, by_id), by_id)
+    if not request.topics:
+        return merge(OffsetCommitResponse())
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: CommitOffsets(waiter, request),
+        lambda error: merge(same_for_all(request, error)),
+        merge,
+    )
+
+
+def merged(refused: list[OffsetCommitResponseTopic], by_id: bool, response: object) -> OffsetCommitResponse:
+    """The response: the coordinator's results beside those of partitions that do not exist."""
+    assert isinstance(response, OffsetCommitResponse)
+    merged = OffsetCommitResponse(topics=list(refused))
+    known = {(topic.name, topic.topic_id): topic for topic in merged.topics}
+    for topic in response.topics:
+        if not by_id:
+            topic.topic_id = ZERO_UUID
+        before = known.get((topic.name, topic.topic_id))
+        if before is None:
+            merged.topics.append(topic)
+        else:
+            before.partitions.extend(topic.partitions)
+    return merged
+
+
+def divide(cluster: ClusterView, request: OffsetCommitRequest, by_id: bool) -> list[OffsetCommitResponseTopic]:
+    """Leave the partitions that exist in the request. Returns the results of the others."""
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        accept(services.cluster, topic, by_id, accepted, refused)
-    reply = MergedCommit(refused, by_id=by_id)
+        accept(cluster, topic, by_id, accepted, refused)
     request.topics = accepted
-    if not accepted:
-        return reply.merged(OffsetCommitResponse())
-    runner = services.groups.runner_of(request.group_id)
-    if isinstance(runner, ErrorCode):
-        return reply.merged(same_for_all(request, runner))
-    runner.submit(CommitOffsets(Waiter(reply, context.version), request))
-    return reply.pending
+    return refused
 
 
 def accept(

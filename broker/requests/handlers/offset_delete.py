@@ -5,13 +5,14 @@ Only offsets of topics to which no member of the group is subscribed are deleted
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.events import DeleteOffsets
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -34,36 +35,38 @@ class OffsetDeleteServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
 
-class MergedDeletion:
-    """The reply: the coordinator's results beside those of partitions that do not exist."""
-
-    def __init__(self, refused: list[OffsetDeleteResponseTopic]) -> None:
-        self.pending: Pending[OffsetDeleteResponse] = Pending(waits_for=COORDINATOR)
-        self._refused = refused
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, OffsetDeleteResponse)
-        if response.error_code == ErrorCode.NONE:
-            by_name = {topic.name: topic for topic in self._refused}
-            for topic in response.topics:
-                if topic.name in by_name:
-                    by_name[topic.name].partitions.extend(topic.partitions)
-                else:
-                    self._refused.append(topic)
-            response.topics = self._refused
-        self.pending.complete(response)
-
-
 def handle(
     services: OffsetDeleteServices, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
-    runner = services.groups.runner_of(request.group_id)
-    if isinstance(runner, ErrorCode):
-        return OffsetDeleteResponse(error_code=runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: DeleteOffsets(waiter, request),
+        lambda error: OffsetDeleteResponse(error_code=error if request.group_id else ErrorCode.INVALID_GROUP_ID),
+        partial(merged, divide(services.cluster, request)),
+    )
+
+
+def merged(refused: list[OffsetDeleteResponseTopic], response: object) -> OffsetDeleteResponse:
+    """The response: the coordinator's results beside those of partitions that do not exist."""
+    assert isinstance(response, OffsetDeleteResponse)
+    if response.error_code == ErrorCode.NONE:
+        by_name = {topic.name: topic for topic in refused}
+        for topic in response.topics:
+            if topic.name in by_name:
+                by_name[topic.name].partitions.extend(topic.partitions)
+            else:
+                refused.append(topic)
+        response.topics = refused
+    return response
+
+
+def divide(cluster: ClusterView, request: OffsetDeleteRequest) -> list[OffsetDeleteResponseTopic]:
+    """Leave the partitions that exist in the request. Returns the results of the others."""
     refused: list[OffsetDeleteResponseTopic] = []
     accepted: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        known = services.cluster.image.topics.by_name(topic.name)
+        known = cluster.image.topics.by_name(topic.name)
         existing = () if known is None else known.partitions
         found = [asked for asked in topic.partitions if asked.partition_index in existing]
         missing = [asked for asked in topic.partitions if asked.partition_index not in existing]
@@ -71,10 +74,8 @@ def handle(
             accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=found))
         if missing:
             refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=list(map(unknown, missing))))
-    reply = MergedDeletion(refused)
     request.topics = accepted
-    runner.submit(DeleteOffsets(Waiter(reply, context.version), request))
-    return reply.pending
+    return refused
 
 
 def unknown(asked: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:

@@ -7,14 +7,15 @@ topic ids from version 10 on.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.events import FetchStableOffsets
 from moldau.coordinator.offsets.offset_fetch import NO_OFFSET
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -48,56 +49,6 @@ class OffsetFetchServices(Protocol):
     def cluster(self) -> ClusterView: ...
 
 
-class GatheredOffsets:
-    """The reply, complete when all groups of the request have answered."""
-
-    def __init__(self, version: int, count: int) -> None:
-        self.pending: Pending[OffsetFetchResponse] = Pending(waits_for=COORDINATOR)
-        self._version = version
-        self._answers: list[OffsetFetchResponseGroup | None] = [None] * count
-        self._missing = count
-
-    def answer(self, place: int, response: OffsetFetchResponseGroup) -> None:
-        self._answers[place] = response
-        self._missing -= 1
-        if self._missing == 0:
-            groups = [group for group in self._answers if group is not None]
-            self.pending.complete(in_version(groups, self._version))
-
-
-class GroupReply:
-    """The token of one group of a request, with the results of the topics that do not exist."""
-
-    def __init__(
-        self,
-        cluster: ClusterView,
-        gathered: GatheredOffsets,
-        place: int,
-        unknown: list[OffsetFetchResponseTopics],
-        version: int,
-    ) -> None:
-        self._cluster = cluster
-        self._gathered = gathered
-        self._place = place
-        self._unknown = unknown
-        self._version = version
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, OffsetFetchResponseGroup)
-        if self._version >= TOPIC_ID_VERSION:
-            response.topics = [topic for topic in response.topics if self._identify(topic)]
-        response.topics.extend(self._unknown)
-        self._gathered.answer(self._place, response)
-
-    def _identify(self, topic: OffsetFetchResponseTopics) -> bool:
-        """Add the topic's id; False where the topic does not exist any more."""
-        known = self._cluster.image.topics.by_name(topic.name)
-        if known is None:
-            return False
-        topic.topic_id = known.id
-        return True
-
-
 def handle(
     services: OffsetFetchServices, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
@@ -105,18 +56,46 @@ def handle(
     groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
     if not groups:
         return OffsetFetchResponse()
-    gathered = GatheredOffsets(version, len(groups))
-    for place, group in enumerate(groups):
-        unknown = by_name(services.cluster, group, version)
-        reply = GroupReply(services.cluster, gathered, place, unknown, version)
-        runner = services.groups.runner_of(group.group_id)
-        if isinstance(runner, ErrorCode):
-            gathered.answer(place, refused(group, runner, version))
-        elif request.require_stable:
-            runner.submit(FetchStableOffsets(Waiter(reply, version), group))
-        else:
-            reply.complete(runner.shard.offsets(group))
-    return gathered.pending
+    answers = [fetch_offsets(services, group, version, require_stable=request.require_stable) for group in groups]
+    return join_answers(answers, lambda answers: in_version(answers, version))
+
+
+def fetch_offsets(
+    services: OffsetFetchServices, group: OffsetFetchRequestGroup, version: int, *, require_stable: bool
+) -> OffsetFetchResponseGroup | Pending[OffsetFetchResponseGroup]:
+    """Fetch the offsets of one group of a request."""
+    cluster = services.cluster
+    response_of = partial(with_unknown, cluster, by_name(cluster, group, version), version)
+    runner = services.groups.runner_of(group.group_id)
+    if not isinstance(runner, ErrorCode) and not require_stable:
+        return response_of(runner.shard.offsets(group))
+    return submit_event(
+        runner,
+        version,
+        lambda waiter: FetchStableOffsets(waiter, group),
+        lambda error: refused(group, error, version),
+        response_of,
+    )
+
+
+def with_unknown(
+    cluster: ClusterView, unknown: list[OffsetFetchResponseTopics], version: int, response: object
+) -> OffsetFetchResponseGroup:
+    """The offsets of a group, with the ids of the topics and the results of topics that do not exist."""
+    assert isinstance(response, OffsetFetchResponseGroup)
+    if version >= TOPIC_ID_VERSION:
+        response.topics = [topic for topic in response.topics if identify(cluster, topic)]
+    response.topics.extend(unknown)
+    return response
+
+
+def identify(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
+    """Add the topic's id; False where the topic does not exist any more."""
+    known = cluster.image.topics.by_name(topic.name)
+    if known is None:
+        return False
+    topic.topic_id = known.id
+    return True
 
 
 def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

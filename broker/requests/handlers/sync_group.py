@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.rebalance import sync_refusal
 from moldau.coordinator.group.events import Sync
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -28,13 +28,18 @@ class SyncGroupServices(Protocol):
 def handle(
     services: SyncGroupServices, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Pending[SyncGroupResponse]:
-    runner = services.groups.runner_of(request.group_id)
-    if runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Sync(waiter, request),
+        lambda error: refusal(request.group_id, error),
+        waits_for=MEMBERS,
+    )
+
+
+def refusal(group_id: str, error: ErrorCode) -> SyncGroupResponse:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # DIVERGES: what the member waits for is lost, so it has to join again. Apache passes this error on, which
         # consumers take for a fatal one when they sync.
         return sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS)
-    if isinstance(runner, ErrorCode):
-        return sync_refusal(runner if request.group_id else ErrorCode.INVALID_GROUP_ID)
-    reply: Pending[SyncGroupResponse] = Pending(waits_for=MEMBERS)
-    runner.submit(Sync(Waiter(reply, context.version), request))
-    return reply
+    return sync_refusal(error if group_id else ErrorCode.INVALID_GROUP_ID)

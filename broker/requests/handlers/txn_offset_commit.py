@@ -7,6 +7,8 @@ producer of the older protocol has added it by AddOffsetsToTxn, which is verifie
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
@@ -14,10 +16,10 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.requests.handlers.coordinator_request import pass_on, submit_event
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.events import CommitTransactionalOffsets
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -32,6 +34,8 @@ from moldau.storage.producers.verification import VerificationGuard
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
+Merge = Callable[[object], TxnOffsetCommitResponse]
+"""Makes the response of the coordinator's."""
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the partition of the group is added to the transaction, and TRANSACTION_ABORTABLE is known."""
 COORDINATOR_ERRORS: Final = {
@@ -62,78 +66,98 @@ class TxnOffsetCommitServices(Protocol):
     def transaction_verifier(self) -> TransactionVerifier: ...
 
 
-class CommitReply:
-    """The reply: the coordinator's results beside those of partitions that do not exist."""
-
-    def __init__(self, refused: list[TxnOffsetCommitResponseTopic]) -> None:
-        self.pending: Pending[TxnOffsetCommitResponse] = Pending(waits_for=COORDINATOR)
-        self._refused = refused
-
-    def complete(self, response: object) -> None:
-        assert isinstance(response, TxnOffsetCommitResponse)
-        self.pending.complete(self.merged(response))
-
-    def merged(self, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-        topics = {topic.name: topic for topic in self._refused}
-        for topic in response.topics:
-            before = topics.setdefault(topic.name, topic)
-            if before is not topic:
-                before.partitions.extend(topic.partitions)
-        return TxnOffsetCommitResponse(topics=list(topics.values()))
-
-
 def handle(
     services: TxnOffsetCommitServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    refused: list[TxnOffsetCommitResponseTopic] = []
-    accepted: list[TxnOffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        accept(services.cluster, topic, accepted, refused)
-    reply = CommitReply(refused)
-    request.topics = accepted
-    if not accepted:
-        return reply.merged(TxnOffsetCommitResponse())
-    shards = services.groups.shards
-    index = shards.partition_of(request.group_id)
-    runner = shards.runner_at(index)
-    if isinstance(runner, ErrorCode):
-        return reply.merged(same_for_all(request, runner))
+    merge = partial(merged, divide(services.cluster, request))
+    if not request.topics:
+        return merge(TxnOffsetCommitResponse())
+    index = services.groups.partition_of(request.group_id)
     guard = guard_for(services, request, index, context.version)
     if guard is None:
-        runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request))
-        return reply.pending
+        return commit_offsets(services.groups, context.version, request, index, guard, merge)
+    return commit_verified(services, context.version, request, index, guard, merge)
+
+
+def commit_offsets(
+    groups: Groups,
+    version: int,
+    request: TxnOffsetCommitRequest,
+    index: int,
+    guard: VerificationGuard | None,
+    merge: Merge,
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
+    """`index`: the partition that keeps the group's offsets."""
+    return submit_event(
+        groups.shards.runner_at(index),
+        version,
+        lambda waiter: CommitTransactionalOffsets(waiter, request, guard),
+        lambda error: merge(same_for_all(request, error)),
+        merge,
+    )
+
+
+def commit_verified(
+    services: TxnOffsetCommitServices,
+    version: int,
+    request: TxnOffsetCommitRequest,
+    index: int,
+    guard: VerificationGuard,
+    merge: Merge,
+) -> Pending[TxnOffsetCommitResponse]:
+    """Commit the offsets once the transaction coordinator has confirmed the transaction."""
+    reply: Pending[TxnOffsetCommitResponse] = Pending(waits_for=COORDINATOR)
+    partition = (GROUP_METADATA_TOPIC, index)
 
     def verified(answer: Answer) -> None:
-        error = answer[GROUP_METADATA_TOPIC, index]
-        runner = shards.runner_at(index)
+        error = answer[partition]
         if error is not ErrorCode.NONE:
-            reply.complete(same_for_all(request, error_for(context.version, error)))
-        elif isinstance(runner, ErrorCode):
-            reply.complete(same_for_all(request, runner))
+            reply.complete(merge(same_for_all(request, error_for(version, error))))
         else:
-            runner.submit(CommitTransactionalOffsets(Waiter(reply, context.version), request, guard))
+            pass_on(commit_offsets(services.groups, version, request, index, guard, merge), reply.complete)
 
     services.transaction_verifier.ask(
         TransactionQuestion(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
-            ((GROUP_METADATA_TOPIC, index),),
-            context.version >= NEW_PROTOCOL_VERSION,
+            (partition,),
+            version >= NEW_PROTOCOL_VERSION,
             verified,
         )
     )
-    return reply.pending
+    return reply
+
+
+def merged(refused: list[TxnOffsetCommitResponseTopic], response: object) -> TxnOffsetCommitResponse:
+    """The response: the coordinator's results beside those of partitions that do not exist."""
+    assert isinstance(response, TxnOffsetCommitResponse)
+    topics = {topic.name: topic for topic in refused}
+    for topic in response.topics:
+        before = topics.setdefault(topic.name, topic)
+        if before is not topic:
+            before.partitions.extend(topic.partitions)
+    return TxnOffsetCommitResponse(topics=list(topics.values()))
+
+
+def divide(cluster: ClusterView, request: TxnOffsetCommitRequest) -> list[TxnOffsetCommitResponseTopic]:
+    """Leave the partitions that exist in the request. Returns the results of the others."""
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        accept(cluster, topic, accepted, refused)
+    request.topics = accepted
+    return refused
 
 
 def guard_for(
     services: TxnOffsetCommitServices, request: TxnOffsetCommitRequest, index: int, version: int
 ) -> VerificationGuard | None:
     """The guard with which the log appends the first offsets of a transaction; None where the coordinator need not be
-    asked.
+    asked, or the group is not here.
     """
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
-    if partition is None:
+    if partition is None or isinstance(services.groups.shards.runner_at(index), ErrorCode):
         return None
     return coordinator_verification(
         partition,
