@@ -21,10 +21,10 @@ PAGE: Final = Path("docs/architecture.md")
 FILES_MAX: Final = {
     "A long poll": 8,
     "A produce": 7,
-    "A join": 7,
+    "A join": 8,
     "An election": 9,
     "A replicated record": 8,
-    "A transaction's end": 8,
+    "A transaction's end": 9,
     "A cleaning of a compacted log": 6,
 }
 ROW: Final = re.compile(r"\| `([\w/]+\.py)` \| (?:`(\w+)`)? ?\|")
