@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from moldau.broker.node.node import Node
+from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from moldau.broker.tiering.tiering import Tiering
 from moldau.protocol.errors import ErrorCode
@@ -358,13 +359,13 @@ def two_leaders_copy_one_range(seed: int) -> None:
         others = [each for each in cluster.nodes if each != first]
         readers = [stage.tiering(each).reader for each in others]
         for reader in readers:
-            vars(reader)["_take"] = deaf
+            vars(reader)[RemoteLogMetadataReader._replay_bytes.__name__] = deaf
         await stage.fill(10)
         await stage.cluster.until(lambda: len(stage.followed(first).remote_log.read_segments()) > 1, "copies", 60)
         cluster.nodes[first].kill()
         await cluster.until(lambda: any(reader._expected for reader in readers), "the next leader begins a copy", 60)
         for reader in readers:
-            del vars(reader)["_take"]
+            del vars(reader)[RemoteLogMetadataReader._replay_bytes.__name__]
         cluster.nodes[first].boot()
         await cluster.settled()
         second = await cluster.led("t")
@@ -397,7 +398,7 @@ def the_metadata_of_many_topics_is_read_at_once(seed: int) -> None:
 
 
 async def deaf(index: int, position: int, data: object) -> bool:
-    """In place of `RemoteLogMetadataReader._take`: nothing is read for now."""
+    """In place of `RemoteLogMetadataReader._replay_bytes`: nothing is read for now."""
     await asyncio.sleep(0.2)
     return False
 
