@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -29,7 +28,7 @@ T = TypeVar("T")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """The file with the id of the boot, on Linux."""
-PROC: Final = Path("/proc/self")
+PROC: Final = "/proc/self"
 GC_GENERATIONS: Final = 3
 EXIT_HALTED = 1
 """Exit status of a process that stopped itself."""
@@ -223,8 +222,9 @@ class Process:
         files.
         """
         try:
-            resident_pages = int((PROC / "statm").read_text().split()[1])
-            open_fds = sum(1 for _ in (PROC / "fd").iterdir())
+            with open(f"{PROC}/statm") as statm:
+                resident_pages = int(statm.read().split()[1])
+            open_fds = len(os.listdir(f"{PROC}/fd"))
         except OSError:
             return None
         usage = resource.getrusage(resource.RUSAGE_SELF)
