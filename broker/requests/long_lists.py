@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.client_quotas import is_exempt
-from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart, pieces
+from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart, pieces, sorted_in_slices
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -124,8 +123,6 @@ PAGE_PARTITIONS_MAX: Final = 2_000
 """The most partitions in a page of several parts: the default of max.request.partition.size.limit. A page may have
 fewer than the client allows.
 """
-SORTED_AT_ONCE: Final = 512
-"""The most names that are sorted without a pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +138,8 @@ class TopicPages(Parts):
         is_cursor_named = cursor is None or any(each.name == cursor.topic_name for each in request.topics)
         is_refused = cursor is not None and (cursor.partition_index < 0 or not is_cursor_named)
         first_name = "" if cursor is None or is_refused else cursor.topic_name
-        runs: list[list[str]] = []
-        for start in range(0, len(request.topics), SORTED_AT_ONCE):
-            names = (each.name for each in request.topics[start : start + SORTED_AT_ONCE])
-            runs.append(sorted(name for name in names if name >= first_name))
-            yield None
-        sorted_names = _distinct(heapq.merge(*runs))
+        names = yield from sorted_in_slices((each.name for each in request.topics), first_name)
+        sorted_names = _distinct(names)
         left = max(min(request.response_partition_limit, PAGE_PARTITIONS_MAX), 1)
         while names_of_part := list(islice(sorted_names, SIZE)):
             part = copy(request)

@@ -11,12 +11,14 @@ all long requests of a node one has a slice of `SLICE_NS` in an iteration of the
 from __future__ import annotations
 
 import asyncio
+import heapq
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from moldau.broker.metadata.refusals import refused
@@ -44,12 +46,14 @@ JOINED_AT_ONCE: Final = 256
 """Responses of parts that are joined without a pause, and keys that are freed without one."""
 
 
-STEP: Final = 128
-"""Elements of a long answer between two looks at the clock."""
-STEPS_AT_ONCE: Final = 4
-"""The steps of an answer that is given at once."""
+ANSWERED_AT_ONCE: Final = 128
+"""The most elements of an answer that is given at once."""
+STEP: Final = 32
+"""Elements of a longer answer between two looks at the clock."""
+SORTED_AT_ONCE: Final = 64
+"""The most names that are sorted without a pause."""
 Answering = Generator[None, None, object]
-"""Makes a response: yields after every `STEP` elements, and returns the response."""
+"""Makes a response: yields at every element that it looks at, and returns the response."""
 
 
 class ListPath(NamedTuple):
@@ -214,6 +218,16 @@ def pieces(elements: Iterable[object], inner: Sequence[str], size: int) -> Itera
         yield ListPiece(piece, continues=False)
 
 
+def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, object, Iterator[str]]:
+    """Sort the names from `first` on, with a pause after every few; the generator returns them in order."""
+    runs: list[list[str]] = []
+    left = iter(names)
+    while run := [*islice(left, SORTED_AT_ONCE)]:
+        runs.append(sorted(name for name in run if name >= first))
+        yield
+    return heapq.merge(*runs)
+
+
 def consumed(elements: list[object]) -> Iterator[object]:
     """The elements of a list, each of which is removed from it: to free them all at once would take long."""
     elements.reverse()
@@ -309,32 +323,37 @@ class LongRequests:
     def answer(self, context: RequestContext, answering: Answering) -> object:
         """The response that a generator returns, or what becomes it: for a short request with a long answer.
 
-        The generator yields after every `STEP` elements. What is not done after `STEPS_AT_ONCE` steps goes on in
-        slices, between which others have their turn; an executor thread then encodes the response.
+        What is not done after `ANSWERED_AT_ONCE` elements goes on in slices, between which others have their turn. An
+        executor thread then encodes the response, and the connection handles its next request.
         """
-        for _ in range(STEPS_AT_ONCE):
-            try:
+        try:
+            for _ in range(ANSWERED_AT_ONCE):
                 next(answering)
-            except StopIteration as done:
-                return done.value
+        except StopIteration as done:
+            return done.value
         context.is_long = True
+        context.connection.hold()
         reply: Pending[object] = Pending(answering.close)
-        self.begin(self._rest(answering, reply))
+        self.begin(context.connection.hold_during(self._further_elements(context, answering, reply)))
         return reply
 
-    async def _rest(self, answering: Answering, reply: Pending[object]) -> None:
-        while True:
-            await self.turn()
-            end_ns = self.clock_ns() + SLICE_NS
-            for _ in range(SLICE_PARTS_MAX):
-                try:
-                    next(answering)
-                except StopIteration as done:
-                    if done.value is not None:  # None: the client is gone, and the generator is closed
-                        reply.complete(done.value)
-                    return
-                if self.clock_ns() >= end_ns:
-                    break
+    async def _further_elements(self, context: RequestContext, answering: Answering, reply: Pending[object]) -> None:
+        begins = context.access.begin_request()
+        try:
+            while True:
+                await self.turn()
+                end_ns = self.clock_ns() + SLICE_NS
+                for _ in range(SLICE_PARTS_MAX):
+                    for _ in range(STEP):
+                        next(answering)
+                    if self.clock_ns() >= end_ns:
+                        break
+        except StopIteration as done:
+            if done.value is not None:  # None: the client is gone, and the generator is closed
+                reply.complete(done.value)
+        finally:
+            if begins:
+                context.access.end_request()
 
     async def turn(self) -> None:
         """Wait until the other long requests that wait had a slice, and what else waits on the loop had its turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -77,3 +77,11 @@ class Pending(Generic[T]):
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:
             on_abandon()
+
+
+def when_ready(answer: T | Pending[T], use: Callable[[T], None]) -> None:
+    """Call `use` with the result of a handler: at once, or when it is there."""
+    if isinstance(answer, Pending):
+        cast("Pending[T]", answer).listen(use)
+    else:
+        use(answer)

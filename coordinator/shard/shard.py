@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from moldau.coordinator.classic.commit import commit_offsets, commit_transactional_offsets
@@ -262,10 +262,18 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             return describe(group)
         return describe_absent(group_id, version)
 
-    def list_groups(self, states: list[str], types: list[str]) -> list[ListedGroup]:
-        """The groups with the given states and types; an empty list does not filter."""
-        entries = (list_entry(group) for group in self._groups.values() if self._is_visible(group))
-        return [entry for entry in entries if is_listed(entry, states, types)]
+    def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
+        """The groups with the given states and types; an empty list does not filter. There may be many: None stands for
+        a group that is left out, and groups may change while the caller pauses.
+        """
+        wanted_states, wanted_types = {state.lower() for state in states}, {name.lower() for name in types}
+        for group in [*self._groups.values()]:
+            is_listed = (
+                self._is_visible(group)
+                and (not wanted_states or group.state_name.lower() in wanted_states)
+                and (not wanted_types or group.group_type.value in wanted_types)
+            )
+            yield list_entry(group) if is_listed else None
 
     def _is_visible(self, group: Group) -> bool:
         return group.visible_from is not None and group.visible_from <= self.committed_end_offset
@@ -277,11 +285,4 @@ def list_entry(group: Group) -> ListedGroup:
         protocol_type=group.protocol_type or "",
         group_state=group.state_name,
         group_type=group.group_type.value,
-    )
-
-
-def is_listed(entry: ListedGroup, states: list[str], types: list[str]) -> bool:
-    """Whether the group passes the filters of a request; an empty filter lets all groups pass."""
-    return (not states or entry.group_state.lower() in {state.lower() for state in states}) and (
-        not types or entry.group_type in {name.lower() for name in types}
     )

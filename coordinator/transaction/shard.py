@@ -171,9 +171,22 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
 
     def list_transactions(
         self, state_filters: Collection[str], producer_ids: Collection[int], duration_ms: int, wall_ms: int
-    ) -> list[ListedTransaction]:
-        """The transactional ids that pass all filters, for ListTransactions."""
-        return listed(self._transactions.committed, state_filters, producer_ids, duration_ms, wall_ms)
+    ) -> Iterator[ListedTransaction | None]:
+        """The transactional ids that pass all filters, for ListTransactions. There may be many: None stands for one
+        that does not pass, and transactions may change while the caller pauses.
+
+        An empty filter and a negative duration let every id pass. The duration of an id without a transaction counts as
+        infinite, as in Apache Kafka.
+        """
+        states = {state for state, name in NAMES.items() if name in state_filters}
+        producer_ids = frozenset(producer_ids)
+        for transactional_id, transaction in [*self._transactions.committed.items()]:
+            is_listed = (
+                (not producer_ids or transaction.producer_id in producer_ids)
+                and (not state_filters or transaction.state in states)
+                and (duration_ms < 0 or wall_ms - transaction.start_ms > duration_ms)
+            )
+            yield list_entry(transactional_id, transaction) if is_listed else None
 
 
 class TransactionDescription(NamedTuple):
@@ -199,28 +212,9 @@ def description_of(transaction: Transaction) -> TransactionDescription:
     )
 
 
-def listed(
-    transactions: Mapping[str, Transaction],
-    state_filters: Collection[str],
-    producer_ids: Collection[int],
-    duration_ms: int,
-    wall_ms: int,
-) -> list[ListedTransaction]:
-    """The transactional ids that pass the filters.
-
-    An empty filter and a negative duration let every id pass. The duration of an id without a transaction counts as
-    infinite, as in Apache Kafka.
-    """
-    states = {state for state, name in NAMES.items() if name in state_filters}
-    producer_ids = frozenset(producer_ids)
-    return [
-        ListedTransaction(
-            transactional_id=transactional_id,
-            producer_id=transaction.producer_id,
-            transaction_state=NAMES[transaction.state],
-        )
-        for transactional_id, transaction in transactions.items()
-        if (not producer_ids or transaction.producer_id in producer_ids)
-        and (not state_filters or transaction.state in states)
-        and (duration_ms < 0 or wall_ms - transaction.start_ms > duration_ms)
-    ]
+def list_entry(transactional_id: str, transaction: Transaction) -> ListedTransaction:
+    return ListedTransaction(
+        transactional_id=transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=NAMES[transaction.state],
+    )

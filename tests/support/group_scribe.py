@@ -264,7 +264,7 @@ class GroupScribe:
         )
 
     def do_list(self, command: Command) -> Iterator[str]:
-        for group in self.shard.list_groups(names_in(command, "states"), names_in(command, "types")):
+        for group in filter(None, self.shard.list_groups(names_in(command, "states"), names_in(command, "types"))):
             yield f"{group.group_id} {group.group_state} type={group.protocol_type} kind={group.group_type}"
 
     # The world

@@ -15,20 +15,19 @@ from moldau.broker.requests.authorization.rule import (
     cluster,
     field_of,
     group,
+    only_visible,
     then,
-    then_in_slices,
     topic,
     transactional_id,
     with_field,
 )
 from moldau.broker.requests.handlers import offset_fetch as offset_fetch_handler
-from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult
 from moldau.protocol.messages.describe_groups import DescribedGroup
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from moldau.protocol.messages.list_groups import ListGroupsResponse
+from moldau.protocol.messages.list_groups import ListedGroup
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -54,7 +53,6 @@ from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering
     from moldau.broker.requests.services import Services
     from moldau.kraft.image.topics import TopicsImage
 
@@ -122,16 +120,10 @@ def list_groups(services: Services, context: RequestContext, request: object, an
     if cluster(AclOperation.DESCRIBE).is_met_quietly(access):
         return answer(context, request)
 
-    def visible(response: ListGroupsResponse) -> Answering:
-        groups, response.groups = response.groups, []
-        for count, each in enumerate(groups, 1):
-            if count % STEP == 0:
-                yield
-            if group(AclOperation.DESCRIBE, each.group_id).is_met_quietly(access):
-                response.groups.append(each)
-        return response
+    def is_visible(each: ListedGroup) -> bool:
+        return group(AclOperation.DESCRIBE, each.group_id).is_met_quietly(access)
 
-    return then_in_slices(services, context, answer(context, request), visible)
+    return only_visible(services, context, answer(context, request), "groups", is_visible)
 
 
 def find_coordinator(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from moldau.broker.metadata.refusals import refused
 from moldau.broker.network.route import ListenerRole
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.requests.parts import consumed
+from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
@@ -83,23 +84,37 @@ def then(response: object, change: Callable[[Response], Response]) -> object:
     return reply
 
 
-def then_in_slices(
-    services: Services, context: RequestContext, response: object, change: Callable[[Response], Answering]
+def only_visible(
+    services: Services,
+    context: RequestContext,
+    response: object,
+    results: str,
+    is_visible: Callable[[Any], bool],
 ) -> object:
-    """The same for a long response, of which a generator makes the changed one."""
+    """The result of a handler with those elements of a list that the client may see. They may be many: they are chosen
+    in slices.
+    """
+
+    def chosen(whole: object) -> Answering:
+        visible = []
+        for each in consumed(getattr(whole, results)):
+            yield
+            if is_visible(each):
+                visible.append(each)
+        setattr(whole, results, visible)
+        return whole
+
     if not isinstance(response, Pending):
-        return services.long_requests.answer(context, change(response))  # type: ignore[arg-type]
+        return services.long_requests.answer(context, chosen(response))
     reply: Pending[object] = Pending(response.abandon, response.waits_for)
 
-    def changed(response: Response) -> None:
-        made = services.long_requests.answer(context, change(response))
-        if isinstance(made, Pending):
-            reply.on_abandon = made.abandon
-            made.listen(reply.complete)
-        else:
-            reply.complete(made)
+    def choose(whole: object) -> None:
+        answer = services.long_requests.answer(context, chosen(whole))
+        if isinstance(answer, Pending):
+            reply.on_abandon = answer.abandon
+        when_ready(answer, reply.complete)
 
-    response.listen(changed)
+    response.listen(choose)
     return reply
 
 

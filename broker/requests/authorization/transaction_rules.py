@@ -10,8 +10,8 @@ from moldau.broker.requests.authorization.rule import (
     Rule,
     cluster,
     group,
+    only_visible,
     then,
-    then_in_slices,
     topic,
     transactional_id,
     with_field,
@@ -19,14 +19,13 @@ from moldau.broker.requests.authorization.rule import (
 from moldau.broker.requests.authorization.topic_rules import is_internal
 from moldau.broker.requests.handlers.add_partitions_to_txn import BATCH_VERSION, partitions_of, results_of
 from moldau.broker.requests.handlers.init_producer_id import refused as no_producer_id
-from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from moldau.protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.list_transactions import ListTransactionsResponse
+from moldau.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -39,7 +38,6 @@ from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering
     from moldau.broker.requests.services import Services
 
 FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -192,13 +190,7 @@ def list_transactions(services: Services, context: RequestContext, request: obje
     """DESCRIBE on each transactional id: the response lists only the allowed ones."""
     access = context.access
 
-    def visible(response: ListTransactionsResponse) -> Answering:
-        states, response.transaction_states = response.transaction_states, []
-        for count, each in enumerate(states, 1):
-            if count % STEP == 0:
-                yield
-            if transactional_id(AclOperation.DESCRIBE, each.transactional_id).is_met_quietly(access):
-                response.transaction_states.append(each)
-        return response
+    def is_visible(each: ListedTransaction) -> bool:
+        return transactional_id(AclOperation.DESCRIBE, each.transactional_id).is_met_quietly(access)
 
-    return then_in_slices(services, context, answer(context, request), visible)
+    return only_visible(services, context, answer(context, request), "transaction_states", is_visible)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 
@@ -70,13 +70,5 @@ def join_answers(
     if not answers:
         reply.complete(response_of([]))
     for place, answer in enumerate(answers):
-        pass_on(answer, partial(answered, place))
+        when_ready(answer, partial(answered, place))
     return reply
-
-
-def pass_on(answer: ResponseT | Pending[ResponseT], complete: Callable[[ResponseT], None]) -> None:
-    """Call `complete` with the answer, when it is there."""
-    if isinstance(answer, Pending):
-        cast("Pending[ResponseT]", answer).listen(complete)
-    else:
-        complete(answer)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_acls import (
     AclDescription,
@@ -59,9 +58,8 @@ def handle(services: DescribeAclsServices, context: RequestContext, request: Des
 
 def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for count, binding in enumerate(image.acls.by_id.values(), 1):
-        if count % STEP == 0:
-            yield
+    for binding in image.acls.by_id.values():
+        yield
         if not wanted.matches(binding):
             continue
         pattern = (binding.kind, binding.name, binding.pattern_type)
@@ -80,4 +78,9 @@ def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
                 permission_type=binding.permission,
             )
         )
-    return DescribeAclsResponse(resources=list(resources.values()))
+    response = DescribeAclsResponse()
+    while resources:  # To free them all at once would take long.
+        yield
+        response.resources.append(resources.popitem()[1])
+    response.resources.reverse()
+    return response

@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -67,9 +66,8 @@ def handle(services: DescribeQuotasServices, context: RequestContext, request: D
 
 def _described(image: MetadataImage, request: DescribeClientQuotasRequest) -> Answering:
     entries = []
-    for count, (entity, values) in enumerate(image.quotas.by_entity.items(), 1):
-        if count % STEP == 0:
-            yield
+    for entity, values in image.quotas.by_entity.items():
+        yield
         if matches(entity, request.components, request.strict):
             entries.append(
                 EntryData(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -50,8 +49,9 @@ class DescribeLogDirsServices(Protocol):
 
 
 def handle(services: DescribeLogDirsServices, context: RequestContext, request: DescribeLogDirsRequest) -> object:
-    partitions: Iterable[Partition] = [*services.replicas]
-    if request.topics is not None:
+    if request.topics is None:
+        partitions = [*services.replicas]
+    else:
         wanted = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
         partitions = [found for key in wanted if (found := services.replicas.get(*key)) is not None]
     return services.long_requests.answer(context, _described(services, partitions))
@@ -64,9 +64,8 @@ def _described(services: DescribeLogDirsServices, partitions: Iterable[Partition
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for count, partition in enumerate(partitions, 1):
-            if count % STEP == 0:
-                yield
+        for partition in partitions:
+            yield
             if partition.log.directory.rpartition("/")[0] != directory:
                 continue
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.requests.parts import STEP
+from moldau.broker.requests.parts import sorted_in_slices
+from moldau.kraft.image.security.scram_credentials import ScramKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -16,12 +17,16 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
     from moldau.broker.requests.parts import Answering, LongRequests
-    from moldau.kraft.image.metadata_image import MetadataImage
+    from moldau.kraft.image.persistent_map import PersistentMap
+    from moldau.security.sasl.scram.credential import ScramCredential
+
+    Credentials = PersistentMap[ScramKey, ScramCredential]
 
 
 class DescribeScramServices(Protocol):
@@ -37,28 +42,38 @@ class DescribeScramServices(Protocol):
 def handle(
     services: DescribeScramServices, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> object:
-    return services.long_requests.answer(context, _described(services.cluster.image, request))
-
-
-def _described(image: MetadataImage, request: DescribeUserScramCredentialsRequest) -> Answering:
-    known: dict[str, list[CredentialInfo]] = {}
-    for count, (key, credential) in enumerate(sorted(image.scram.credentials.items()), 1):
-        if count % STEP == 0:
-            yield
-        info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
-        known.setdefault(key.user, []).append(info)
+    credentials = services.cluster.image.scram.credentials
     names = Counter(user.name for user in request.users or ())
-    results = [_result(name, known.get(name), is_repeated=count > 1) for name, count in names.items()]
     if not names:
-        results = [_result(name, infos, is_repeated=False) for name, infos in known.items()]
-    return DescribeUserScramCredentialsResponse(results=results)
+        return services.long_requests.answer(context, _all_described(credentials))
+    return DescribeUserScramCredentialsResponse(
+        results=[_result(name, _infos(credentials, name), is_repeated=count > 1) for name, count in names.items()]
+    )
 
 
-def _result(name: str, infos: list[CredentialInfo] | None, *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+def _all_described(credentials: Credentials) -> Answering:
+    users: dict[str, None] = {}
+    for user, _ in credentials:
+        yield
+        users[user] = None
+    response = DescribeUserScramCredentialsResponse()
+    for user in (yield from sorted_in_slices(users)):
+        yield
+        response.results.append(_result(user, _infos(credentials, user), is_repeated=False))
+    return response
+
+
+def _infos(credentials: Credentials, user: str) -> list[CredentialInfo]:
+    """The credentials of a user, in the order of the mechanisms."""
+    found = ((code, credentials.get(ScramKey(user, code))) for code in SCRAM_MECHANISMS.values())
+    return [CredentialInfo(mechanism=code, iterations=each.iterations) for code, each in found if each is not None]
+
+
+def _result(name: str, infos: list[CredentialInfo], *, is_repeated: bool) -> DescribeUserScramCredentialsResult:
     if is_repeated:
         error = ErrorCode.DUPLICATE_RESOURCE
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-    elif infos is None:
+    elif not infos:
         error = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {name}"
     else:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.requests.own_resources import BROKER_LOGGER
-from moldau.broker.requests.parts import STEP
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_config_resources import (
@@ -58,9 +57,8 @@ def handle(
 def _listed(image: MetadataImage, types: Iterable[int]) -> Answering:
     response = ListConfigResourcesResponse()
     for kind in types:
-        for count, name in enumerate(_names(image, kind), 1):
-            if count % STEP == 0:
-                yield
+        for name in _names(image, kind):
+            yield
             if name:
                 response.config_resources.append(ConfigResource(resource_name=name, resource_type=kind))
     return response

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.requests.parts import STEP
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -32,13 +31,13 @@ def handle(services: ListGroupsServices, context: RequestContext, request: ListG
 def _listed(services: ListGroupsServices, request: ListGroupsRequest) -> Answering:
     """The list is complete or an error: while a shard is loading, its groups are not known."""
     response = ListGroupsResponse()
-    step_end = STEP
     for runner in services.groups.runners:
-        if len(response.groups) >= step_end:
-            step_end = len(response.groups) + STEP
-            yield
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListGroupsResponse(error_code=runner.refusal)
-        if runner.refusal is ErrorCode.NONE:
-            response.groups.extend(runner.shard.list_groups(request.states_filter, request.types_filter))
+        if runner.refusal is not ErrorCode.NONE:
+            continue
+        for entry in runner.shard.list_groups(request.states_filter, request.types_filter):
+            yield
+            if entry is not None:
+                response.groups.append(entry)
     return response

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.config.values import linear_match
 from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.requests.parts import STEP
 from moldau.broker.runtime.environment import Environment
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -46,19 +45,17 @@ def _listed(
     from moldau.coordinator.transaction.transaction import unknown_states
 
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))
-    step_end = STEP
     for runner in services.transactions.runners:
-        if len(response.transaction_states) >= step_end:
-            step_end = len(response.transaction_states) + STEP
-            yield
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ListTransactionsResponse(error_code=runner.refusal)
         if runner.refusal is not ErrorCode.NONE:
             continue
-        found = runner.shard.list_transactions(
+        for entry in runner.shard.list_transactions(
             request.state_filters, request.producer_id_filters, request.duration_filter, services.environment.wall_ms()
-        )
-        response.transaction_states += [each for each in found if is_wanted(each.transactional_id)]
+        ):
+            yield
+            if entry is not None and is_wanted(entry.transactional_id):
+                response.transaction_states.append(entry)
     return response
 
 

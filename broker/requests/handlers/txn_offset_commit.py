@@ -16,9 +16,9 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.requests.handlers.coordinator_request import pass_on, submit_event
+from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import CommitTransactionalOffsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.txn_offset_commit import (
@@ -114,7 +114,7 @@ def commit_verified(
         if error is not ErrorCode.NONE:
             reply.complete(merge(same_for_all(request, error_for(version, error))))
         else:
-            pass_on(commit_offsets(services.groups, version, request, index, guard, merge), reply.complete)
+            when_ready(commit_offsets(services.groups, version, request, index, guard, merge), reply.complete)
 
     services.transaction_verifier.ask(
         TransactionQuestion(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import Coroutine
 from itertools import pairwise
@@ -152,9 +153,10 @@ class SlowClock:
 class StillConnection:
     def __init__(self) -> None:
         self.access = Unrestricted()
+        self.held = 0
 
     def hold(self) -> None:
-        pass
+        self.held += 1
 
     async def hold_during(self, work: Coroutine[object, object, None]) -> None:
         await work
@@ -163,16 +165,32 @@ class StillConnection:
 ROUTE = Route(10, "FindCoordinator", 0, 6, lambda: Binding(FindCoordinatorRequest, FindCoordinatorResponse, print))
 
 
+class CountedRequests(Unrestricted):
+    """Counts the lines of an audit log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = self.ended = 0
+
+    def begin_request(self) -> bool:
+        self.begun += 1
+        return True
+
+    def end_request(self) -> None:
+        self.ended += 1
+
+
 def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
     """Two of them have a slice each in turn; the response is encoded in an executor thread."""
-    steps = 40
+    further = 20
+    count = parts.ANSWERED_AT_ONCE + further * parts.STEP
     order: list[int] = []
 
-    def answering(number: int) -> Answering:
-        for _ in range(steps):
+    def answering(number: int, count: int = count) -> Answering:
+        for _ in range(count):
             order.append(number)
             yield
-        return number
+        return f"answer {number}"
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
@@ -181,30 +199,52 @@ def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
             cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
         )
         replies: list[object] = []
-        for number in (1, 2):
-            context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
+        connections = [StillConnection() for _ in range(3)]
+        for number, connection in enumerate(connections[:2]):
+            connection.access = CountedRequests()
+            context = RequestContext(cast("Any", connection), ROUTE, 6, 0, None)
             reply = turns.answer(context, answering(number))
-            assert context.is_long
+            assert context.is_long and connection.held == 1
             cast("Pending[object]", reply).listen(replies.append)
-        abandoned = answering(3)
+        context = RequestContext(cast("Any", connections[2]), ROUTE, 6, 0, None)
+        abandoned = answering(2)
         cast("Pending[object]", turns.answer(context, abandoned)).abandon()
-        while len(replies) < 2:
-            await asyncio.sleep(0)
         await asyncio.gather(*tasks)
-        assert replies == [1, 2]
-        assert abandoned.gi_frame is None, "it is closed"  # type: ignore[attr-defined]
-        assert turns.answer(context, answering_at_once()) == "short"
-
-    def answering_at_once() -> Answering:
-        yield
-        return "short"
+        assert replies == ["answer 0", "answer 1"]
+        assert inspect.getgeneratorstate(abandoned) == inspect.GEN_CLOSED
+        assert turns.answer(context, answering(3, 7)) == "answer 3"
+        for connection in connections[:2]:
+            access = cast("CountedRequests", connection.access)
+            assert (access.begun, access.ended) == (1, 1), "one line of the audit log for what is decided in slices"
 
     asyncio.run(story())
-    at_once = parts.STEPS_AT_ONCE
-    assert order[: 3 * at_once] == [1] * at_once + [2] * at_once + [3] * at_once
-    later = order[3 * at_once :]
-    assert sorted(later) == [1] * (steps - at_once) + [2] * (steps - at_once)
-    assert sum(one != other for one, other in itertools.pairwise(later)) > steps, "one after the other"
+    later = order[3 * parts.ANSWERED_AT_ONCE : -7]
+    slices = [number for number, _ in itertools.groupby(later)]
+    assert len(later) == 2 * further * parts.STEP
+    assert len(slices) == 2 * further, "each in turn"
+
+
+def test_an_answer_that_fails_in_a_later_slice_fails_on_its_connection_alone() -> None:
+    """As one that fails at once: it is no task of its own, whose failure would stop the broker."""
+
+    def answering() -> Answering:
+        for _ in range(parts.ANSWERED_AT_ONCE):
+            yield
+        raise KeyError
+
+    async def story() -> None:
+        works: list[Coroutine[object, object, None]] = []
+        turns = LongRequests(
+            cast("Any", SlowClock()), asyncio.get_running_loop(), lambda work, name="": works.append(cast("Any", work))
+        )
+        connection = StillConnection()
+        turns.answer(RequestContext(cast("Any", connection), ROUTE, 6, 0, None), answering())
+        (work,) = works
+        with pytest.raises(KeyError):
+            await work
+        assert work.__qualname__ == "StillConnection.hold_during"  # type: ignore[attr-defined]
+
+    asyncio.run(story())
 
 
 def test_others_have_their_turn_after_each_slice() -> None:

@@ -33,5 +33,5 @@ def test_it_goes_on_in_the_next_step_and_lets_others_come_between() -> None:
         assert shard.step(events.Heartbeat(Waiter("it", 4), heartbeat), 1000, 60_000).replies
     assert len(sizes) > 1 and max(sizes) <= EXPIRED_RECORDS_MAX + 1
     assert sum(sizes) == 2 * GROUPS, "a tombstone for each offset and each group"
-    assert shard.list_groups([], []) == []
+    assert not any(shard.list_groups([], []))
     assert shard.next_deadline_ms() == 2000
