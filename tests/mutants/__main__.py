@@ -17,7 +17,10 @@ from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.hunt import UNTOLD
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "tests", "pyproject.toml")
+PACKAGES = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "spark_jobs")
+COPIED = ("moldau", *PACKAGES, "tests", "pyproject.toml")
+"""What a hunt runs. Without `moldau`, whose links name the packages beside it, the copy would run the tree without the
+bug."""
 PATIENCE_S = 3000
 
 
@@ -38,6 +41,11 @@ def copy(tree: Path) -> None:
             shutil.copy(source, tree / name)
 
 
+def environment_of(tree: Path) -> dict[str, str]:
+    """The environment in which every import finds the copy."""
+    return os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+
+
 def hunt(mutant: Mutant, *, is_told: bool = True) -> tuple[str, float]:
     """What was found, empty where it survived, and how many seconds of machine time it took."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
@@ -45,10 +53,9 @@ def hunt(mutant: Mutant, *, is_told: bool = True) -> tuple[str, float]:
         copy(tree)
         plant(mutant, tree)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        environment = os.environ | {"PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", "tests.mutants.hunt", str(mutant.number) if is_told else UNTOLD]
         finished = subprocess.run(
-            command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command, cwd=tree, env=environment_of(tree), capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
