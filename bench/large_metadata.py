@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.broker.requests.authorization.visibility import NOT_ASKED
-from moldau.broker.requests.handlers.metadata import Question
+from moldau.broker.requests.handlers.metadata import MetadataQuery
 from moldau.broker.requests.large_metadata import LargeMetadata
 from moldau.broker.runtime.environment import LocalEnvironment
 
@@ -35,10 +35,10 @@ class Beside:
         raise AssertionError("nothing is missing")
 
 
-def question_of(image: MetadataImage) -> Question:
+def question_of(image: MetadataImage) -> MetadataQuery:
     brokers = image.cluster.brokers.values()
     nodes = [NodeAddress(each.id, *each.endpoints["PLAINTEXT"][:2], each.rack, each.fenced) for each in brokers]
-    return Question(image, "PLAINTEXT", nodes, 0, "bench", None, NOT_ASKED, NOT_ASKED, 0)
+    return MetadataQuery(image, "PLAINTEXT", nodes, 0, "bench", None, NOT_ASKED, NOT_ASKED, 0)
 
 
 def figures_of_all_topics(image: MetadataImage) -> dict[str, float]:

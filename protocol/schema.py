@@ -105,7 +105,7 @@ class Range(NamedTuple):
 NEVER: Final = Range(0, -1)
 
 
-class Mark(NamedTuple):
+class FieldAttributes(NamedTuple):
     """The options of a field, besides its type; None where they are not given."""
 
     first_version: int | None = None
@@ -114,28 +114,28 @@ class Mark(NamedTuple):
     tag: int | None = None
 
 
-def since(version: int) -> Mark:
+def since(version: int) -> FieldAttributes:
     """The field exists from this version on."""
-    return Mark(first_version=version)
+    return FieldAttributes(first_version=version)
 
 
-def until(version: int) -> Mark:
+def until(version: int) -> FieldAttributes:
     """The field exists up to and including this version."""
-    return Mark(last_version=version)
+    return FieldAttributes(last_version=version)
 
 
-def nullable(since: int = 0, until: int = VERSION_MAX) -> Mark:
+def nullable(since: int = 0, until: int = VERSION_MAX) -> FieldAttributes:
     """None may be sent in these versions."""
-    return Mark(nullable=Range(since, until))
+    return FieldAttributes(nullable=Range(since, until))
 
 
-def tag(number: int) -> Mark:
+def tag(number: int) -> FieldAttributes:
     """The field travels in the tagged section.
 
     A tagged struct that is absent, because all of its fields have their defaults, is None. If it is also nullable, an
     absent one is a struct of defaults, and None stands for null.
     """
-    return Mark(tag=number)
+    return FieldAttributes(tag=number)
 
 
 class _Empty(list[object]):
@@ -273,7 +273,7 @@ def _declare(cls: type[T], spec: Spec | None) -> type[T]:
 
 
 def _field(cls: type[object], name: str, hint: object) -> Field:
-    mark = Mark()
+    mark = FieldAttributes()
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
         for each in marks:

@@ -153,7 +153,7 @@ class FetchPlanner:
             partition = self._replicas.find(key)
             if partition is None:
                 topic, index = key
-                reads.append(PlannedRead(key, without_records(index, self._replicas.why_not(topic, index)), None))
+                reads.append(PlannedRead(key, without_records(index, self._replicas.error_of(topic, index)), None))
                 continue
             refusal = _refusal(version, partition, wish, replica)
             if refusal is not NONE:

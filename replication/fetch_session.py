@@ -89,7 +89,7 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Apply the changes in a request to the session."""
-        for key, wish in wishes(request, self.uses_topic_ids).items():
+        for key, wish in requested_partitions(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = CachedPartition(wish)
@@ -193,7 +193,7 @@ class FetchContext:
         """The updated partitions of a follower's session."""
         return self.session.updates if self.session is not None else None
 
-    def look_again(self) -> None:
+    def refresh_wanted(self) -> None:
         """List the follower's partitions again, because one has changed since `wanted` was listed."""
         session = self.session
         if session is not None and session.updates is not None:
@@ -279,7 +279,7 @@ class FetchSessions:
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._create(request, uses_topic_ids, now_ms, is_follower=is_follower)
-            return FetchContext(list(wishes(request, uses_topic_ids).items()), session)
+            return FetchContext(list(requested_partitions(request, uses_topic_ids).items()), session)
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -332,7 +332,7 @@ def is_of_follower(request: FetchRequest) -> bool:
     return (replica.replica_id if replica is not None else request.replica_id) >= 0
 
 
-def wishes(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
+def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
     """The partitions that a request names, by the key of the topic; of a partition that is named twice the last entry
     counts.
     """

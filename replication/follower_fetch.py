@@ -39,7 +39,7 @@ class LocalReplicas(Protocol):
     def find(self, key: PartitionKey) -> Partition | None:
         """The replica with this topic name or topic id, and partition index; None where this broker has none."""
 
-    def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
+    def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
         """The error for a partition that `find` does not find."""
 
 

@@ -61,11 +61,11 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     _write(layout)
     output = MergedOutput(invocation.out, layout.node_count)
     for line in _format(layout):
-        output.own(line)
+        output.write_own(line)
 
     def serving() -> None:
         for line in _what_to_try(layout):
-            output.own(line, "bold")
+            output.write_own(line, "bold")
 
     async def cluster() -> int:
         return await Processes(layout, output, invocation.variables).run(serving)

@@ -94,27 +94,27 @@ class Processes:
             self._has_failed = True
         if self._phase is Phase.STOPPING:
             if status:
-                self._output.own(f"node {node_id} {ended(status)}", "red")
+                self._output.write_own(f"node {node_id} {ended_text(status)}", "red")
             return
         file = self._layout.file_of(node_id)
-        self._output.own(f"node {node_id} {ended(status)}; this starts it again: moldau serve {file}", "red")
+        self._output.write_own(f"node {node_id} {ended_text(status)}; this starts it again: moldau serve {file}", "red")
         if self._phase is Phase.STARTING or all(each.returncode is not None for each in self._nodes.values()):
             self._has_failed = True
             self._stop.set()
 
     async def _announce(self, serving: Callable[[], None]) -> None:
         for node_id in self._layout.node_ids:
-            while not await answers(self._layout.host, self._layout.port_of(node_id)):
+            while not await is_answering(self._layout.host, self._layout.port_of(node_id)):
                 await asyncio.sleep(PROBE_S)
         self._phase = Phase.SERVING
         serving()
 
     def _signalled(self) -> None:
         if not self._stop.is_set():
-            self._output.own("stopping the nodes one after the other; a second Ctrl-C kills them", "bold")
+            self._output.write_own("stopping the nodes one after the other; a second Ctrl-C kills them", "bold")
             self._stop.set()
             return
-        self._output.own("killing the nodes; the next start recovers their logs", "red")
+        self._output.write_own("killing the nodes; the next start recovers their logs", "red")
         for node in self._nodes.values():
             if node.returncode is None:
                 node.kill()
@@ -132,7 +132,7 @@ class Processes:
                     node.kill()
 
 
-async def answers(host: str, port: int) -> bool:
+async def is_answering(host: str, port: int) -> bool:
     """Whether a process accepts connections at the address."""
     try:
         _, writer = await asyncio.open_connection(host, port)
@@ -142,7 +142,7 @@ async def answers(host: str, port: int) -> bool:
     return True
 
 
-def ended(status: int) -> str:
+def ended_text(status: int) -> str:
     """How the process ended, in words."""
     if status >= 0:
         return f"has ended with status {status}"
@@ -306,11 +306,11 @@ class MergedOutput:
         self._terminal = terminal
         self._width = max(len("cluster"), len(f"node-{node_count}"))
 
-    def own(self, text: str, *styles: str) -> None:
+    def write_own(self, text: str, *styles: str) -> None:
         """Write a line of the cluster itself."""
         self._terminal.say(f"{'cluster':{self._width}} | {text}", *styles)
 
-    def line(self, node_id: int, text: str) -> None:
+    def write_line(self, node_id: int, text: str) -> None:
         style = NODE_STYLES[(node_id - 1) % len(NODE_STYLES)]
         prefix = self._terminal.painted(f"{f'node-{node_id}':{self._width}} |", style)
         self._terminal.say(f"{prefix} {self._shown(text)}")
@@ -321,12 +321,12 @@ class MergedOutput:
         while chunk := await stream.read(LINE_SIZE_MAX):
             *lines, rest = (rest + chunk).split(b"\n")
             for each in lines:
-                self.line(node_id, each.decode("utf-8", "replace"))
+                self.write_line(node_id, each.decode("utf-8", "replace"))
             if len(rest) >= LINE_SIZE_MAX:
-                self.line(node_id, rest.decode("utf-8", "replace"))
+                self.write_line(node_id, rest.decode("utf-8", "replace"))
                 rest = b""
         if rest:
-            self.line(node_id, rest.decode("utf-8", "replace"))
+            self.write_line(node_id, rest.decode("utf-8", "replace"))
 
     def _shown(self, text: str) -> str:
         """A node's line as it is printed: on a terminal with its level in colour and without the date, elsewhere

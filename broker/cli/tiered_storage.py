@@ -76,7 +76,7 @@ class TierCommand:
         """The wall clock (ms)."""
         return time.time_ns() // 1_000_000
 
-    def wants(self, topic: str) -> bool:
+    def is_selected(self, topic: str) -> bool:
         return not self.topics or topic in self.topics
 
     def say(self, fields: dict[str, object], text: str, *styles: str) -> None:
@@ -116,13 +116,13 @@ async def show_status(command: TierCommand) -> int:
     """Print one line for each partition with remote segments, and a total."""
     async with command.cluster() as cluster:
         remote_logs = await cluster.remote_logs()
-        places = [each for each in cluster.places if each.key in remote_logs and command.wants(each.key.topic)]
+        places = [each for each in cluster.places if each.key in remote_logs and command.is_selected(each.key.topic)]
         kinds = [await cluster.offsets(places, each) for each in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)]
     offsets = {each.key: PartitionOffsets(*(kind[each.key] for kind in kinds)) for each in places}
     found = [
         status_of(key, remote_logs[key], offsets.get(key))
         for key in sorted(remote_logs)
-        if command.wants(key.topic) and len(remote_logs[key])
+        if command.is_selected(key.topic) and len(remote_logs[key])
     ]
     if not command.is_json:
         command.say({}, "  ".join(f"{name:>12}" for name in PartitionStatus._fields[1:-1]) + "  topic")
@@ -158,7 +158,7 @@ async def verify(command: TierCommand) -> int:
 def _read_segments(
     command: TierCommand, remote_logs: dict[RemotePartition, RemoteLog]
 ) -> list[tuple[RemotePartition, RemoteSegment]]:
-    wanted = [key for key in sorted(remote_logs) if command.wants(key.topic)]
+    wanted = [key for key in sorted(remote_logs) if command.is_selected(key.topic)]
     return [(key, segment) for key in wanted for segment in remote_logs[key].read_segments()]
 
 
@@ -187,7 +187,7 @@ async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> 
     count = bad = 0
     for entry in await listed_objects(storage):
         named = parse_key(entry.key)
-        if named is None or named.kind is not ObjectKind.MANIFEST or not command.wants(named.partition.topic):
+        if named is None or named.kind is not ObjectKind.MANIFEST or not command.is_selected(named.partition.topic):
             continue
         report = SegmentReport()
         try:
@@ -255,7 +255,7 @@ async def sweep(command: TierCommand) -> int:
             raise CommandError("the metadata topic has no record, and the storage has objects: nothing is deleted")
         now_ms = command.now_ms()
         found = _orphans(command, cluster, listing, remote_logs, now_ms)
-        doomed = [each for each in found.orphans if command.wants(_topic_of(each))]
+        doomed = [each for each in found.orphans if command.is_selected(_topic_of(each))]
         if not command.topics:
             doomed += [each async for each in leftovers(storage, now_ms - command.min_age_ms, now_ms)]
         for each in doomed:

@@ -14,7 +14,7 @@ from moldau.broker.config.values import InvalidValue, parse, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ConfigEntry:
     """One entry of a DescribeConfigs response. The type of an unknown setting is 0."""
 
     name: str
@@ -31,7 +31,7 @@ AUTHORIZER_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 """Settings of Apache Kafka's authorizer, which are not among those of its brokers: listed where they are set."""
 
 
-def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
+def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
     """Every setting of a broker.
 
     `config`: the effective configuration; `layers`: the sources of the values. Settings that Apache Kafka does not have
@@ -53,7 +53,7 @@ def describe_broker(config: Config, layers: BrokerLayers) -> list[Described]:
     return entries
 
 
-def describe_broker_defaults(layers: BrokerLayers) -> list[Described]:
+def describe_broker_defaults(layers: BrokerLayers) -> list[ConfigEntry]:
     """The settings that are set for all brokers: those of the resource without a name."""
     entries = []
     for name, text in sorted(layers.dynamic_default.items()):
@@ -62,10 +62,10 @@ def describe_broker_defaults(layers: BrokerLayers) -> list[Described]:
     return entries
 
 
-def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Described:
+def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> ConfigEntry:
     setting = known_setting(name)
     hidden = setting is None or setting.is_sensitive
-    return Described(
+    return ConfigEntry(
         name=name,
         value=None if hidden else text,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
@@ -79,7 +79,7 @@ def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Descr
 
 def describe_topic(
     defaults: Mapping[str, str | None], layers: BrokerLayers, overrides: Mapping[str, str]
-) -> list[Described]:
+) -> list[ConfigEntry]:
     """Every setting of a topic. `defaults`: the values that the broker gives it (`topic_defaults`)."""
     entries = []
     for name, setting in topic_catalogue().items():
@@ -91,7 +91,7 @@ def describe_topic(
             value = _text_as_kafka_writes_it(topic_catalogue(), name, overrides[name])
             synonyms = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms]
         entries.append(
-            Described(
+            ConfigEntry(
                 name=name,
                 value=value,
                 source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
@@ -107,7 +107,7 @@ def describe_topic(
 
 def describe_resource(
     catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, layers: BrokerLayers | None = None
-) -> list[Described]:
+) -> list[ConfigEntry]:
     """Every setting of a group or a client metrics subscription; without layers the values are the broker's
     defaults.
     """
@@ -122,7 +122,7 @@ def describe_resource(
             synonyms.append(Synonym(name, setting.default_text, ConfigSource.DEFAULT))
         value = synonyms[0].value if synonyms else setting.default_text
         entries.append(
-            Described(
+            ConfigEntry(
                 name=name,
                 value=None if value is None else _text_as_kafka_writes_it(catalogue, name, value),
                 source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,

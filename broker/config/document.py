@@ -17,7 +17,7 @@ from moldau.broker.config.catalogue import (
     topic_catalogue,
 )
 from moldau.broker.config.layers import is_settled_at_start
-from moldau.broker.config.reasons import REASONS, every_ignored, every_refused
+from moldau.broker.config.reasons import REASONS, ignored_settings, refused_settings
 from moldau.broker.config.setting import Catalogue, Setting, Stance
 from moldau.broker.config.values import allowed_text
 
@@ -102,9 +102,9 @@ def _by_reason(catalogue: Catalogue, stance: Stance) -> Iterator[str]:
 def _retired() -> Iterator[str]:
     yield "| name | here | what to do |"
     yield "|---|---|---|"
-    for name, advice in sorted(every_refused().items()):
+    for name, advice in sorted(refused_settings().items()):
         yield _row(name, "refused", advice)
-    for name, advice in sorted(every_ignored().items()):
+    for name, advice in sorted(ignored_settings().items()):
         yield _row(name, "warns", advice)
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from moldau.broker.config.describing import Described
+from moldau.broker.config.describing import ConfigEntry
 from moldau.broker.config.layers import ConfigSource
 from moldau.protocol.errors import ErrorCode
 
@@ -52,11 +52,11 @@ _WORDS: Final = {level: word for word, level in LEVELS.items()}
 _NO_TYPE: Final = 0
 
 
-def describe_loggers(names: tuple[str, ...]) -> list[Described]:
+def describe_loggers(names: tuple[str, ...]) -> list[ConfigEntry]:
     """The level in force of each logger. As in Apache Kafka the entries have no type and no synonyms."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER
     levels = {name: _WORDS[logging.getLogger(name).getEffectiveLevel()] for name in names}
-    return [Described(name, word, source, False, name == AUDIT, _NO_TYPE, "", ()) for name, word in levels.items()]
+    return [ConfigEntry(name, word, source, False, name == AUDIT, _NO_TYPE, "", ()) for name, word in levels.items()]
 
 
 def alter_loggers(

@@ -93,11 +93,11 @@ def advice_for(name: str) -> str | None:
     return _IGNORED.get(name)
 
 
-def every_refused() -> dict[str, str]:
+def refused_settings() -> dict[str, str]:
     """The refused names and prefixes, each with its advice."""
     return _REFUSED | {f"{prefix}*": _NO_ZOOKEEPER for prefix in _REFUSED_PREFIXES}
 
 
-def every_ignored() -> dict[str, str]:
+def ignored_settings() -> dict[str, str]:
     """The names without effect, each with its advice."""
     return dict(_IGNORED)

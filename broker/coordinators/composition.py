@@ -61,7 +61,7 @@ class BrokerCoordinators:
             loop,
             ports.spawn,
             cluster.partitions_count,
-            ports.producer_ids.take,
+            ports.producer_ids.next_id,
             lambda: cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
             sender.perform,
         )

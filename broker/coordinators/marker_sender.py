@@ -47,7 +47,7 @@ transaction.
 """
 
 
-class Errand:
+class PendingMarkers:
     """The partitions of one command that have no marker yet."""
 
     __slots__ = ("command", "marker", "partitions", "reports")
@@ -64,34 +64,34 @@ class Errand:
         self.partitions = partitions
         self.reports = reports
 
-    def part(self, partitions: Sequence[TopicPartition]) -> Errand:
-        """The same errand for some of its partitions."""
-        return Errand(self.command, self.marker, partitions, self.reports)
+    def of_partitions(self, partitions: Sequence[TopicPartition]) -> PendingMarkers:
+        """The same command for some of its partitions."""
+        return PendingMarkers(self.command, self.marker, partitions, self.reports)
 
 
 class MarkerQueue:
-    """The errands that wait for one broker, and whether a request to it is in progress."""
+    """The markers that wait for one broker, and whether a request to it is in progress."""
 
     def __init__(self) -> None:
-        self.waiting: list[Errand] = []
+        self.waiting: list[PendingMarkers] = []
         self.is_busy = False
 
-    def take(self, partitions_max: int) -> list[Errand]:
+    def take_markers(self, partitions_max: int) -> list[PendingMarkers]:
         """The markers of the next request, with each producer at most once, because the response names the producer
         alone.
         """
-        taken: dict[int, Errand] = {}
-        left: list[Errand] = []
+        taken: dict[int, PendingMarkers] = {}
+        left: list[PendingMarkers] = []
         room = partitions_max
-        for errand in self.waiting:
-            producer_id = errand.command.producer_id
+        for pending in self.waiting:
+            producer_id = pending.command.producer_id
             if not room or producer_id in taken:
-                left.append(errand)
+                left.append(pending)
                 continue
-            now, later = errand, errand.partitions[room:]
+            now, later = pending, pending.partitions[room:]
             if later:
-                now = errand.part(errand.partitions[:room])
-                left.append(errand.part(later))
+                now = pending.of_partitions(pending.partitions[:room])
+                left.append(pending.of_partitions(later))
             taken[producer_id] = now
             room -= len(now.partitions)
         self.waiting = left
@@ -128,17 +128,17 @@ class MarkerSender:
         assert isinstance(command, SendMarkers)
         end = TransactionEnd(command.is_commit, command.coordinator_epoch, command.transaction_version)
         marker = Marker(command.producer_id, command.producer_epoch, end)
-        self._dispatch(Errand(command, marker, command.partitions, reports))
+        self._dispatch(PendingMarkers(command, marker, command.partitions, reports))
 
-    def _dispatch(self, errand: Errand) -> None:
+    def _dispatch(self, pending: PendingMarkers) -> None:
         """Queue the partitions by their current leaders."""
-        if not errand.reports.is_open:
+        if not pending.reports.is_open:
             return  # The next leader of the coordinator's partition sends the markers again.
         topics = self._cluster.image.topics
         gone: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for name, index in errand.partitions:
+        for name, index in pending.partitions:
             partition = topics.partition(name, index)
             if partition is None:
                 gone.append((name, index))
@@ -148,85 +148,85 @@ class MarkerSender:
                 by_leader[partition.leader].append((name, index))
         for leader_id, partitions in by_leader.items():
             destination = self._destinations[leader_id]
-            destination.waiting.append(errand.part(partitions))
+            destination.waiting.append(pending.of_partitions(partitions))
             if not destination.is_busy:
                 destination.is_busy = True
                 self._loop.call_soon(self._send, leader_id)
         if leaderless:
-            self._retry(errand.part(leaderless))
+            self._retry(pending.of_partitions(leaderless))
         if gone:
-            report(errand, gone)
+            report(pending, gone)
 
-    def _retry(self, errand: Errand) -> None:
-        self._loop.call_later(RETRY_MS / 1000, self._dispatch, errand)
+    def _retry(self, pending: PendingMarkers) -> None:
+        self._loop.call_later(RETRY_MS / 1000, self._dispatch, pending)
 
     def _send(self, leader_id: int) -> None:
         destination = self._destinations[leader_id]
-        destination.waiting = [errand for errand in destination.waiting if errand.reports.is_open]
+        destination.waiting = [pending for pending in destination.waiting if pending.reports.is_open]
         is_local = leader_id == self._node_id
-        errands = destination.take(LOCAL_AT_ONCE if is_local else MARKERS_AT_ONCE)
-        if not errands:
+        batch = destination.take_markers(LOCAL_AT_ONCE if is_local else MARKERS_AT_ONCE)
+        if not batch:
             destination.is_busy = False
         elif is_local:
-            self._write(errands)
+            self._write(batch)
             # The markers of all partitions wait for their commits at the same time.
             if destination.waiting:
                 self._loop.call_soon(self._send, leader_id)
             else:
                 destination.is_busy = False
         else:
-            self._ask(leader_id, errands)
+            self._ask(leader_id, batch)
 
-    def _write(self, errands: list[Errand]) -> None:
-        answers = MarkerAnswers(lambda errors: self._answered(errands, errors))
-        for errand in errands:
-            for topic, index in errand.partitions:
-                written = answers.of(errand.command.producer_id, topic, index)
-                self._writer.write(errand.marker, topic, index, written)
+    def _write(self, batch: list[PendingMarkers]) -> None:
+        answers = MarkerAnswers(lambda errors: self._answered(batch, errors))
+        for pending in batch:
+            for topic, index in pending.partitions:
+                written = answers.of(pending.command.producer_id, topic, index)
+                self._writer.write(pending.marker, topic, index, written)
         answers.all_asked()
 
-    def _ask(self, leader_id: int, errands: list[Errand]) -> None:
+    def _ask(self, leader_id: int, batch: list[PendingMarkers]) -> None:
         broker = self._cluster.image.cluster.brokers.get(leader_id)
         endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
         if endpoint is None:
-            for errand in errands:
-                self._retry(errand)
+            for pending in batch:
+                self._retry(pending)
             self._loop.call_soon(self._send, leader_id)
             return
         channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
-        request = WriteTxnMarkersRequest(markers=[marker_entry(errand) for errand in errands])
+        request = WriteTxnMarkersRequest(markers=[marker_entry(pending) for pending in batch])
 
         def replied(response: object) -> None:
             errors: dict[tuple[int, str, int], ErrorCode] = {}
             if isinstance(response, NoResponse):
-                log.debug("markers of %d transactions to broker %d: no response, %s", len(errands), leader_id, response)
+                log.debug("markers of %d transactions to broker %d: no response, %s", len(batch), leader_id, response)
             else:
                 assert isinstance(response, WriteTxnMarkersResponse)
                 errors = errors_of(response)
-            self._answered(errands, errors)
+            self._answered(batch, errors)
             self._send(leader_id)
 
         channel.ask(request, replied, self._timeout_ms)
 
-    def _answered(self, errands: list[Errand], errors: Mapping[tuple[int, str, int], ErrorCode]) -> None:
+    def _answered(self, batch: list[PendingMarkers], errors: Mapping[tuple[int, str, int], ErrorCode]) -> None:
         """Report the markers that are written, and send the others again.
 
         Without a response the result is not known, and all are sent again.
         """
-        for errand in errands:
+        for pending in batch:
             written: list[TopicPartition] = []
             refused: list[TopicPartition] = []
-            for name, index in errand.partitions:
-                error = errors.get((errand.command.producer_id, name, index), ErrorCode.REQUEST_TIMED_OUT)
+            for name, index in pending.partitions:
+                error = errors.get((pending.command.producer_id, name, index), ErrorCode.REQUEST_TIMED_OUT)
                 if error is ErrorCode.NONE:
                     written.append((name, index))
                 elif error in FENCED:
                     log.warning(
                         "a marker of transactional id %r, producer %d epoch %d, is refused by %s-%d with %s: a later"
                         " producer or coordinator has taken over",
-                        errand.command.transactional_id,
-                        errand.command.producer_id,
-                        errand.command.producer_epoch,
+                        pending.command.transactional_id,
+                        pending.command.producer_id,
+                        pending.command.producer_epoch,
                         name,
                         index,
                         error.name,
@@ -234,26 +234,26 @@ class MarkerSender:
                 else:
                     refused.append((name, index))
             if refused:
-                self._retry(errand.part(refused))
+                self._retry(pending.of_partitions(refused))
             if written:
-                report(errand, written)
+                report(pending, written)
 
 
-def report(errand: Errand, partitions: list[TopicPartition]) -> None:
-    errand.reports.report(MarkersWritten(errand.command, frozenset(partitions)))
+def report(pending: PendingMarkers, partitions: list[TopicPartition]) -> None:
+    pending.reports.report(MarkersWritten(pending.command, frozenset(partitions)))
 
 
-def marker_entry(errand: Errand) -> WritableTxnMarker:
+def marker_entry(pending: PendingMarkers) -> WritableTxnMarker:
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for name, index in errand.partitions:
+    for name, index in pending.partitions:
         by_topic[name].append(index)
     return WritableTxnMarker(
-        producer_id=errand.marker.producer_id,
-        producer_epoch=errand.marker.producer_epoch,
-        transaction_result=errand.marker.end.is_commit,
+        producer_id=pending.marker.producer_id,
+        producer_epoch=pending.marker.producer_epoch,
+        transaction_result=pending.marker.end.is_commit,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()],
-        coordinator_epoch=errand.marker.end.coordinator_epoch,
-        transaction_version=errand.marker.end.transaction_version,
+        coordinator_epoch=pending.marker.end.coordinator_epoch,
+        transaction_version=pending.marker.end.transaction_version,
     )
 
 

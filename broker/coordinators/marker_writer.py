@@ -57,7 +57,7 @@ class MarkerWriter:
             return
         partition = self._replicas.get(topic, index)
         if partition is None:
-            written(self._replicas.why_not(topic, index))
+            written(self._replicas.error_of(topic, index))
             return
         result = partition.end_transaction(
             marker.producer_id,

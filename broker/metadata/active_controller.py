@@ -16,7 +16,7 @@ from moldau.kraft.controller.decision import Decision
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
 from moldau.security.principal import NODE, Requester
-from moldau.security.quotas.limits import Sharers
+from moldau.security.quotas.limits import QuotaTags
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
@@ -82,7 +82,7 @@ class ActiveController:
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()
 
-    def mutation_tokens(self) -> dict[Sharers, float]:
+    def mutation_tokens(self) -> dict[QuotaTags, float]:
         """The balance in tokens of each client under a quota of mutations."""
         return self._controller.mutation_tokens(self._environment.monotonic_ms())
 

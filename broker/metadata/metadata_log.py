@@ -333,7 +333,7 @@ class MetadataLog:
         write_batches(self._fs, path, batches)
         return snapshot
 
-    def took(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
+    def snapshot_written(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
         """Add a durable snapshot.
 
         Where the retention allows it, drop the oldest snapshots and the segments before the oldest remaining one.

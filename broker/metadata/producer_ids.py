@@ -23,14 +23,14 @@ class ProducerIds:
         self._block = range(0)
         self._waiting: list[Receiver] = []
 
-    def take(self) -> int | None:
+    def next_id(self) -> int | None:
         """A new producer id; None where the block is used up: this call then requests the next block."""
         if self._block and not self._waiting:
             producer_id = self._block[0]
             self._block = self._block[1:]
             return producer_id
         if not self._waiting:
-            self.next(self._put_back)
+            self.give_next_id(self._put_back)
         return None
 
     def _put_back(self, error: ErrorCode, producer_id: int) -> None:
@@ -38,7 +38,7 @@ class ProducerIds:
         if error is ErrorCode.NONE:
             self._block = range(producer_id, self._block.stop)
 
-    def next(self, receiver: Receiver) -> None:
+    def give_next_id(self, receiver: Receiver) -> None:
         """Give the receiver a new producer id, now or when the next block has arrived."""
         if self._block:
             producer_id = self._block[0]
@@ -58,4 +58,4 @@ class ProducerIds:
             return
         self._block = range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
         for receiver in waiting:
-            self.next(receiver)
+            self.give_next_id(receiver)

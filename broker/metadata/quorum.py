@@ -136,7 +136,7 @@ class Quorum:
         return self._around.flusher
 
     @property
-    def snapshot_ms(self) -> int:
+    def snapshot_begun_ms(self) -> int:
         """When the newest snapshot was begun (monotonic clock). Before the first snapshot: when this node started."""
         return self._around.policy.last_ms
 

@@ -42,7 +42,7 @@ async def collect_cluster(page: Page, node: Observed) -> None:
     page.add(f"{RAFT}current_epoch", quorum.leader_epoch)
     page.add(f"{RAFT}high_watermark", quorum.high_watermark)
     page.add(f"{RAFT}log_end_offset", quorum.log_end_offset)
-    age_ms = node.environment.monotonic_ms() - quorum.snapshot_ms
+    age_ms = node.environment.monotonic_ms() - quorum.snapshot_begun_ms
     page.add("kafka_server_snapshotemitter_latestsnapshotgeneratedagems", age_ms)
 
 

@@ -13,7 +13,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Labels = tuple[tuple[str, str], ...]
 
 
-class Sampled(Protocol):
+class Observations(Protocol):
     """A sum and a count of observations."""
 
     count: int
@@ -22,7 +22,7 @@ class Sampled(Protocol):
     def sum(self) -> float: ...
 
 
-class Counted(Sampled, Protocol):
+class BucketedObservations(Observations, Protocol):
     """Observations counted by upper bounds."""
 
     counts: list[int]
@@ -72,12 +72,12 @@ class Page:
         """One sample of a counter or a gauge."""
         self._lines[name].append(f"{name}{_braces(labels)} {number(value)}")
 
-    def add_summary(self, name: str, summary: Sampled, labels: Labels = ()) -> None:
+    def add_summary(self, name: str, summary: Observations, labels: Labels = ()) -> None:
         shown = _braces(labels)
         self._lines[name].append(f"{name}_sum{shown} {number(summary.sum)}")
         self._lines[name].append(f"{name}_count{shown} {summary.count}")
 
-    def add_histogram(self, name: str, histogram: Counted, labels: Labels = ()) -> None:
+    def add_histogram(self, name: str, histogram: BucketedObservations, labels: Labels = ()) -> None:
         below = 0
         for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
             below += count

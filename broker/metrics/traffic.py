@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from moldau.broker.network.listener import Listener
     from moldau.broker.network.route import Route
     from moldau.protocol.primitives import Chunk
-    from moldau.security.quotas.limits import Sharers
+    from moldau.security.quotas.limits import QuotaTags
 
 REQUESTS: Final = "kafka_network_requestmetrics_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -149,14 +149,14 @@ def collect_quotas(page: Page, node: Observed, series_max: int) -> None:
     now_ms = node.environment.monotonic_ms()
     for key, throttle in node.client_quotas.by_key.items():
         kind, name = RATES[key]
-        for sharers, each in islice(throttle.rates, series_max):
-            labels = labels_of(sharers)
+        for tags, each in islice(throttle.rates, series_max):
+            labels = labels_of(tags)
             page.add(f"kafka_server_{kind}_{name}", each.rate.measure(now_ms), labels)
             page.add(f"kafka_server_{kind}_throttle_time", each.throttle_times.mean(now_ms), labels)
     active = node.quorum.active_controller
     if active is not None:
-        for sharers, tokens in islice(active.mutation_tokens().items(), series_max):
-            page.add("kafka_server_controllermutation_tokens", tokens, labels_of(sharers))
+        for tags, tokens in islice(active.mutation_tokens().items(), series_max):
+            page.add("kafka_server_controllermutation_tokens", tokens, labels_of(tags))
     for address, rate in islice(node.address_rates.rates, series_max):
         page.add(f"{SOCKETS}connection_accept_rate", rate.measure(now_ms), (("ip", address),))
     for listener in node.listeners:
@@ -166,8 +166,8 @@ def collect_quotas(page: Page, node: Observed, series_max: int) -> None:
         page.add("moldau_throttled_connections_total", listener.throttled_count, labels)
 
 
-def labels_of(sharers: Sharers) -> tuple[tuple[str, str], ...]:
-    return ("user", sharers.user), ("client_id", sharers.client_id)
+def labels_of(tags: QuotaTags) -> tuple[tuple[str, str], ...]:
+    return ("user", tags.user), ("client_id", tags.client_id)
 
 
 def counting_encoder(route: Route, response_class: type[object], encode: Encoder[object]) -> Encoder[object]:

@@ -171,7 +171,7 @@ class ReplyQueue:
         reply.held_size = held_size(pieces)
         self._ready_size += size
         self._output.held_size += reply.held_size
-        self._output.tell_held()
+        self._output.report_held_size()
 
     def _send_ready(self) -> None:
         """Move the ready replies at the head of the queue to the output."""
@@ -330,7 +330,7 @@ class Output:
         if self.ready_held_size or not self.is_writable:
             self.held_size -= self.ready_held_size
             self.ready_held_size = 0
-            self.tell_held()
+            self.report_held_size()
         self._measure(written_ns)
 
     def _measure(self, written_ns: int) -> None:
@@ -419,7 +419,7 @@ class Output:
         self._is_flush_scheduled = False
         self.flush()
 
-    def tell_held(self) -> None:
+    def report_held_size(self) -> None:
         """Report to reply memory the bytes that this connection holds now."""
         if self._owner is not None:
             self._memory.holds(self._owner, self.held_size + (0 if self.is_writable else self.unsent_size()))
@@ -433,7 +433,7 @@ class Output:
 
     def set_writable(self, is_writable: bool) -> None:
         self.is_writable = is_writable
-        self.tell_held()
+        self.report_held_size()
         if is_writable:
             self.sent_until(self.sent_bytes)
 

@@ -67,7 +67,7 @@ class Node(NodeParts):
         self.cleaner.begin()
         if self.tiering is not None:
             self.tiering.begin()
-        self.removal.remove_later(self.logs.left_to_remove(), 0)
+        self.removal.remove_later(self.logs.removable_directories(), 0)
         await self._accept(ListenerRole.BROKER)
 
     def _bound_open_files(self) -> None:

@@ -93,14 +93,14 @@ class DamagedReplicas:
         self._damaged: dict[tuple[bytes, int], DamagedReplica] = {}
         self.found_count = 0
         self.repaired_count = 0
-        failures.subscribe_to_damage(self.found)
+        failures.subscribe_to_damage(self.damage_found)
 
     def __len__(self) -> int:
         return len(self._damaged)
 
     # Fencing
 
-    def found(self, damaged: Log, reason: str) -> None:
+    def damage_found(self, damaged: Log, reason: str) -> None:
         """A read found a damaged batch: fence the replica."""
         partition = self._replicas.get(damaged.topic, damaged.partition)
         if partition is None or partition.log is not damaged:
@@ -108,14 +108,14 @@ class DamagedReplicas:
         self._roles.take_offline(partition)
         self._flusher.forget(damaged)
         self._logs.fence(damaged, partition.high_watermark)
-        self.note(partition.topic, partition.topic_id, partition.index, reason)
+        self.fence(partition.topic, partition.topic_id, partition.index, reason)
 
-    def note(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
+    def fence(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
         """Fence this replica, and report it to the controller."""
         self.found_count += 1
         self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
         log.error("the replica of %s-%d on this broker is damaged, and no longer served: %s", topic, index, reason)
-        self._assignments.note(topic_id, index, LOST_DIRECTORY)
+        self._assignments.report(topic_id, index, LOST_DIRECTORY)
         assigned = self._cluster.image.topics.partition(topic, index)
         if assigned is not None and len(assigned.replicas) == 1:
             log.error(
@@ -127,7 +127,7 @@ class DamagedReplicas:
 
     # Repairing
 
-    def look(self) -> None:
+    def check_repairs(self) -> None:
         """Check whether damaged replicas have left their in-sync sets, so that they can be repaired."""
         for topic_id, index in tuple(self._damaged):
             topic = self._cluster.image.topics.by_id.get(topic_id)
@@ -152,7 +152,7 @@ class DamagedReplicas:
 
     async def _repair(self, damaged: DamagedReplica) -> None:
         key = (damaged.topic, damaged.index)
-        directory = self._logs.where_damaged(key)
+        directory = self._logs.damaged_directory(key)
         if directory is None:
             return  # The directory has failed in the meantime.
         try:
@@ -174,7 +174,7 @@ class DamagedReplicas:
 
     def _try_again(self, damaged: DamagedReplica) -> None:
         damaged.state = RepairState.FENCED
-        self.look()
+        self.check_repairs()
 
     def _resume(self, damaged: DamagedReplica, repaired: RepairedLog) -> None:
         """Follow the leader in the current metadata, from the end of the log on."""
@@ -218,7 +218,7 @@ class DamagedReplicas:
         if partition is None or partition.log is not repaired or topic is None:
             return
         if partition.has_fetched and not partition.lag:
-            self._assignments.tell(partition, topic.partitions[key[1]])
+            self._assignments.report_log(partition, topic.partitions[key[1]])
         else:
             self._loop.call_later(CAUGHT_UP_MS / 1000, self._tell_when_caught_up, key, repaired)
 

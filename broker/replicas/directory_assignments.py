@@ -47,15 +47,15 @@ class DirectoryAssignments:
         self._is_under_way = False
         self._send_soon(0)
 
-    def note(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
+    def report(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
         self._pending[topic_id, index] = directory_id
         self._send_soon(0)
 
-    def tell(self, partition: Partition, assigned: Assigned) -> None:
+    def report_log(self, partition: Partition, assigned: Assigned) -> None:
         """Report the directory of a replica's log, where the metadata has another one."""
         directory_id = self._logs.directory_id(self._logs.directory_of(partition.log))
         if directory_id is not None and directory_id != assigned.directory_of(self._broker_id):
-            self.note(partition.topic_id, partition.index, directory_id)
+            self.report(partition.topic_id, partition.index, directory_id)
 
     def _send_soon(self, delay_ms: int) -> None:
         if not self._is_under_way and self._pending:

@@ -156,7 +156,9 @@ class InSyncChanges:
         self._ask()
 
     def _ask(self) -> None:
-        asked = {partition: proposal for partition, proposal in self._proposed.items() if stands(partition, proposal)}
+        asked = {
+            partition: proposal for partition, proposal in self._proposed.items() if is_unchanged(partition, proposal)
+        }
         if self._is_asking:
             return
         self._proposed = {}
@@ -207,7 +209,7 @@ class InSyncChanges:
             self.failure_count += error != ErrorCode.NONE
             if answer is not None and error == ErrorCode.NONE:
                 self._confirmed(partition, proposal, tuple(answer.isr), answer.partition_epoch)
-            elif not stands(partition, proposal) or error in METADATA_WILL_TELL:
+            elif not is_unchanged(partition, proposal) or error in METADATA_WILL_TELL:
                 continue
             elif error in REFUSED:
                 partition.in_sync_set_refused()
@@ -229,7 +231,7 @@ class InSyncChanges:
             self._let_in(partition, self._environment.monotonic_ms())
 
 
-def stands(partition: Partition, proposal: Proposal) -> bool:
+def is_unchanged(partition: Partition, proposal: Proposal) -> bool:
     """Whether the partition is unchanged since the set was proposed; if not, the answer is obsolete."""
     leadership = partition.leadership
     return (

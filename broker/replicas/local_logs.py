@@ -35,7 +35,7 @@ class DuplicateLog(ValueError):
     """Two directories hold the same partition, and the operator has to decide which is right."""
 
 
-class Found(NamedTuple):
+class UnloadedLog(NamedTuple):
     """The directory of a partition before its log is loaded."""
 
     directory: LogDirectory
@@ -245,7 +245,7 @@ class LocalLogs:
     async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
         """Delete many logs like `delete`, with the renames in an executor thread."""
         renames = [
-            (self._of(each), *self._of(each).let_go(each.topic, each.partition, self._unique())) for each in deleted
+            (self._of(each), *self._of(each).detach(each.topic, each.partition, self._unique())) for each in deleted
         ]
         fs = self._environment.fs
         refusals = await self._environment.offload(lambda: [_renamed(fs, old, new) for _, old, new in renames])
@@ -270,7 +270,7 @@ class LocalLogs:
         directory.fence(damaged, high_watermark)
         return directory
 
-    def where_damaged(self, key: TopicPartition) -> LogDirectory | None:
+    def damaged_directory(self, key: TopicPartition) -> LogDirectory | None:
         """The directory with the damaged log of a partition; None where the partition has no damaged log."""
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
@@ -282,13 +282,13 @@ class LocalLogs:
 
     def remove_damaged(self, key: TopicPartition) -> str | None:
         """Delete a damaged log like `delete`."""
-        directory = self.where_damaged(key)
+        directory = self.damaged_directory(key)
         if directory is not None:
             with failing(directory):
                 return directory.damaged.remove(*key, self._unique())
         return None
 
-    def left_to_remove(self) -> list[str]:
+    def removable_directories(self) -> list[str]:
         """The directories of deleted logs that the previous process had not removed yet."""
         paths: list[str] = []
         for directory in tuple(self.directories):
@@ -345,7 +345,7 @@ class LocalLogs:
         self._tell(directory)
 
     async def _load_all(
-        self, found: list[Found], configs: Mapping[str, LogConfig], suspects: Set[TopicPartition], now_ms: int
+        self, found: list[UnloadedLog], configs: Mapping[str, LogConfig], suspects: Set[TopicPartition], now_ms: int
     ) -> list[tuple[LogDirectory, OSError]]:
         """Open all logs that were found. Returns the directories that have to go offline, with the error.
 
@@ -367,7 +367,7 @@ class LocalLogs:
     def _load(
         self,
         thread: int,
-        share: list[Found],
+        share: list[UnloadedLog],
         configs: Mapping[str, LogConfig],
         suspects: Set[TopicPartition],
         now_ms: int,
@@ -397,11 +397,11 @@ class LocalLogs:
         return self._environment.entropy(16).hex()
 
 
-def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[Found]:
+def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[UnloadedLog]:
     """The partitions in the directories; a directory that cannot be listed goes offline."""
     for directory in directories:
         with failing(directory):
-            yield from [Found(directory, (each.topic, each.partition)) for each in directory.partitions()]
+            yield from [UnloadedLog(directory, (each.topic, each.partition)) for each in directory.partitions()]
 
 
 def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bool:

@@ -77,7 +77,7 @@ class RemoteTier(Protocol):
     def tombstones_end_offset(self, partition: Partition) -> int:
         """The offset from which on no tombstone and no marker of the log may be removed."""
 
-    def wants(self, partition: Partition) -> bool:
+    def is_due(self, partition: Partition) -> bool:
         """Whether this broker should clean remote segments of the partition now."""
 
     async def clean(self, partition: Partition, limits: CleanerLimits) -> bool:
@@ -157,7 +157,7 @@ class LogCleaner:
 
     def _wants_remote(self, partition: Partition) -> bool:
         is_free = self._is_served(partition) and partition.log not in self._in_progress
-        return is_free and self._remote is not None and self._remote.wants(partition)
+        return is_free and self._remote is not None and self._remote.is_due(partition)
 
     async def _clean_remote(self, partition: Partition) -> bool:
         assert self._remote is not None

@@ -169,7 +169,7 @@ class DiskSpace:
                 error,
             )
 
-    def look(self) -> None:
+    def check_full_disks(self) -> None:
         """Check the full disks. A disk is not full any more when it has free space and no write has failed since the
         last check.
         """

@@ -15,7 +15,7 @@ from moldau.broker.replicas.directory_assignments import DirectoryAssignments
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.in_sync_changes import InSyncChanges
 from moldau.broker.replicas.local_logs import AssignedReplica, LocalLogs
-from moldau.broker.replicas.partition_work import Delete, Make, PartitionWork
+from moldau.broker.replicas.partition_work import CreateLog, DeleteLog, PartitionWork
 from moldau.broker.replicas.replica_fetchers import ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
@@ -99,7 +99,7 @@ class MetadataApplier:
             if key not in logs:
                 to.replicas.add_offline(key[0], topic_id, key[1])
                 if key in to.logs.damaged:
-                    to.damaged.note(key[0], topic_id, key[1], to.logs.damaged[key])
+                    to.damaged.fence(key[0], topic_id, key[1], to.logs.damaged[key])
                 continue
             self._add(Partition(key[0], topic_id, key[1], logs[key], to.logs.high_watermark(logs[key])), assigned)
         self._warn(image, to.replicas.by_name)
@@ -115,7 +115,7 @@ class MetadataApplier:
             topic = self._to.cluster.image.topics.by_id.get(partition.topic_id)
             if topic is not None:
                 self._to.roles.assume(partition, topic.partitions[partition.index])
-        self._to.damaged.look()
+        self._to.damaged.check_repairs()
 
     # Applying changes
 
@@ -127,12 +127,12 @@ class MetadataApplier:
             self._delete(topic.name)
         if deleted:
             to.topics_deleted(deleted)
-        new: list[Make] = []
+        new: list[CreateLog] = []
         for topic_id, touched in delta.topics.changed.items():
             name = image.topics.by_id[topic_id].name
             for index, assigned in touched.items():
                 if self._is_new(name, topic_id, index, assigned):
-                    new.append(Make(name, topic_id, index))
+                    new.append(CreateLog(name, topic_id, index))
         self._warn(image, delta.topics.created.values())
         self._make(new)
         if delta.configs.changed:
@@ -189,16 +189,16 @@ class MetadataApplier:
 
     # New partitions
 
-    def _make(self, new: Sequence[Make]) -> None:
+    def _make(self, new: Sequence[CreateLog]) -> None:
         """Create the replicas: a few at once, many by `PartitionWork`."""
-        if self._to.work.takes(new, self):
+        if self._to.work.queue_if_many(new, self):
             for each in new:
                 self._to.replicas.expect(*each)
         else:
             for each in new:
-                self.take(each, None)
+                self.serve_new(each, None)
 
-    def is_wanted(self, new: Make) -> bool:
+    def is_wanted(self, new: CreateLog) -> bool:
         """Whether a partition that was queued for creation is still assigned to this broker, and missing."""
         topic = self._to.cluster.image.topics.by_id.get(new.topic_id)
         if topic is None or self._node_id not in topic.partitions[new.partition].replicas:
@@ -209,7 +209,7 @@ class MetadataApplier:
         """The log settings of a topic in the latest metadata."""
         return self._to.settings.topic_log_config(self._to.cluster.image, topic)
 
-    def take(self, new: Make, made: Log | None) -> None:
+    def serve_new(self, new: CreateLog, made: Log | None) -> None:
         """Serve a new partition by the current metadata, on the log that was created for it, or on one created here."""
         to = self._to
         to.replicas.forget_expected(new.topic_id, new.partition)
@@ -243,11 +243,11 @@ class MetadataApplier:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
                 self._to.replicas.forget_offline(topic_id, index)
-                self.take(Make(topic.name, topic_id, index), None)
+                self.serve_new(CreateLog(topic.name, topic_id, index), None)
         self._is_trying_again = False
 
     def _add(self, partition: Partition, assigned: Assigned) -> None:
-        self._to.assignments.tell(partition, assigned)
+        self._to.assignments.report_log(partition, assigned)
         self._to.roles.serve(partition, assigned)
 
     # Removed replicas
@@ -267,7 +267,7 @@ class MetadataApplier:
 
     def _delete_logs(self, logs: Sequence[Log]) -> None:
         """Delete the logs: a few at once, many by `PartitionWork`."""
-        if self._to.work.takes([Delete(each) for each in logs], self):
+        if self._to.work.queue_if_many([DeleteLog(each) for each in logs], self):
             return
         for each in logs:
             path = self._to.logs.delete(each)

@@ -3,7 +3,8 @@
 A few new partitions are created directly on the event loop. A thousand would block it for a second, so larger numbers
 become jobs, and so do all later changes while there are jobs:
 
-    metadata ── Make, Delete ──▶ jobs ── a slice ──▶ thread ──▶ loop: the partition is served, or its tree removed later
+    metadata ── CreateLog, DeleteLog ──▶ jobs ── a slice ──▶ thread ──▶ loop: the partition is served, or its files are
+                                                                        removed later
 
 Until its log is created, the broker answers NOT_LEADER_OR_FOLLOWER for a partition. The metadata may change meanwhile,
 so it is read again when the log is there. Replies that promise partitions (CreateTopics) wait for the jobs.
@@ -31,7 +32,7 @@ SLICE_COUNT: Final = 20
 """The jobs of one call of the executor thread: the event loop serves the created partitions before the next slice."""
 
 
-class Make(NamedTuple):
+class CreateLog(NamedTuple):
     """Create the log of a new partition of this broker."""
 
     topic: str
@@ -39,7 +40,7 @@ class Make(NamedTuple):
     partition: int
 
 
-class Delete(NamedTuple):
+class DeleteLog(NamedTuple):
     """Delete a log whose partition is deleted, or was moved to another broker."""
 
     log: Log
@@ -48,12 +49,12 @@ class Delete(NamedTuple):
 class NewPartitions(Protocol):
     """The new partitions by the current metadata, which may have changed since a job was queued."""
 
-    def is_wanted(self, new: Make) -> bool:
+    def is_wanted(self, new: CreateLog) -> bool:
         """Whether the partition is still assigned to this broker, and has no log yet."""
 
     def log_config(self, topic: str) -> LogConfig: ...
 
-    def take(self, new: Make, made: Log | None) -> None:
+    def serve_new(self, new: CreateLog, made: Log | None) -> None:
         """Serve the partition with the log that was created; None where the disk refused it."""
 
 
@@ -65,12 +66,12 @@ class PartitionWork:
         self._removal = removal
         self._spawn = Tasks(environment.halt).spawn
         """Starts tasks that a stop waits for. Cancelling one would leave its thread working on the logs."""
-        self._jobs: deque[Make | Delete] = deque()
+        self._jobs: deque[CreateLog | DeleteLog] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
         self._partitions: NewPartitions | None = None
 
-    def takes(self, jobs: Sequence[Make | Delete], partitions: NewPartitions) -> bool:
+    def queue_if_many(self, jobs: Sequence[CreateLog | DeleteLog], partitions: NewPartitions) -> bool:
         """Queue the jobs and return True, or return False where they are so few that the caller does them directly.
 
         `partitions` takes the logs that are created.
@@ -97,7 +98,7 @@ class PartitionWork:
 
         Partitions that were not created yet are created by the next start.
         """
-        deleted = [job.log for job in self._jobs if isinstance(job, Delete)]
+        deleted = [job.log for job in self._jobs if isinstance(job, DeleteLog)]
         self._jobs.clear()
         for each in deleted:
             self._logs.delete(each)
@@ -107,16 +108,16 @@ class PartitionWork:
 
     async def _run(self) -> None:
         while self._jobs:
-            if isinstance(self._jobs[0], Make):
-                await self._make([job for job in self._slice() if isinstance(job, Make)])
+            if isinstance(self._jobs[0], CreateLog):
+                await self._make([job for job in self._slice() if isinstance(job, CreateLog)])
             else:
-                await self._delete([job.log for job in self._slice() if isinstance(job, Delete)])
+                await self._delete([job.log for job in self._slice() if isinstance(job, DeleteLog)])
         self._is_running = False
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done()
 
-    def _slice(self) -> list[Make | Delete]:
+    def _slice(self) -> list[CreateLog | DeleteLog]:
         """The next jobs of one kind."""
         kind = type(self._jobs[0])
         count = 0
@@ -126,7 +127,7 @@ class PartitionWork:
             count += 1
         return [self._jobs.popleft() for _ in range(count)]
 
-    async def _make(self, jobs: Sequence[Make]) -> None:
+    async def _make(self, jobs: Sequence[CreateLog]) -> None:
         partitions, logs = self._partitions, self._logs
         assert partitions is not None, "jobs are queued together with the taker of their partitions"
         wanted = [job for job in jobs if partitions.is_wanted(job)]
@@ -135,7 +136,7 @@ class PartitionWork:
         )
         for job, log in zip(wanted, made, strict=True):
             if partitions.is_wanted(job):
-                partitions.take(job, log)
+                partitions.serve_new(job, log)
             elif log is not None:
                 self._remove(logs.delete(log), log)
 

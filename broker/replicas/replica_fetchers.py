@@ -112,7 +112,7 @@ class ReplicaFetchers:
         """Apply changes of brokers: leaders may have other addresses, or may have restarted."""
         for fetcher in self._fetchers.values():
             fetcher.leader_changed()
-            fetcher.go_on()
+            fetcher.fetch_next()
 
     def _fetcher(self, leader_id: int) -> RunningFetcher:
         fetcher = self._fetchers.get(leader_id)
@@ -142,7 +142,7 @@ class RunningFetcher:
         flush = self._machine.follow(partition)
         if flush is not None:
             self._perform(flush)
-        self._ports.loop.call_soon(self.go_on)
+        self._ports.loop.call_soon(self.fetch_next)
 
     def unfollow(self, partition: Partition) -> None:
         self._machine.unfollow(partition)
@@ -150,13 +150,13 @@ class RunningFetcher:
     def follows(self, partition: Partition) -> bool:
         return partition in self._machine.partitions
 
-    def go_on(self) -> None:
+    def fetch_next(self) -> None:
         """Send the next fetch, unless a response is still awaited."""
         if self._is_asking or not self._machine or not self._fetchers.may_fetch:
             return
-        self._go_on(self._ports.environment.monotonic_ms())
+        self._fetch_next(self._ports.environment.monotonic_ms())
 
-    def _go_on(self, now_ms: int) -> None:
+    def _fetch_next(self, now_ms: int) -> None:
         leader = self._find_leader()
         if leader is None:
             self._look_again(self._backoff_ms)
@@ -187,7 +187,7 @@ class RunningFetcher:
     def _look_again(self, delay_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._ports.loop.call_later(delay_ms / 1000, self.go_on)
+        self._timer = self._ports.loop.call_later(delay_ms / 1000, self.fetch_next)
 
     def _find_leader(self) -> tuple[PeerChannel, int] | None:
         """The address of the leader; None while it is not known."""
@@ -216,7 +216,7 @@ class RunningFetcher:
             for effect in self._machine.answered(response, self._ports.environment.wall_ms(), now_ms):
                 self._perform(effect)
         if self._machine and not self._is_asking:
-            self._go_on(now_ms)
+            self._fetch_next(now_ms)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -251,10 +251,10 @@ class RunningFetcher:
         except (NoRemoteState, OSError) as error:
             log.error("%s-%d cannot begin at its leader's local log start: %s", partition.topic, partition.index, error)
             self._machine.not_rebuilt(partition, effect.leader_epoch, ports.environment.monotonic_ms())
-            self.go_on()
+            self.fetch_next()
             return
         self._machine.rebuilt(partition, effect.leader_epoch)
-        self.go_on()
+        self.fetch_next()
 
     async def _truncate(self, effect: TruncateTo | StartAt) -> None:
         """Truncate the log.
@@ -281,15 +281,15 @@ class RunningFetcher:
         except OSError as error:
             log.error("cannot truncate %s: %s", partition.log.directory, error)
             self._machine.not_truncated(partition, effect.leader_epoch, ports.environment.monotonic_ms())
-            self.go_on()
+            self.fetch_next()
             return
         self._machine.truncated(partition, effect.leader_epoch)
-        self.go_on()
+        self.fetch_next()
 
     def _flush(self, partition: Partition, leader_epoch: int) -> None:
         def flushed() -> None:
             self._machine.flushed(partition, leader_epoch)
-            self.go_on()
+            self.fetch_next()
 
         self._ports.flusher.when_durable([partition.log], flushed)
 
@@ -301,7 +301,7 @@ class RunningFetcher:
             channel = self._channel()
             if channel is None:
                 self._machine.look_up_failed(partition, leader_epoch, self._ports.environment.monotonic_ms())
-                self.go_on()
+                self.fetch_next()
                 return
             channel.ask(offsets_request(self._ports.node_id, partition, timestamp), answered, self._timeout_ms)
 
@@ -316,7 +316,7 @@ class RunningFetcher:
                     return
                 for effect in self._machine.looked_up(partition, leader_epoch, found[0], found[1]):
                     self._perform(effect)
-            self.go_on()
+            self.fetch_next()
 
         ask(EARLIEST)
 
@@ -332,10 +332,10 @@ def fetcher_settings(config: Config) -> FetcherSettings:
 
 
 def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> ListOffsetsRequest:
-    wish = ListOffsetsPartition(
+    requested = ListOffsetsPartition(
         partition_index=partition.index, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
     )
-    topic = ListOffsetsTopic(name=partition.topic, partitions=[wish])
+    topic = ListOffsetsTopic(name=partition.topic, partitions=[requested])
     return ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=[topic])
 
 

@@ -117,7 +117,7 @@ class Replicas:
         self.gone.add(partition)
         partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def why_not(self, topic: str | bytes, index: int) -> ErrorCode:
+    def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
         """The error for a partition that this broker does not serve."""
         topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
         if index in self._offline.get(topic_id, ()):

@@ -17,17 +17,17 @@ from moldau.broker.runtime.pending import EXECUTOR, Pending
 from moldau.broker.runtime.tasks import Spawn
 
 if TYPE_CHECKING:
-    from moldau.broker.requests.handlers.metadata import Question
+    from moldau.broker.requests.handlers.metadata import MetadataQuery
     from moldau.protocol.messages.metadata import MetadataResponse
     from moldau.protocol.primitives import Chunk
 
 
-class KeptAnswer(NamedTuple):
-    question: Question
+class CachedAnswer(NamedTuple):
+    question: MetadataQuery
     version: int
     response: EncodedResponse
 
-    def answers(self, question: Question, version: int) -> bool:
+    def answers(self, question: MetadataQuery, version: int) -> bool:
         """Whether this response answers the question by the current metadata."""
         kept = self.question
         is_same_cluster = kept.image.topics is question.image.topics and kept.image.cluster is question.image.cluster
@@ -43,23 +43,23 @@ class LargeMetadata:
         self._topics = topics
         self._spawn = spawn
         self._turn = asyncio.Lock()
-        self._kept: KeptAnswer | None = None
+        self._kept: CachedAnswer | None = None
         self.made_count = 0
 
-    def ask(self, question: Question, version: int) -> Pending[EncodedResponse]:
+    def ask(self, question: MetadataQuery, version: int) -> Pending[EncodedResponse]:
         waits = [True]
         reply: Pending[EncodedResponse] = Pending(waits.clear, EXECUTOR)
         self._spawn(self._answer(question, version, reply, waits))
         return reply
 
-    def describe(self, question: Question) -> Pending[MetadataResponse]:
+    def describe(self, question: MetadataQuery) -> Pending[MetadataResponse]:
         """Make a part of a response, which is not encoded yet."""
         waits = [True]
         reply: Pending[MetadataResponse] = Pending(waits.clear)
         self._spawn(self._describe(question, reply, waits))
         return reply
 
-    async def _describe(self, question: Question, reply: Pending[MetadataResponse], waits: list[bool]) -> None:
+    async def _describe(self, question: MetadataQuery, reply: Pending[MetadataResponse], waits: list[bool]) -> None:
         from moldau.broker.requests.handlers.metadata import answer
 
         async with self._turn:
@@ -71,7 +71,7 @@ class LargeMetadata:
         reply.complete(response)
 
     async def _answer(
-        self, question: Question, version: int, reply: Pending[EncodedResponse], waits: list[bool]
+        self, question: MetadataQuery, version: int, reply: Pending[EncodedResponse], waits: list[bool]
     ) -> None:
         """Make a response, unless the client has disconnected: `waits` is then empty."""
         async with self._turn:
@@ -83,18 +83,18 @@ class LargeMetadata:
                 kept = self._kept
         reply.complete(kept.response)
 
-    async def _made(self, question: Question, version: int) -> KeptAnswer:
+    async def _made(self, question: MetadataQuery, version: int) -> CachedAnswer:
         response, missing = await self._environment.offload(lambda: made(question, version))
         self.made_count += 1
         for name in missing:
             self._topics.create(name)
-        kept = KeptAnswer(question, version, response)
-        if question.wishes is None:
+        kept = CachedAnswer(question, version, response)
+        if question.requested is None:
             self._kept = kept
         return kept
 
 
-def made(question: Question, version: int) -> tuple[EncodedResponse, list[str]]:
+def made(question: MetadataQuery, version: int) -> tuple[EncodedResponse, list[str]]:
     """The response, and the names of the topics to be created."""
     from moldau.broker.requests.handlers.metadata import answer
     from moldau.protocol.compiler import encoder_of

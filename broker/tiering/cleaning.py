@@ -123,10 +123,10 @@ class RemoteCleaner:
 
     def forget_gone(self) -> None:
         """Forget partitions that this broker does not serve any more."""
-        self._backoff.keep(self._replicas.__contains__)
+        self._backoff.retain(self._replicas.__contains__)
         self._not_planned = {each: known for each, known in self._not_planned.items() if each in self._replicas}
 
-    def wants(self, partition: Partition) -> bool:
+    def is_due(self, partition: Partition) -> bool:
         """Whether the partition needs a pass now."""
         return not self._backoff.is_waiting(partition) and self._plan(partition) is not None
 

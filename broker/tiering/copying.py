@@ -40,7 +40,7 @@ from moldau.broker.tiering.remote_log_metadata import MetadataNotWritten, Remote
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from moldau.broker.tiering.segment_contents import (
     CannotCopy,
-    Copyable,
+    CopyableSegment,
     DamagedSegment,
     checked,
     contents_of,
@@ -142,7 +142,7 @@ class SegmentCopier:
     def forget_gone(self) -> None:
         """Forget the failures of partitions that this broker does not serve any more."""
         for backoff in (self._backoff, self._deletion_backoff):
-            backoff.keep(self._replicas.__contains__)
+            backoff.retain(self._replicas.__contains__)
 
     async def _copy_turn(self, partition: Partition, followed: FollowedRemoteLog) -> bool:
         """Copy one segment. Returns whether more are to be copied."""
@@ -185,7 +185,7 @@ class SegmentCopier:
             raise
         return self._next(partition, followed) is not None
 
-    def _next(self, partition: Partition, followed: FollowedRemoteLog) -> Copyable | None:
+    def _next(self, partition: Partition, followed: FollowedRemoteLog) -> CopyableSegment | None:
         """The oldest segment that has to be copied."""
         its_log = partition.log
         if its_log.config.remote_log_copy_disable or followed.is_being_removed:
@@ -214,7 +214,9 @@ class SegmentCopier:
         if followed.is_being_removed or not is_begun:
             raise NoLongerLeader
 
-    async def _copy(self, partition: Partition, followed: FollowedRemoteLog, epoch: int, found: Copyable) -> None:
+    async def _copy(
+        self, partition: Partition, followed: FollowedRemoteLog, epoch: int, found: CopyableSegment
+    ) -> None:
         environment, its_log = self._environment, partition.log
         try:
             sound = await checked(its_log, found, environment)
@@ -494,6 +496,6 @@ class PartitionBackoff:
     def succeeded(self, partition: Partition) -> None:
         self._failures.pop(partition, None)
 
-    def keep(self, is_served: Callable[[Partition], bool]) -> None:
+    def retain(self, is_served: Callable[[Partition], bool]) -> None:
         """Forget the partitions that this broker does not serve any more."""
         self._failures = {each: pause for each, pause in self._failures.items() if is_served(each)}

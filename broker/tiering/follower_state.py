@@ -121,13 +121,13 @@ class FollowerState:
     async def _offset(
         self, channel: PeerChannel, partition: Partition, leader_epoch: int, position: int
     ) -> EpochStart | None:
-        wish = ListOffsetsPartition(
+        requested = ListOffsetsPartition(
             partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=position
         )
         request = ListOffsetsRequest(
             replica_id=self._ports.node_id,
             isolation_level=0,
-            topics=[ListOffsetsTopic(name=partition.topic, partitions=[wish])],
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[requested])],
         )
         response = await send_and_wait(channel, request, self._timeout_ms)
         if not isinstance(response, ListOffsetsResponse):
@@ -137,11 +137,11 @@ class FollowerState:
         return EpochStart(answer.leader_epoch, answer.offset) if is_told else None
 
     async def _epoch_end(self, channel: PeerChannel, partition: Partition, leader_epoch: int, epoch: int) -> EpochEnd:
-        wish = OffsetForLeaderPartition(
+        requested = OffsetForLeaderPartition(
             partition=partition.index, current_leader_epoch=leader_epoch, leader_epoch=epoch
         )
         request = OffsetForLeaderEpochRequest(
-            replica_id=self._ports.node_id, topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[wish])]
+            replica_id=self._ports.node_id, topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[requested])]
         )
         response = await send_and_wait(channel, request, self._timeout_ms)
         if not isinstance(response, OffsetForLeaderEpochResponse):

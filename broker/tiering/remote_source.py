@@ -98,7 +98,7 @@ class ReadKey(NamedTuple):
         return ReaderPlace(self.topic_id, self.partition, self.offset)
 
 
-class KeptRead(NamedTuple):
+class CachedRead(NamedTuple):
     """The result of a read: whole batches from an offset on."""
 
     data: memoryview
@@ -144,7 +144,7 @@ class RemoteSource:
         self._under_way: dict[ReadKey, PendingRemoteRead] = {}
         self._waiting: deque[Callable[[], object]] = deque()
         self._running = 0
-        self._kept: OrderedDict[ReadKey, KeptRead] = OrderedDict()
+        self._kept: OrderedDict[ReadKey, CachedRead] = OrderedDict()
         self._kept_size = 0
         self._kept_size_max = config.integer("moldau.tiered.read.cache.bytes") // 2
         self._ahead_size = min(config.integer("moldau.tiered.read.ahead.bytes"), self._kept_size_max)
@@ -207,7 +207,7 @@ class RemoteSource:
     def _served(
         self,
         key: ReadKey,
-        kept: KeptRead,
+        kept: CachedRead,
         size: int,
         size_max: int,
         partition: Partition,
@@ -269,7 +269,7 @@ class RemoteSource:
                 self._waiting.popleft()()
         remote.done()
 
-    async def _read(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size_max: int) -> KeptRead:
+    async def _read(self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, size_max: int) -> CachedRead:
         offset, epoch = key.offset, key.leader_epoch
         for attempt in range(LOOK_AGAIN_COUNT):
             segment = followed.remote_log.find(epoch, offset)
@@ -279,7 +279,7 @@ class RemoteSource:
                 found = await self._read_segment(key, its_log, followed, segment, size_max)
                 if found is None:
                     nothing = memoryview(nothing_left(segment, epoch, offset))
-                    return KeptRead(nothing, [], segment.last_offset + 1, segment.size)
+                    return CachedRead(nothing, [], segment.last_offset + 1, segment.size)
                 aborted = None
                 if key.is_committed:
                     aborted = await self._aborted(its_log, followed, epoch, offset, found.next_offset, segment)
@@ -288,7 +288,7 @@ class RemoteSource:
                     raise
             else:
                 self.reads += 1
-                return KeptRead(found.data, aborted, found.next_offset, found.end_position)
+                return CachedRead(found.data, aborted, found.next_offset, found.end_position)
         raise AssertionError("the last attempt raises or returns")
 
     async def _read_segment(
@@ -390,14 +390,14 @@ class RemoteSource:
         while len(self._failed) > FAILED_MAX:
             del self._failed[next(iter(self._failed))]
 
-    def _keep(self, key: ReadKey, read: KeptRead) -> None:
+    def _keep(self, key: ReadKey, read: CachedRead) -> None:
         self._kept[key] = read
         self._kept_size += len(read.data)
         while self._kept_size > self._kept_size_max and len(self._kept) > 1:
             self._kept_size -= len(self._kept.popitem(last=False)[1].data)
 
 
-def _end_of(kept: KeptRead, size: int) -> tuple[int, int]:
+def _end_of(kept: CachedRead, size: int) -> tuple[int, int]:
     """The end of the whole batches in the first `size` bytes: the offset after them, and the position in the object."""
     if size >= len(kept.data):
         return kept.next_offset, kept.end_position
@@ -435,7 +435,7 @@ def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
     )
 
 
-def _located(kept: KeptRead, size_max: int, at_least_one: bool, end_offset: int) -> LocatedBatches:
+def _located(kept: CachedRead, size_max: int, at_least_one: bool, end_offset: int) -> LocatedBatches:
     """What a fetch gets of a read: batches below an end (exclusive), the bound of its isolation.
 
     The high watermark of a new leader may still be below the end of the copied segments.

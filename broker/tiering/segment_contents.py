@@ -54,7 +54,7 @@ class CheckedSegment(NamedTuple):
     changed."""
 
 
-class Copyable(NamedTuple):
+class CopyableSegment(NamedTuple):
     """A rolled segment, and the base offset of the next one."""
 
     segment: Segment
@@ -70,7 +70,7 @@ def copy_limit(log: Log, last_stable_offset: int) -> int:
     return min(last_stable_offset, log.first_dirty_offset or 0) if log.config.is_compacted else last_stable_offset
 
 
-def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyable]:
+def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[CopyableSegment]:
     """The segments to copy, oldest first: rolled, wholly below the last stable offset, with an offset at or past
     `from_offset`.
 
@@ -79,13 +79,13 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
     """
     pairs = zip(log.segments, log.segments[1:], strict=False)
     return [
-        Copyable(segment, later.base_offset)
+        CopyableSegment(segment, later.base_offset)
         for segment, later in pairs
         if (segment.size or log.config.is_compacted) and from_offset < later.base_offset <= last_stable_offset
     ]
 
 
-async def checked(log: Log, found: Copyable, environment: Environment) -> CheckedSegment:
+async def checked(log: Log, found: CopyableSegment, environment: Environment) -> CheckedSegment:
     """Check every batch of a segment before it is copied, in executor threads.
 
     The indexes of the copy are made from the checked batches, so that damage of the local index files is not copied.
@@ -137,7 +137,7 @@ def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, 
 
 
 def described(
-    log: Log, found: Copyable, segment_id: bytes, broker_id: int, now_ms: int, max_timestamp: int
+    log: Log, found: CopyableSegment, segment_id: bytes, broker_id: int, now_ms: int, max_timestamp: int
 ) -> RemoteSegment:
     """The metadata of a copy that begins. Where the log start lies inside of the segment, the log has forgotten the
     leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: no reader requests an
@@ -168,7 +168,7 @@ def described(
 
 
 async def contents_of(
-    log: Log, found: Copyable, checked_segment: CheckedSegment, environment: Environment
+    log: Log, found: CopyableSegment, checked_segment: CheckedSegment, environment: Environment
 ) -> dict[ObjectKind, Content]:
     """The contents of the objects. Raises OSError and `CannotCopy`."""
     segment, size, open_file = found.segment, found.segment.size, checked_segment.open_file

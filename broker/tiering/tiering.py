@@ -148,7 +148,7 @@ class Tiering:
             self._next_copy_ms = now_ms + self._copy_ms
             self.copier.forget_gone()
             self.cleaner.forget_gone()
-            self.traffic.keep(lambda topic: self._ports.metadata.cluster.image.topics.by_name(topic) is not None)
+            self.traffic.retain(lambda topic: self._ports.metadata.cluster.image.topics.by_name(topic) is not None)
         seen: set[RemotePartition] = set()
         for number, partition in enumerate(tuple(self._replicas)):
             if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:

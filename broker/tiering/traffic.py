@@ -49,7 +49,7 @@ class RemoteTraffic:
         self.total[what] += count
         self.topics.setdefault(topic, Counter())[what] += count
 
-    def keep(self, is_here: Callable[[str], bool]) -> None:
+    def retain(self, is_here: Callable[[str], bool]) -> None:
         """Drop the topics that this broker does not have any more; the totals stay."""
         self.topics = {topic: counts for topic, counts in self.topics.items() if is_here(topic)}
 

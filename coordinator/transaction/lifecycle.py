@@ -28,11 +28,11 @@ from moldau.coordinator.transaction.events import (
 )
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.table import (
+    BUMP,
     COMMIT,
     CONFIRM,
     CREATE,
     FENCE,
-    GO_ON,
     PENDING,
     REPEAT,
     TABLE,
@@ -85,7 +85,7 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
     elif decision is FENCE:
         fence(step, event, before)
     else:
-        take_over(step, event, before, decision)
+        give_epoch(step, event, before, decision)
 
 
 def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
@@ -111,14 +111,14 @@ def create(step: TransactionStep, event: InitProducerId) -> None:
     store_producer(step, event, created(producer_id, event.timeout_ms, step.wall_ms))
 
 
-def take_over(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
+def give_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
     """Give the transactional id to the producer: no open transaction prevents it."""
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
     if move is REPEAT:
         # DIVERGES: for the last epoch of a producer id Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception.
         store_producer(step, event, emptied(before, timeout_ms, wall_ms))
         return
-    goes_on = move is GO_ON
+    goes_on = move is BUMP
     if not before.is_exhausted:
         store_producer(step, event, bumped(before, timeout_ms, wall_ms, goes_on=goes_on))
         return
@@ -265,7 +265,7 @@ class CompletionStored(NamedTuple):
 
 def send_markers(step: TransactionStep) -> None:
     """Command the markers of every transaction that was prepared since the last call."""
-    for command in step.transactions.take_unsent(step.coordinator_epoch):
+    for command in step.transactions.take_unsent_markers(step.coordinator_epoch):
         if command.partitions:
             step.command(command)
         else:

@@ -71,7 +71,7 @@ class Move(Enum):
     """A new transactional id, with a new producer id."""
     START = auto()
     """Start a producer with the next epoch, or with a new producer id where the epochs are used up."""
-    GO_ON = auto()
+    BUMP = auto()
     """Like START, for a producer that continues after an error (KIP-360)."""
     REPEAT = auto()
     """Repeat the answer to an earlier InitProducerId, which was lost: the producer keeps its epoch."""
@@ -94,7 +94,7 @@ Decision: TypeAlias = ErrorCode | Move
 
 PENDING = PendingWrite.PENDING
 UNNAMED, CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN = Claim
-CREATE, START, GO_ON, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, CONFIRM = Move
+CREATE, START, BUMP, REPEAT, FENCE, ADD, CHECK, COMMIT, ABORT, ABORT_NOTHING, CONFIRM = Move
 
 DONE: Final = ErrorCode.NONE
 WAIT: Final = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -105,7 +105,7 @@ WRONG: Final = ErrorCode.INVALID_TXN_STATE
 NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
     CREATE: EMPTY,
     START: EMPTY,
-    GO_ON: EMPTY,
+    BUMP: EMPTY,
     REPEAT: EMPTY,
     FENCE: PREPARE_ABORT,
     ADD: ONGOING,
@@ -126,12 +126,12 @@ Rows: TypeAlias = Mapping[Standing, tuple[Decision, ...]]
 INIT_ROWS: Final[Rows] = {
     #                UNNAMED  CURRENT  PREVIOUS  OLDER    NEWER    FOREIGN
     DEAD:            (CREATE, CREATE,  CREATE,   CREATE,  CREATE,  CREATE),
-    EMPTY:           (START,  GO_ON,   REPEAT,   STALE,   STALE,   STALE),
+    EMPTY:           (START,  BUMP,    REPEAT,   STALE,   STALE,   STALE),
     ONGOING:         (FENCE,  FENCE,   FENCE,    FENCE,   FENCE,   STALE),
     PREPARE_COMMIT:  (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
     PREPARE_ABORT:   (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
-    COMPLETE_COMMIT: (START,  GO_ON,   REPEAT,   STALE,   STALE,   STALE),
-    COMPLETE_ABORT:  (START,  GO_ON,   REPEAT,   STALE,   STALE,   STALE),
+    COMPLETE_COMMIT: (START,  BUMP,    REPEAT,   STALE,   STALE,   STALE),
+    COMPLETE_ABORT:  (START,  BUMP,    REPEAT,   STALE,   STALE,   STALE),
     PENDING:         (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
 """A transaction is aborted for any epoch of its producer id, as Apache Kafka does: the client has to ask again, and is

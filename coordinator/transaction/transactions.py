@@ -103,7 +103,7 @@ class Transactions:
         elif transaction.is_prepared:
             self._unsent[transactional_id] = None
 
-    def take_unsent(self, coordinator_epoch: int) -> Iterator[SendMarkers]:
+    def take_unsent_markers(self, coordinator_epoch: int) -> Iterator[SendMarkers]:
         """The commands for the transactions that were prepared since the last call. Each gets a completion."""
         unsent, self._unsent = self._unsent, {}
         for transactional_id in unsent:

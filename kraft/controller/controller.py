@@ -40,7 +40,7 @@ from moldau.protocol.records.metadata import (
     UnregisterBrokerRecord,
 )
 from moldau.security.principal import NODE, Requester
-from moldau.security.quotas.limits import Sharers
+from moldau.security.quotas.limits import QuotaTags
 from moldau.security.quotas.mutations import MutationQuotas
 
 BOOTSTRAP = "Bootstrap records"
@@ -126,7 +126,7 @@ class Controller:
             decision.reply.throttle_time_ms = mutations.throttle_ms
         return decision
 
-    def mutation_tokens(self, now_ms: int) -> dict[Sharers, float]:
+    def mutation_tokens(self, now_ms: int) -> dict[QuotaTags, float]:
         """The balance in tokens of each client under a quota of mutations, for metrics."""
         return self._mutations.tokens(now_ms)
 

@@ -90,7 +90,7 @@ class PartitionIndex:
         self.reassigned.pop(key, None)
 
 
-class Indexed(NamedTuple):
+class IndexedTopics(NamedTuple):
     """The topics of an image together with their index."""
 
     topics: TopicsImage

@@ -59,7 +59,7 @@ class Outbox:
         else:
             self._effects.append(effect)
 
-    def take(self) -> list[Effect]:
+    def take_effects(self) -> list[Effect]:
         """Take the effects of the step. Of several elections in one step only the last one is saved."""
         effects, self._effects = self._effects, []
         if self._saving is None and self._wanted != self._durable:

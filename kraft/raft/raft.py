@@ -188,7 +188,7 @@ class Raft:
         assert type(event) in EVENTS[type(self.role)], f"{event} in the role {type(self.role).__name__}"
         self.member.now_ms, self.member.wall_ms = now_ms, wall_ms
         self._react(event)
-        return self.member.outbox.take()
+        return self.member.outbox.take_effects()
 
     def _react(self, event: Event) -> None:
         member = self.member

@@ -28,7 +28,7 @@ class SnapshotFetch:
         """The request for the next part."""
         return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
 
-    def take(self, partition: ResponsePartitionSnapshot) -> bool:
+    def append_part(self, partition: ResponsePartitionSnapshot) -> bool:
         """Take the next part. False where the response is not the next part of this snapshot: the caller begins another
         fetch."""
         data = cast("BytesLike", partition.unaligned_records) or b""  # The response was decoded before.

@@ -196,7 +196,7 @@ class Permissions:
         return steps
 
 
-class Unnamed(Enum):
+class DecisionForAll(Enum):
     """What the ACLs say about an operation, whatever the name of the resource."""
 
     DENIED = auto()
@@ -237,7 +237,7 @@ class AclIndex:
                 bits |= permissions.of(name)
         return decision_of(bits, operation)
 
-    def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> Unnamed:
+    def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionForAll:
         """What the ACLs say about the operation on every resource of the kind."""
         find = self._kinds.get(kind, _NO_ACLS).get
         of_all = of_some = 0
@@ -247,11 +247,11 @@ class AclIndex:
                 of_all |= permissions.of_every_name
                 of_some |= permissions.of_any_name
         if decision_of(of_all, operation) is False:
-            return Unnamed.DENIED
+            return DecisionForAll.DENIED
         decision = decision_of(of_some, operation)
         if decision is None:
-            return Unnamed.NONE
-        return Unnamed.ALLOWED if decision and decision_of(of_all, operation) else Unnamed.SOME
+            return DecisionForAll.NONE
+        return DecisionForAll.ALLOWED if decision and decision_of(of_all, operation) else DecisionForAll.SOME
 
     def has_kind(self, kind: int) -> bool:
         """Whether there is an ACL of any principal on resources of the kind."""

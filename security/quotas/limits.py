@@ -27,7 +27,7 @@ REMEMBERED_MAX: Final = 10_000
 """The most results that are remembered; clients choose their ids, so there may be many."""
 
 
-class Sharers(NamedTuple):
+class QuotaTags(NamedTuple):
     """The clients that share one rate: those with this user and this client id. An empty part matches every client."""
 
     user: str
@@ -38,7 +38,7 @@ class Limit(NamedTuple):
     """The quota that applies to a client, and the clients that share its rate."""
 
     value: float
-    sharers: Sharers
+    tags: QuotaTags
 
 
 class QuotaLimits:
@@ -75,10 +75,10 @@ class QuotaLimits:
         return self._known[asked]
 
     def _found(self, key: str, user: str, client_id: str) -> Limit | None:
-        for entity, sharers in _by_precedence(user, client_id):
+        for entity, tags in _by_precedence(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:
-                return Limit(value, sharers)
+                return Limit(value, tags)
         return None
 
     def of_address(self, address: str) -> float | None:
@@ -90,10 +90,10 @@ class QuotaLimits:
         return None
 
 
-def _by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Sharers]]:
+def _by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaTags]]:
     for user_name in (user, None):
         for client_name in (client_id, None):
-            yield QuotaEntity.of([(USER, user_name), (CLIENT_ID, client_name)]), Sharers(user, client_id)
-        yield QuotaEntity.of([(USER, user_name)]), Sharers(user, "")
+            yield QuotaEntity.of([(USER, user_name), (CLIENT_ID, client_name)]), QuotaTags(user, client_id)
+        yield QuotaEntity.of([(USER, user_name)]), QuotaTags(user, "")
     for client_name in (client_id, None):
-        yield QuotaEntity.of([(CLIENT_ID, client_name)]), Sharers("", client_id)
+        yield QuotaEntity.of([(CLIENT_ID, client_name)]), QuotaTags("", client_id)

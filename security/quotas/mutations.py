@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from moldau.security.principal import Requester
 from moldau.security.quotas.entity import CONTROLLER_MUTATION_RATE
-from moldau.security.quotas.limits import QuotaLimits, Sharers
+from moldau.security.quotas.limits import QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import Windows, round_half_up
 
 BUCKETS_MAX: Final = 10_000
@@ -76,7 +76,7 @@ class MutationQuotas:
     def __init__(self, windows: Windows) -> None:
         self.limits = QuotaLimits()
         self._windows = windows
-        self._buckets: dict[Sharers, TokenBucket] = {}
+        self._buckets: dict[QuotaTags, TokenBucket] = {}
         """The least recently used bucket is first."""
 
     def of(self, requester: Requester, now_ms: int) -> Mutations:
@@ -86,19 +86,19 @@ class MutationQuotas:
         limit = self.limits.of_client(CONTROLLER_MUTATION_RATE, requester.principal.name, requester.client_id)
         if limit is None:
             return UNBOUNDED
-        bucket = self._buckets.pop(limit.sharers, None)
+        bucket = self._buckets.pop(limit.tags, None)
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
                 del self._buckets[next(iter(self._buckets))]
             bucket = TokenBucket(limit.value, self._windows, now_ms)
         else:
             bucket.change_rate(limit.value, now_ms)
-        self._buckets[limit.sharers] = bucket
+        self._buckets[limit.tags] = bucket
         return BoundedMutations(bucket, now_ms, is_strict=requester.is_strict)
 
-    def tokens(self, now_ms: int) -> dict[Sharers, float]:
+    def tokens(self, now_ms: int) -> dict[QuotaTags, float]:
         """The balance of each bucket in tokens, for metrics."""
-        return {sharers: bucket.tokens(now_ms) for sharers, bucket in self._buckets.items()}
+        return {tags: bucket.tokens(now_ms) for tags, bucket in self._buckets.items()}
 
 
 class TokenBucket:

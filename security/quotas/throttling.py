@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.security.quotas.limits import Limit, QuotaLimits, Sharers
+from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 
 RATES_MAX: Final = 10_000
@@ -37,11 +37,11 @@ class ClientThrottle:
         self._limits = limits
         self._windows = windows
         self._most_ms = most_ms
-        self._rates: dict[Sharers, ClientRate] = {}
+        self._rates: dict[QuotaTags, ClientRate] = {}
         """The rate that was recorded the longest ago is first."""
 
     @property
-    def rates(self) -> Iterator[tuple[Sharers, ClientRate]]:
+    def rates(self) -> Iterator[tuple[QuotaTags, ClientRate]]:
         """All rates that are kept, for metrics."""
         return iter(tuple(self._rates.items()))
 
@@ -50,11 +50,11 @@ class ClientThrottle:
         limit = self._limit(user, client_id)
         if limit is None:
             return 0
-        known = self._rates.pop(limit.sharers, None)
+        known = self._rates.pop(limit.tags, None)
         if known is None:
             self._drop(now_ms)
             known = ClientRate(SampledRate(self._windows), now_ms, ThrottleTimes())
-        self._rates[limit.sharers] = known
+        self._rates[limit.tags] = known
         known.recorded_ms = now_ms
         known.rate.record(value, now_ms)
         delay_ms = throttle_ms(known.rate, limit.value, now_ms, self._most_ms)
@@ -65,8 +65,8 @@ class ClientThrottle:
     def refund(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Remove a value that was recorded just now, because the client is throttled instead."""
         limit = self._limit(user, client_id)
-        if limit is not None and limit.sharers in self._rates:
-            self._rates[limit.sharers].rate.record(-value, now_ms)
+        if limit is not None and limit.tags in self._rates:
+            self._rates[limit.tags].rate.record(-value, now_ms)
 
     def value_max(self, user: str, client_id: str) -> float | None:
         """The largest single value that the quota allows in all windows together; a larger one always exceeds it. None
@@ -83,10 +83,10 @@ class ClientThrottle:
     def _drop(self, now_ms: int) -> None:
         """Drop a rate to make room for another one."""
         while self._rates:
-            sharers, oldest = next(iter(self._rates.items()))
+            tags, oldest = next(iter(self._rates.items()))
             if len(self._rates) < RATES_MAX and now_ms - oldest.recorded_ms < IDLE_MS:
                 return
-            del self._rates[sharers]
+            del self._rates[tags]
 
 
 TIMES_MS: Final = 30_000

@@ -73,7 +73,7 @@ class Cluster:
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicDescription]:
         """The topics of these names that exist, or all of them. Raises `Refused` where no broker answers."""
-        return self.patiently("metadata", lambda: self._ask_topics(names))
+        return self.retry("metadata", lambda: self._ask_topics(names))
 
     def leader_of(self, key: TopicPartition) -> BrokerConnection:
         """The connection to the leader of a partition. Raises `TransientError` where the partition has no leader now,
@@ -109,7 +109,7 @@ class Cluster:
                 problem = failed
         raise problem
 
-    def patiently(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
+    def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
         """Repeat an attempt until it raises neither `TransientError` nor `Disconnected`, with new metadata each time.
         Returns its result.
 
@@ -142,7 +142,7 @@ class Cluster:
         record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Refused`.
         """
         wanted = list(keys)
-        return self.patiently("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
+        return self.retry("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
 
     def _ask_offsets(
         self, keys: Iterable[TopicPartition], timestamp: int, is_committed: bool

@@ -31,7 +31,7 @@ def is_map_compiled() -> bool:
     return not str(offset_map.__file__).endswith(".py")
 
 
-class MetKeys:
+class SeenKeys:
     """The keys of the records that were chosen so far.
 
     A key takes 27 bytes where the maps are full, and up to 80 bytes where the last one is nearly empty.
@@ -44,7 +44,7 @@ class MetKeys:
         size = int(records_count * ENTRY_SIZE / LOAD_FACTOR)
         self._maps = [self._new_map(max(FIRST_MAP_SIZE_MIN, min(size, FIRST_MAP_SIZE_MAX)))]
 
-    def choose(self, run: BytesLike, count: int, base_offset: int) -> tuple[BytesLike, int]:
+    def unseen_records(self, run: BytesLike, count: int, base_offset: int) -> tuple[BytesLike, int]:
         """The records of a run whose keys no newer record has, and their number; after that, these keys are met.
         The key of a tombstone is met too, also where tombstones are not kept. Raises `MalformedMessage`.
 
@@ -81,7 +81,7 @@ class MetKeys:
 
 
 def newest_chunks(
-    wanted: Slice, stored: list[FoundBatch], chunk_size: int, met: MetKeys | None = None
+    wanted: Slice, stored: list[FoundBatch], chunk_size: int, met: SeenKeys | None = None
 ) -> Iterator[Chunk]:
     """The batches of a slice in chunks, the newest chunk first; with `met` only the records that it chooses.
 
@@ -97,7 +97,7 @@ def newest_chunks(
         if met is not None:
             try:
                 run, count = run_of(wanted, header, memoryview(data)[start:end])
-                run, count = met.choose(run, count, header.base_offset)
+                run, count = met.unseen_records(run, count, header.base_offset)
             except MalformedMessage as malformed:
                 raise MalformedMessage(f"{wanted.path}, position {found[0]}: {malformed}") from None
             if len(run) < end - start:

@@ -67,7 +67,7 @@ class Chunk:
         return [each.header for each in self.bodies]
 
 
-class Aborted:
+class AbortedBatches:
     """Tells the batches of aborted transactions from others."""
 
     def __init__(self, wanted: Slice) -> None:
@@ -112,7 +112,7 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
     """The batches with records of a slice, as they are stored. Left out are control batches, batches without records,
     and batches of aborted transactions where the slice excludes them. Raises as `batches_of`.
     """
-    aborted = Aborted(wanted) if wanted.aborted else None
+    aborted = AbortedBatches(wanted) if wanted.aborted else None
     markers = AbortMarkers(wanted) if wanted.finds_markers else None
     for found in batches_of(wanted):
         header = found[1]

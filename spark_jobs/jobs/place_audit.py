@@ -16,7 +16,7 @@ from moldau.spark_jobs.jobs.segment_audit import Problem
 from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
 from moldau.spark_jobs.origins.local_partition import orphan_indexes
 from moldau.spark_jobs.origins.port import Origin, PartitionOrigin
-from moldau.spark_jobs.origins.replica_histories import ReplicaFiles, choose, replica_files
+from moldau.spark_jobs.origins.replica_histories import ReplicaFiles, choose_replicas, replica_files
 from moldau.spark_jobs.planning.partition_view import PartitionView
 from moldau.spark_jobs.refusals import ClusterMismatch, HistoriesDiffer
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
@@ -102,7 +102,7 @@ def _histories(
     topic = metadata.topics().get(key[0])
     try:
         leader = topic.leaders.get(key[1]) if topic is not None else None
-        for other, difference in choose(key, replicas, leader, may_have_gaps=may_have_gaps).others:
+        for other, difference in choose_replicas(key, replicas, leader, may_have_gaps=may_have_gaps).others:
             yield Problem("histories", other.directory, other.high_watermark - 1, difference)
     except HistoriesDiffer as differ:
         yield Problem("histories", replicas[0].directory, -1, str(differ))

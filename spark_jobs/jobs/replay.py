@@ -29,9 +29,9 @@ from moldau.spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIME
 from moldau.spark_jobs.refusals import DataLost, Refused, warn
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.rows import Row, row_batches
-from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, said
+from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
-from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.writers import end
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
@@ -259,7 +259,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
     """Write and commit a round, or commit what an earlier run has decided to. Returns the records of the round."""
     replay_id, cluster = planned.plan.replay_id, planned.job.target.cluster()
 
-    def finish(each: ProducerIdentity, is_commit: bool) -> Ending:
+    def finish(each: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
         return end(cluster, each, is_commit)
 
     try:
@@ -276,7 +276,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
         state.log.write(replay_id, number, transactions)
         lost = lost_of(transactions, finish)
         if lost:
-            raise TransactionsLost(said(replay_id, number, lost, len(transactions)))
+            raise TransactionsLost(text_of_lost(replay_id, number, lost, len(transactions)))
         return count
     finally:
         cluster.close()

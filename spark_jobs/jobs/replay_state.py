@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from moldau.spark_jobs.refusals import Refused, TopicRecreated
-from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, said
-from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
+from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
 
 FORMAT_VERSION: Final = 1
@@ -181,7 +181,7 @@ def is_settled(
     replay_id: str,
     number: int,
     decided: Sequence[ProducerIdentity] | None,
-    end: Callable[[ProducerIdentity, bool], Ending],
+    end: Callable[[ProducerIdentity, bool], TransactionOutcome],
 ) -> bool:
     """Whether an earlier run has decided on a round, and its transactions are committed now; False: the round is to be
     written. Raises `TransactionsLost` where only some of them could be committed.
@@ -193,4 +193,4 @@ def is_settled(
         return True
     if len(lost) == len(decided):
         return False
-    raise TransactionsLost(said(replay_id, number, lost, len(decided)))
+    raise TransactionsLost(text_of_lost(replay_id, number, lost, len(decided)))

@@ -41,7 +41,7 @@ OffsetChoice: TypeAlias = Literal["earliest", "latest"] | ByPartition | Timestam
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ReadBound:
     """One end of a read: the names of its options, and the word that it does not take ("" for none)."""
 
     name: Literal["starting", "ending"]
@@ -61,12 +61,12 @@ class Side:
         return f"{self.name}Timestamp"
 
 
-STARTING: Final = Side("starting", "earliest", "latest")
-STREAM_STARTING: Final = Side("starting", "latest", "")
-ENDING: Final = Side("ending", "latest", "earliest")
+STARTING: Final = ReadBound("starting", "earliest", "latest")
+STREAM_STARTING: Final = ReadBound("starting", "latest", "")
+ENDING: Final = ReadBound("ending", "latest", "earliest")
 
 
-def choice_of(side: Side, given: Mapping[str, str]) -> OffsetChoice:
+def offset_choice(side: ReadBound, given: Mapping[str, str]) -> OffsetChoice:
     """The choice of one end, from options with names in lower case. Raises `Refused`."""
     if (value := given.get(side.timestamp.lower())) is not None:
         return Timestamps(milliseconds(side.timestamp, value))
@@ -93,7 +93,7 @@ def refuse_reversed_numbers(what: str, first: ByPartition | int, last: ByPartiti
                 raise Refused(f"{key[0]}-{key[1]}: the starting {what} {first[key]} is past the ending one {last[key]}")
 
 
-def _offsets(side: Side, value: str) -> OffsetChoice:
+def _offsets(side: ReadBound, value: str) -> OffsetChoice:
     name, word = side.offsets, value.strip().lower()
     if word == side.refused:
         raise Refused(f"{name}={side.refused} is not possible in a batch query")

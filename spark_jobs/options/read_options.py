@@ -17,7 +17,7 @@ from moldau.spark_jobs.options.offset_choices import (
     STARTING,
     STREAM_STARTING,
     OffsetChoice,
-    choice_of,
+    offset_choice,
     refuse_reversed,
 )
 from moldau.spark_jobs.options.option_values import (
@@ -161,8 +161,8 @@ def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions
         ("read_uncommitted", "read_committed"),
     )
     strategy = given.get("startingoffsetsbytimestampstrategy", "error")
-    starting = choice_of(STARTING if use == "batch" else STREAM_STARTING, given)
-    ending = choice_of(ENDING, given)
+    starting = offset_choice(STARTING if use == "batch" else STREAM_STARTING, given)
+    ending = offset_choice(ENDING, given)
     refuse_reversed(starting, ending)
     brokers = names_in(given.get("kafka.bootstrap.servers", ""))
     has_places = "path" in given or "paths" in given

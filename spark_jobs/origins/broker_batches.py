@@ -38,7 +38,7 @@ BY_ID: Final = 13
 """The highest version of Fetch that names topics, and one that names their ids."""
 
 
-class Fetched(NamedTuple):
+class FetchedPart(NamedTuple):
     """The part of a fetch response for the one partition."""
 
     records: bytes
@@ -85,17 +85,17 @@ class BrokerBatches(NamedTuple):
         finally:
             cluster.close()
 
-    def _fetch(self, cluster: Cluster, wanted: Slice, offset: int) -> Fetched:
+    def _fetch(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
         """Fetch until the response has batches, or shows that no batches are left."""
         deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
         while True:
-            fetched = cluster.patiently(str(wanted), lambda: self._ask(cluster, wanted, offset))
+            fetched = cluster.retry(str(wanted), lambda: self._ask(cluster, wanted, offset))
             if fetched.records or fetched.end_offset >= wanted.end_offset:
                 return fetched
             if time.monotonic() > deadline:
                 raise DataLost(f"{wanted}: the log ends at {fetched.end_offset} now")
 
-    def _ask(self, cluster: Cluster, wanted: Slice, offset: int) -> Fetched:
+    def _ask(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
         key = wanted.topic, wanted.partition
         leader = cluster.leader_of(key)
         now = cluster.topic_id(wanted.topic)
@@ -124,7 +124,7 @@ class BrokerBatches(NamedTuple):
             raise Refused(f"{wanted}: {error_name(reply.error_code)}")
         return self._checked(wanted, offset, reply.responses[0].partitions[0])
 
-    def _checked(self, wanted: Slice, offset: int, answer: PartitionData) -> Fetched:
+    def _checked(self, wanted: Slice, offset: int, answer: PartitionData) -> FetchedPart:
         error = answer.error_code
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise DataLost(f"{wanted}: offset {offset} is gone: the log starts at {answer.log_start_offset} now")
@@ -136,7 +136,7 @@ class BrokerBatches(NamedTuple):
             raise Refused(f"{wanted}: {error_name(error)}")
         end = answer.last_stable_offset if self.is_committed else answer.high_watermark
         records = bytes(answer.records) if isinstance(answer.records, bytes | bytearray | memoryview) else b""
-        return Fetched(records, end, (answer.aborted_transactions or ()) if self.is_committed else ())
+        return FetchedPart(records, end, (answer.aborted_transactions or ()) if self.is_committed else ())
 
 
 def committed(

@@ -77,7 +77,7 @@ class LocalPartition:
         self.may_have_gaps = may_have_gaps
         self.incomplete: Sequence[SegmentObject] = ()
         self.lost_segments: Sequence[int] = orphan_indexes(fs, directory, listed) if may_have_gaps else ()
-        self.log_start_offset = max(log_start_offset, start_of_files(fs, directory, listed, epochs_start))
+        self.log_start_offset = max(log_start_offset, former_log_start(fs, directory, listed, epochs_start))
         self.is_checkpointed = high_watermark is not None
         self.high_watermark = max(self.log_start_offset, high_watermark or 0)
         self.segments: Sequence[StoredSegment] = tuple(self._stored(each) for each in listed)
@@ -236,7 +236,7 @@ def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegmen
     return sorted({base for name in names if (base := offset_of_name(name)) not in known and base > first})
 
 
-def start_of_files(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
+def former_log_start(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
     """The offset at which the log began when its files were whole: that of the first segment, or an earlier one where
     the first leader epoch begins, because whatever moves the start of a log cuts its leader epochs. Between the two are
     the segments of a tier, or segments that are missing.

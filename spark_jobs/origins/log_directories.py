@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
 from moldau.spark_jobs.origins.local_partition import LocalPartition
 from moldau.spark_jobs.origins.port import PartitionOrigin
-from moldau.spark_jobs.origins.replica_histories import choose, read_epochs, replica_files
+from moldau.spark_jobs.origins.replica_histories import choose_replicas, read_epochs, replica_files
 from moldau.spark_jobs.refusals import ClusterMismatch, Refused, warn
 from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
@@ -129,7 +129,7 @@ class LogDirectories:
         ]
         topic = self._metadata.topics().get(key[0])
         leader = topic.leaders.get(key[1]) if topic is not None else None
-        chosen, others = choose(key, known, leader, may_have_gaps=may_have_gaps)
+        chosen, others = choose_replicas(key, known, leader, may_have_gaps=may_have_gaps)
         for _, difference in others:
             warn(difference)
         directory = chosen[0].directory if chosen else replicas[0].directory

@@ -106,17 +106,19 @@ def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
         return LeaderEpochs(fs, directory, [])
 
 
-class Choice(NamedTuple):
+class ReplicaChoice(NamedTuple):
     """The replicas of one history, the one to read first, and the others with what is to be said of them."""
 
     same: list[ReplicaFiles]
     others: list[tuple[ReplicaFiles, str]]
 
 
-def choose(key: TopicPartition, replicas: Sequence[ReplicaFiles], leader: int | None, *, may_have_gaps: bool) -> Choice:
+def choose_replicas(
+    key: TopicPartition, replicas: Sequence[ReplicaFiles], leader: int | None, *, may_have_gaps: bool
+) -> ReplicaChoice:
     """Choose among replicas. Raises `HistoriesDiffer` where nothing tells which history is right, and OSError."""
     if len(replicas) < 2:
-        return Choice(list(replicas), [])
+        return ReplicaChoice(list(replicas), [])
     epochs = {each.directory: each.latest_epoch() for each in replicas}
     reference = max(replicas, key=lambda each: (epochs[each.directory], each.high_watermark))
     of_leader = next((each for each in replicas if leader is not None and each.node_id == leader), None)
@@ -128,7 +130,7 @@ def choose(key: TopicPartition, replicas: Sequence[ReplicaFiles], leader: int | 
     others: list[ReplicaFiles] = []
     for each in replicas:
         if each is not reference:
-            (same if agrees(key, each, reference, may_have_gaps=may_have_gaps) else others).append(each)
+            (same if has_same_history(key, each, reference, may_have_gaps=may_have_gaps) else others).append(each)
     same.sort(key=lambda each: -each.high_watermark)
     described = [
         (
@@ -139,10 +141,12 @@ def choose(key: TopicPartition, replicas: Sequence[ReplicaFiles], leader: int | 
         )
         for each in others
     ]
-    return Choice(same, described)
+    return ReplicaChoice(same, described)
 
 
-def agrees(key: TopicPartition, replica: ReplicaFiles, reference: ReplicaFiles, *, may_have_gaps: bool) -> bool:
+def has_same_history(
+    key: TopicPartition, replica: ReplicaFiles, reference: ReplicaFiles, *, may_have_gaps: bool
+) -> bool:
     """Whether a replica has the history of the reference below its own high watermark. Raises `HistoriesDiffer` where
     both have different batches of one epoch.
     """

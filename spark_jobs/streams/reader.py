@@ -49,7 +49,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._records = SegmentReader(options, columns)
-        self._patience = Patience(options.limits)
+        self._patience = TriggerDelay(options.limits)
         self._targets: StreamOffsets | None = None
         """With Trigger.AvailableNow: where the query ends."""
         self._latest: StreamOffsets = {}
@@ -79,13 +79,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._latest = ends
         else:
             self._latest = self._targets
-            ends = up_to(self._targets, carried, ends)
+            ends = limited_ends(self._targets, carried, ends)
         begins = {key: carried.get(key, planner.log_start(key)) for key in ends}
         count = sum(max(0, end - begins[key]) for key, end in ends.items())
-        if self._targets is None and count and self._patience.waits(count, time.monotonic() * 1000):
+        if self._targets is None and count and self._patience.must_wait(count, time.monotonic() * 1000):
             return start
         if isinstance(limit, ReadMaxRows):
-            ends = admitted(begins, ends, limit.max_rows)
+            ends = admitted_ends(begins, ends, limit.max_rows)
         return start if ends == started == carried else as_json(ends, planner.topic_ids)
 
     def reportLatestOffset(self) -> OffsetsJson | None:
@@ -118,13 +118,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
 
-def up_to(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
+def limited_ends(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
     """The ends, none past its target. A partition without a target is new, and is not read before the next run."""
     limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
     return limited | {key: started[key] for key in ends if key in started and key not in targets}
 
 
-def admitted(
+def admitted_ends(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int
 ) -> StreamOffsets:
     """The end offsets of a trigger that reads about `offsets_max` offsets.
@@ -136,14 +136,14 @@ def admitted(
     lag = sum(lags.values())
     if lag <= offsets_max:
         return dict(ends)
-    admitted_ends = {}
+    ends_of_trigger = {}
     for key, end in ends.items():
         share = offsets_max * lags[key] / lag
-        admitted_ends[key] = min(end, begins[key] + (ceil(share) if share < 1 else int(share)))
-    return admitted_ends
+        ends_of_trigger[key] = min(end, begins[key] + (ceil(share) if share < 1 else int(share)))
+    return ends_of_trigger
 
 
-class Patience:
+class TriggerDelay:
     """Lets a trigger wait until minOffsetsPerTrigger offsets can be read, or maxTriggerDelay has passed since the last
     trigger that read offsets. The first trigger does not wait.
     """
@@ -152,7 +152,7 @@ class Patience:
         self._limits = limits
         self._last_ms: float | None = None
 
-    def waits(self, offsets_count: int, now_ms: float) -> bool:
+    def must_wait(self, offsets_count: int, now_ms: float) -> bool:
         """Whether the trigger reads nothing yet. Where it reads, the delay of the next trigger begins now."""
         least, last_ms = self._limits.offsets_min, self._last_ms
         is_short = least is not None and offsets_count < least

@@ -42,12 +42,12 @@ class LatestViewReader(SegmentReader):
 
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """The rows where the map of keys is compiled: it chooses records before they are decoded."""
-        from moldau.spark_jobs.decoding.newest_records import MetKeys, newest_chunks
+        from moldau.spark_jobs.decoding.newest_records import SeenKeys, newest_chunks
         from moldau.spark_jobs.decoding.record_columns import arrow_batch, best_decoder, decoded
 
         decode, chunk_size = best_decoder()
         records_count = sum(each.end_offset - each.start_offset for each in task)
-        met = MetKeys(records_count, keeps_tombstones=self._options.keeps_tombstones)
+        met = SeenKeys(records_count, keeps_tombstones=self._options.keeps_tombstones)
         for each in reversed(task):
             for chunk in newest_chunks(each, self._stored(each), chunk_size, met):
                 yield arrow_batch(decoded(chunk, each, self._columns, decode), each, self._columns)
@@ -62,7 +62,7 @@ class LatestViewReader(SegmentReader):
         met: set[bytes] = set()
         for each in reversed(task):
             for chunk in newest_chunks(each, self._stored(each), chunk_size):
-                rows = first_met(last_rows(arrow_batch(decoded(chunk, each, needed, decode), each, needed)), met)
+                rows = first_of_keys(last_rows(arrow_batch(decoded(chunk, each, needed, decode), each, needed)), met)
                 if not self._options.keeps_tombstones:
                     rows = rows.filter(rows.column("value").is_valid())
                 if rows.num_rows:
@@ -117,7 +117,7 @@ def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(np.sort(last))
 
 
-def first_met(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
+def first_of_keys(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
     """The rows whose keys were not met before; after that they are. A key takes about 100 bytes in the set."""
     import numpy as np
 

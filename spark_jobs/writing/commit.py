@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from moldau.spark_jobs.refusals import Refused, warn
-from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
 
-End: TypeAlias = Callable[[ProducerIdentity, bool], Ending]
+End: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]
 """Ends a transaction; True commits."""
 
 
@@ -34,7 +34,7 @@ def commit_batch(
         return
     abort_all(transactions, end)
     if lost:
-        raise TransactionsLost(said(query, batch, lost, len(decided)))
+        raise TransactionsLost(text_of_lost(query, batch, lost, len(decided)))
 
 
 def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
@@ -48,10 +48,10 @@ def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
 
 def lost_of(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
     """Commit all transactions. Returns those that were already aborted."""
-    return [each for each in transactions if end(each, True) is Ending.LOST]
+    return [each for each in transactions if end(each, True) is TransactionOutcome.LOST]
 
 
-def said(query: str, batch: int, lost: Sequence[ProducerIdentity], count: int) -> str:
+def text_of_lost(query: str, batch: int, lost: Sequence[ProducerIdentity], count: int) -> str:
     names = ", ".join(str(each.transactional_id) for each in lost)
     return (
         f"query {query}, batch {batch}: {len(lost)} of {count} transactions were aborted by their coordinator before "
@@ -66,4 +66,4 @@ def _decide(
         log.write(query, batch, transactions)
     lost = lost_of(transactions, end)
     if lost:
-        raise TransactionsLost(said(query, batch, lost, len(transactions)))
+        raise TransactionsLost(text_of_lost(query, batch, lost, len(transactions)))

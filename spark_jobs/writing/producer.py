@@ -102,7 +102,7 @@ class TopicProducer:
             add_partitions(self._cluster, self._producer, new)
         batches = {key: self._batch(key, each) for key, each in gathered.items()}
         left = dict(batches)
-        self._cluster.patiently("produce", lambda: self._produce(left), DELIVERY_S)
+        self._cluster.retry("produce", lambda: self._produce(left), DELIVERY_S)
         for key, each in gathered.items():
             self._sequences[key] = sequence_after(self._sequences.get(key, 0), len(each.records))
             self.count += len(each.records)
@@ -124,7 +124,7 @@ class TopicProducer:
                 raise Refused(f"topic: there is no topic {topic}")
             return len(described.leaders)
 
-        return self._cluster.patiently("metadata", attempt)
+        return self._cluster.retry("metadata", attempt)
 
     def _batch(self, key: TopicPartition, gathered: PendingRecords) -> bytes:
         return build_batch(

@@ -46,7 +46,7 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int
 
 
-class Ending(Enum):
+class TransactionOutcome(Enum):
     """The state of a transaction after EndTxn."""
 
     DONE = "done"
@@ -65,7 +65,7 @@ def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int
         check_error(reply.error_code, f"producer {transactional_id or ''}")
         return ProducerIdentity(transactional_id, reply.producer_id, reply.producer_epoch)
 
-    return cluster.patiently("producer id", attempt)
+    return cluster.retry("producer id", attempt)
 
 
 def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[TopicPartition]) -> None:
@@ -88,10 +88,10 @@ def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[
             for each in topic.results_by_partition:
                 check_error(each.partition_error_code, f"{topic.name}-{each.partition_index}")
 
-    cluster.patiently("transaction", attempt)
+    cluster.retry("transaction", attempt)
 
 
-def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> Ending:
+def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> TransactionOutcome:
     """Commit or abort a transaction. A repeated request with the same decision is not an error. Raises `Refused` where
     the coordinator does not know the transactional id any more, or does not answer.
     """
@@ -104,14 +104,14 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
         committed=is_commit,
     )
 
-    def attempt() -> Ending:
+    def attempt() -> TransactionOutcome:
         reply = coordinator(cluster, transactional_id).ask(request, EndTxnResponse, 3)
         if reply.error_code in ENDED_OTHERWISE:
-            return Ending.LOST
+            return TransactionOutcome.LOST
         check_error(reply.error_code, f"transaction {transactional_id}")
-        return Ending.DONE
+        return TransactionOutcome.DONE
 
-    return cluster.patiently("transaction", attempt)
+    return cluster.retry("transaction", attempt)
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> BrokerConnection:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from moldau.spark_jobs.client.cluster import Cluster
-    from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+    from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """The local property in which Spark tells tasks their streaming query."""
@@ -142,7 +142,7 @@ def query_id() -> str:
     return (context.getLocalProperty(QUERY_ID) if context is not None else None) or NO_QUERY
 
 
-def end(cluster: Cluster, producer: ProducerIdentity, is_commit: bool) -> Ending:
+def end(cluster: Cluster, producer: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
     from moldau.spark_jobs.writing.transaction import end_transaction
 
     return end_transaction(cluster, producer, is_commit=is_commit)

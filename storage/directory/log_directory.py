@@ -297,11 +297,11 @@ class LogDirectory:
 
     def set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
         """Stop serving a log and rename its directory (`-stray`: it is kept); its new path. Raises OSError."""
-        old, new = self.let_go(topic, partition, unique, suffix)
+        old, new = self.detach(topic, partition, unique, suffix)
         self.fs.rename(old, new)
         return new
 
-    def let_go(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
+    def detach(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> tuple[str, str]:
         """Stop serving a log. Returns the path of its directory, and the path to which the caller has to rename it."""
         log = self.logs.pop((topic, partition))
         self.checkpoints.log_removed((topic, partition))

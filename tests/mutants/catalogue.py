@@ -342,10 +342,10 @@ MUTANTS: Final = (
         38,
         "a proposal overtaken by nobody knows what is withdrawn",
         "broker/replicas/in_sync_changes.py",
-        "            elif not stands(partition, proposal) or error in METADATA_WILL_TELL:\n"
+        "            elif not is_unchanged(partition, proposal) or error in METADATA_WILL_TELL:\n"
         "                continue\n"
         "            elif error in REFUSED:",
-        "            elif not stands(partition, proposal):\n"
+        "            elif not is_unchanged(partition, proposal):\n"
         "                continue\n"
         "            elif error in REFUSED or error in METADATA_WILL_TELL:",
         Hunt.SCENARIOS,

@@ -26,7 +26,7 @@ TRANSACTION_COORDINATOR_MUTANTS: Final = (
         "a new coordinator sends no markers of what the former one has prepared",
         "shard",
         "self.config.id_cleanup_interval_ms)\n        send_markers(step)\n",
-        "self.config.id_cleanup_interval_ms)\n        list(step.transactions.take_unsent(0))\n",
+        "self.config.id_cleanup_interval_ms)\n        list(step.transactions.take_unsent_markers(0))\n",
     ),
     planted(
         182,

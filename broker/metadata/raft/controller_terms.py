@@ -17,7 +17,7 @@ from moldau.broker.metadata.raft.log_writer import Feed, MetadataLogWriter
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Tasks
 from moldau.kraft.controller.controller import Controller
-from moldau.kraft.controller.partition_index import Indexed, PartitionIndex
+from moldau.kraft.controller.partition_index import IndexedTopics, PartitionIndex
 from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.image.topics import TopicsImage
 from moldau.kraft.raft import events
@@ -110,9 +110,9 @@ class ControllerTerms:
     async def _lead_indexed(self, epoch: int, topics: TopicsImage) -> None:
         index = await self._environment.offload(lambda: PartitionIndex(topics))
         if self._raft.is_leader and self._raft.epoch == epoch:  # The term may have ended in the meantime.
-            self._lead(epoch, Indexed(topics, index))
+            self._lead(epoch, IndexedTopics(topics, index))
 
-    def _lead(self, epoch: int, indexed: Indexed | None) -> None:
+    def _lead(self, epoch: int, indexed: IndexedTopics | None) -> None:
         environment = self._environment
         base = self._committed.begin_term()
         bootstrap = self._bootstrap_records() if not base.image.features.levels else []
@@ -136,7 +136,7 @@ class ControllerTerms:
         """Report the former leader's broker as disconnected: the leader sent nothing for long enough to be replaced,
         unless it resigned cleanly.
         """
-        contact = self._former_leader.take()
+        contact = self._former_leader.take_contact()
         if contact is None:
             return
         if contact.heard_ms is None:
@@ -186,7 +186,7 @@ class FormerLeader:
         """Note that the connection to the leader broke, or that its address refuses connections."""
         self._heard_ms = None
 
-    def take(self) -> LastContact | None:
+    def take_contact(self) -> LastContact | None:
         """Return the former leader, once for each term of this node; None where there is none."""
         if self._node_id == NO_NODE:
             return None

@@ -64,7 +64,7 @@ class MetadataSnapshots:
 
     # Writing
 
-    def take_if_due(self) -> None:
+    def write_if_due(self) -> None:
         """Begin a snapshot if the policy asks for one and records were committed since the newest one."""
         image = self._publisher.image
         newest = self._log.latest_snapshot
@@ -72,9 +72,9 @@ class MetadataSnapshots:
         now_ms = self._environment.monotonic_ms()
         if not self._is_stopping and is_new and self._policy.is_due(now_ms):
             self._policy.begun(now_ms)
-            self._tasks.spawn(self.take(image), "metadata snapshot")
+            self._tasks.spawn(self.write(image), "metadata snapshot")
 
-    async def take(self, image: MetadataImage) -> None:
+    async def write(self, image: MetadataImage) -> None:
         """Write a snapshot of the image. The image is immutable, so an executor thread can write it while the event
         loop continues.
 
@@ -85,7 +85,7 @@ class MetadataSnapshots:
         quorum = self._history.description_at(end_offset)
         try:
             snapshot = await environment.offload(lambda: self._log.write_snapshot(image, quorum, now_ms))
-            paths = self._log.took(snapshot, self._policy, now_ms)
+            paths = self._log.snapshot_written(snapshot, self._policy, now_ms)
             await environment.offload(lambda: unlink_all(environment.fs, paths))
             log.info(
                 "took a snapshot of the metadata up to offset %d: %s/%s",

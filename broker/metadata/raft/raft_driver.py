@@ -146,7 +146,7 @@ class RaftDriver:
     def _commit(self, high_watermark: int) -> None:
         if self._committed.commit(high_watermark, is_active=self._terms.active is not None):
             self._catch_up.reached()
-            self._snapshots.take_if_due()
+            self._snapshots.write_if_due()
 
     def _end_stop(self) -> None:
         if not self._stopped.done():

@@ -299,7 +299,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             and self._state in (StreamState.OPEN, StreamState.CLOSING)
         ):
             try:
-                piece = unsent.take()
+                piece = unsent.take_piece()
                 if isinstance(piece, FileSlice):
                     self._warm(piece)
                     break
@@ -473,7 +473,7 @@ class UnsentBytes:
             self._chunks.append(memoryview(cast("BytesLike", chunk)))
             self.held_size += size
 
-    def take(self) -> BytesLike | FileSlice:
+    def take_piece(self) -> BytesLike | FileSlice:
         """Take the next piece. Raises OSError.
 
         Where the disk would have to be read, nothing is taken, and the slice that has to be warmed before is returned.

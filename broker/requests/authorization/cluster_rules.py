@@ -9,10 +9,10 @@ from moldau.broker.requests.authorization.rule import (
     ElementsRule,
     Need,
     Rule,
+    change_response,
     cluster,
     group,
     needs_cluster,
-    then,
     topic,
     with_field,
 )
@@ -136,7 +136,7 @@ def alter_loggers(services: Services, context: RequestContext, request: object, 
         response.responses.extend(refusals)
         return response
 
-    return then(answer(context, with_field(request, "resources", others)), add)
+    return change_response(answer(context, with_field(request, "resources", others)), add)
 
 
 def no_directories_altered(context: RequestContext, request: object, error: ErrorCode) -> AlterReplicaLogDirsResponse:

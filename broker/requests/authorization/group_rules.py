@@ -12,11 +12,11 @@ from moldau.broker.requests.authorization.rule import (
     Need,
     RequestRule,
     Rule,
+    change_response,
     cluster,
     field_of,
     group,
     only_visible,
-    then,
     topic,
     transactional_id,
     with_field,
@@ -186,7 +186,7 @@ def offset_commit(services: Services, context: RequestContext, request: object, 
         response.topics.extend(refusals)
         return response
 
-    return then(answer(context, with_field(request, "topics", allowed)), add)
+    return change_response(answer(context, with_field(request, "topics", allowed)), add)
 
 
 def _refused_commit(each: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic:
@@ -220,7 +220,7 @@ def offset_delete(services: Services, context: RequestContext, request: object, 
             response.topics = []  # an error of the group stands alone
         return response
 
-    return then(DELETED_OFFSETS(services, context, request, answer), whole)
+    return change_response(DELETED_OFFSETS(services, context, request, answer), whole)
 
 
 _name = field_of("name")
@@ -271,7 +271,7 @@ def offset_fetch(services: Services, context: RequestContext, request: object, a
         response.groups = groups
         return response
 
-    return then(answer(context, with_field(request, "groups", asked)), add)
+    return change_response(answer(context, with_field(request, "groups", asked)), add)
 
 
 def _divided(
@@ -324,7 +324,7 @@ def _offsets_of_one(services: Services, context: RequestContext, request: Offset
             ]
             return response
 
-        return then(answer(context, request), visible)
+        return change_response(answer(context, request), visible)
     allowed = [each for each in request.topics if topic(AclOperation.DESCRIBE, each.name).is_met(access)]
     names = {each.name for each in allowed}
     denied = [
@@ -339,4 +339,4 @@ def _offsets_of_one(services: Services, context: RequestContext, request: Offset
             response.topics.extend(offset_fetch_handler.in_version([group_of_denied], context.version).topics)
         return response
 
-    return then(answer(context, with_field(request, "topics", allowed)), add)
+    return change_response(answer(context, with_field(request, "topics", allowed)), add)

@@ -75,7 +75,7 @@ def transactional_id(operation: AclOperation, name: str) -> Need:
     return Need(operation, ResourceKind.TRANSACTIONAL_ID, name)
 
 
-def then(response: object, change: Callable[[Response], Response]) -> object:
+def change_response(response: object, change: Callable[[Response], Response]) -> object:
     """The result of a handler with a change that is applied to the response, at once or when the response is there."""
     if not isinstance(response, Pending):
         return change(response)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ class ElementsRule:
                 refusals.append(self.refuse(element, REFUSALS[need.kind]))
         if not refusals:
             return answer(context, request)
-        return then(answer(context, with_field(request, self.elements, allowed)), self._adding(refusals))
+        return change_response(answer(context, with_field(request, self.elements, allowed)), self._adding(refusals))
 
     def _adding(self, refusals: list[object]) -> Callable[[object], object]:
         def add(response: object) -> object:

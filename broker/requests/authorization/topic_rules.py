@@ -11,9 +11,9 @@ from moldau.broker.requests.authorization.rule import (
     Answer,
     ElementsRule,
     Rule,
+    change_response,
     cluster,
     field_of,
-    then,
     topic,
     transactional_id,
     with_field,
@@ -124,7 +124,7 @@ def produce(services: Services, context: RequestContext, request: object, answer
         return response
 
     context.route.count_errors(FAILED for each in refusals for _ in each.partition_responses)
-    return then(produced, add)
+    return change_response(produced, add)
 
 
 def _refused_produce(each: TopicProduceData, error: ErrorCode) -> TopicProduceResponse:
@@ -248,7 +248,7 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
         response.topics.extend(refusals.values())
         return response
 
-    return then(answer(context, with_field(request, "topics", allowed)), add)
+    return change_response(answer(context, with_field(request, "topics", allowed)), add)
 
 
 # At the controller
@@ -280,7 +280,7 @@ def create_topics(services: Services, context: RequestContext, request: object, 
         )
         return response
 
-    return then(answer(context, with_field(request, "topics", allowed)), told)
+    return change_response(answer(context, with_field(request, "topics", allowed)), told)
 
 
 def delete_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -327,7 +327,7 @@ def delete_topics(services: Services, context: RequestContext, request: object, 
         return response
 
     asked = with_field(with_field(request, "topic_names", names), "topics", passed)
-    return then(answer(context, asked), add)
+    return change_response(answer(context, asked), add)
 
 
 def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[DeletableTopicResult]) -> bool:

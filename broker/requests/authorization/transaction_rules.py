@@ -8,10 +8,10 @@ from moldau.broker.requests.authorization.rule import (
     Answer,
     ElementsRule,
     Rule,
+    change_response,
     cluster,
     group,
     only_visible,
-    then,
     topic,
     transactional_id,
     with_field,
@@ -146,7 +146,7 @@ def commit_offsets(services: Services, context: RequestContext, request: object,
         response.topics.extend(refusals)
         return response
 
-    return then(answer(context, with_field(request, "topics", allowed)), add)
+    return change_response(answer(context, with_field(request, "topics", allowed)), add)
 
 
 def _refused(each: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic:
@@ -183,7 +183,7 @@ def describe_transactions(services: Services, context: RequestContext, request: 
             ]
         return response
 
-    return then(DESCRIBED(services, context, request, answer), visible)
+    return change_response(DESCRIBED(services, context, request, answer), visible)
 
 
 def list_transactions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

@@ -79,7 +79,7 @@ def permitted_on_cluster(access: Access) -> int:
 class VisibleTopics(NamedTuple):
     """The topics of a request that the ACLs allow, and the refusals of the others."""
 
-    wishes: Sequence[MetadataRequestTopic]
+    requested: Sequence[MetadataRequestTopic]
     denied: Sequence[MetadataResponseTopic]
     """Refusals of the topics that were named. The id of a topic is told with its name to no client that may not
     describe it.
@@ -87,13 +87,13 @@ class VisibleTopics(NamedTuple):
 
 
 def visible_topics(
-    access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None, *, creates: bool
+    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None, *, creates: bool
 ) -> VisibleTopics:
     """DESCRIBE on each topic; a request for all topics gets the allowed ones. `creates`: a topic that does not exist
     would be created, which needs CREATE on the cluster or on the topic. For an unknown topic id the answer is the usual
     error, because it reveals no topic.
     """
-    if wishes is None:
+    if requested is None:
         shown = [
             MetadataRequestTopic(name=name)
             for name in topics.ids
@@ -102,40 +102,40 @@ def visible_topics(
         return VisibleTopics(shown, [])
     allowed: list[MetadataRequestTopic] = []
     denied: list[MetadataResponseTopic] = []
-    for wish in wishes:
-        is_by_id = _is_by_id(wish)
-        known = topics.by_id.get(wish.topic_id) if is_by_id else topics.by_name(wish.name or "")
-        name = wish.name if not is_by_id else None if known is None else known.name
+    for each in requested:
+        is_by_id = _is_by_id(each)
+        known = topics.by_id.get(each.topic_id) if is_by_id else topics.by_name(each.name or "")
+        name = each.name if not is_by_id else None if known is None else known.name
         if name is None:
-            allowed.append(wish)
+            allowed.append(each)
         elif not topic(AclOperation.DESCRIBE, name).is_met(access):
-            denied.append(_denied(None if is_by_id else name, wish.topic_id if is_by_id else ZERO_UUID))
+            denied.append(_denied(None if is_by_id else name, each.topic_id if is_by_id else ZERO_UUID))
         elif known is None and creates and not _may_create(access, name):
             denied.append(_denied(name, ZERO_UUID))
         else:
-            allowed.append(wish)
+            allowed.append(each)
     return VisibleTopics(allowed, denied)
 
 
 def operations_on(
-    access: Access, topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
+    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
 ) -> dict[bytes | str, int]:
     """The operations that the client may do on each topic of the response: by topic id, or by name if it is missing."""
     operations: dict[bytes | str, int] = {}
-    for wish in wishes or ():
-        known = topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
+    for each in requested or ():
+        known = topics.by_id.get(each.topic_id) if _is_by_id(each) else topics.by_name(each.name or "")
         if known is not None:
             operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
-        elif wish.name is not None:
-            operations[wish.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, wish.name)
+        elif each.name is not None:
+            operations[each.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, each.name)
     return operations
 
 
-def _is_by_id(wish: MetadataRequestTopic) -> bool:
+def _is_by_id(requested: MetadataRequestTopic) -> bool:
     """Whether a requested topic is given by its id, as the handler reads it: where a client sends a name and an id, the
     id counts.
     """
-    return wish.name is None or wish.topic_id != ZERO_UUID
+    return requested.name is None or requested.topic_id != ZERO_UUID
 
 
 def _may_create(access: Access, name: str) -> bool:
@@ -169,9 +169,9 @@ class FetchPermissions:
         """The partitions that may be read, and the error responses of the others."""
         allowed: list[Wish] = []
         refusals: list[PlannedRead] = []
-        for key, wish in wanted:
+        for key, requested in wanted:
             if self._may_read(key[0]):
-                allowed.append((key, wish))
+                allowed.append((key, requested))
             else:
                 data = without_records(key[1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 refusals.append(PlannedRead(key, data, None))

@@ -46,7 +46,7 @@ class DeleteRecordsServices(Protocol):
     def replicas(self) -> Replicas: ...
 
 
-class Deleted(NamedTuple):
+class DeletionUnderWay(NamedTuple):
     """A partition, the offset before which its records are deleted here, and its answer."""
 
     partition: Partition
@@ -58,21 +58,23 @@ def handle(
     services: DeleteRecordsServices, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     """Delete records. The response is there at once where no other replica has to delete them too."""
-    waiting: list[Deleted] = []
+    waiting: list[DeletionUnderWay] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:
         result = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(result)
-        for wish in {each.partition_index: each for each in topic.partitions}.values():
-            answer = DeleteRecordsPartitionResult(partition_index=wish.partition_index, low_watermark=NO_LOW_WATERMARK)
+        for requested in {each.partition_index: each for each in topic.partitions}.values():
+            answer = DeleteRecordsPartitionResult(
+                partition_index=requested.partition_index, low_watermark=NO_LOW_WATERMARK
+            )
             result.partitions.append(answer)
-            found = _partition(services, topic.name, wish.partition_index)
-            offset = _delete(found, wish.offset) if isinstance(found, Partition) else found
+            found = _partition(services, topic.name, requested.partition_index)
+            offset = _delete(found, requested.offset) if isinstance(found, Partition) else found
             if isinstance(offset, ErrorCode):
                 _refuse(answer, offset)
                 continue
             assert isinstance(found, Partition)
-            deleted = Deleted(found, offset, answer)
+            deleted = DeletionUnderWay(found, offset, answer)
             if not _settle(services, deleted):
                 waiting.append(deleted)
     return _wait(services, request.timeout_ms, response, waiting) if waiting else response
@@ -84,7 +86,7 @@ def _partition(services: DeleteRecordsServices, topic: str, index: int) -> Parti
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     partition = services.replicas.get(topic, index)
     if partition is None:
-        return services.replicas.why_not(topic, index)
+        return services.replicas.error_of(topic, index)
     if not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if not partition.log.config.is_deleted_by_retention and partition.log.config.is_compacted:
@@ -104,7 +106,10 @@ def _delete(partition: Partition, wanted: int) -> int | ErrorCode:
 
 
 def _wait(
-    services: DeleteRecordsServices, timeout_ms: int, response: DeleteRecordsResponse, deleted: Sequence[Deleted]
+    services: DeleteRecordsServices,
+    timeout_ms: int,
+    response: DeleteRecordsResponse,
+    deleted: Sequence[DeletionUnderWay],
 ) -> Pending[DeleteRecordsResponse]:
     waiting = list(deleted)
 
@@ -123,11 +128,11 @@ def _wait(
     return operation.reply
 
 
-def _settle(services: DeleteRecordsServices, deleted: Deleted) -> bool:
+def _settle(services: DeleteRecordsServices, deleted: DeletionUnderWay) -> bool:
     """Put the low watermark, or an error, into the answer; False where a live replica still has some of the records."""
     partition, answer = deleted.partition, deleted.answer
     if partition not in services.replicas:
-        _refuse(answer, services.replicas.why_not(partition.topic, partition.index))
+        _refuse(answer, services.replicas.error_of(partition.topic, partition.index))
         return True
     if not partition.is_leader:
         _refuse(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.describing import (
-    Described,
+    ConfigEntry,
     describe_broker,
     describe_broker_defaults,
     describe_resource,
@@ -80,7 +80,7 @@ def _result(
     )
 
 
-def _entry(request: DescribeConfigsRequest, described: Described) -> DescribeConfigsResourceResult:
+def _entry(request: DescribeConfigsRequest, described: ConfigEntry) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=described.name,
         value=described.value,
@@ -97,13 +97,13 @@ def _entry(request: DescribeConfigsRequest, described: Described) -> DescribeCon
     )
 
 
-def _documentation(request: DescribeConfigsRequest, described: Described) -> str | None:
+def _documentation(request: DescribeConfigsRequest, described: ConfigEntry) -> str | None:
     if described.source is ConfigSource.DYNAMIC_BROKER_LOGGER:
         return ""
     return described.documentation if request.include_documentation else None
 
 
-def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResource) -> list[Described] | NotDescribed:
+def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResource) -> list[ConfigEntry] | NotDescribed:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -125,7 +125,7 @@ def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResour
     return NotDescribed(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
-def _topic(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
+def _topic(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | NotDescribed:
     invalid = refusal_of_name(name)
     if invalid is not None:
         return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
@@ -137,7 +137,7 @@ def _topic(services: DescribeConfigsServices, name: str) -> list[Described] | No
     )
 
 
-def _broker(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
+def _broker(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | NotDescribed:
     settings = services.settings
     if not name:
         return describe_broker_defaults(settings.layers)
@@ -145,7 +145,7 @@ def _broker(services: DescribeConfigsServices, name: str) -> list[Described] | N
     return refusal or describe_broker(settings.config, settings.layers)
 
 
-def _loggers(services: DescribeConfigsServices, name: str) -> list[Described] | NotDescribed:
+def _loggers(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | NotDescribed:
     if not name:
         return NotDescribed(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     return _other_broker(services, name, "") or describe_loggers(LOGGERS)

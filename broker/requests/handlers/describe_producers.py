@@ -52,7 +52,7 @@ def _describe(services: DescribeProducersServices, topic: str, index: int) -> Pa
     partition = services.replicas.get(topic, index)
     if partition is None:
         invalid = refusal_of_name(topic)
-        error = services.replicas.why_not(topic, index) if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        error = services.replicas.error_of(topic, index) if invalid is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         text = None if topic in services.cluster.image.topics.ids else invalid or UNKNOWN
         return PartitionResponse(partition_index=index, error_code=error, error_message=text)
     return PartitionResponse(

@@ -119,7 +119,7 @@ def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
         FetchableTopicResponse(
             topic=topic.topic,
             topic_id=topic.topic_id,
-            partitions=[without_records(wish.partition, error) for wish in topic.partitions],
+            partitions=[without_records(requested.partition, error) for requested in topic.partitions],
         )
         for topic in request.topics
     ]
@@ -206,18 +206,18 @@ class Fetch:
         if not fetch.awaits_updates() or fetch.has_further_updates():
             return False
         replicas, agreeing = self._services.replicas, self._agreeing
-        for key, wish in fetch.wanted:
+        for key, requested in fetch.wanted:
             partition = replicas.find(key) if key in agreeing else None
-            if partition is None or wish.fetch_offset != partition.log.end_offset:
+            if partition is None or requested.fetch_offset != partition.log.end_offset:
                 return False
-            if wish.log_start_offset < partition.log.log_start_offset:
+            if requested.log_start_offset < partition.log.log_start_offset:
                 return False
         return True
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
         """The response; None where there are fewer bytes than the client asks for and its wait is not over."""
         request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
-        fetch.look_again()
+        fetch.refresh_wanted()
         waits, agreeing, self._agreeing = self._lookups_left == 0, self._agreeing, {}
         wanted, refusals = fetch.wanted, NO_REFUSALS
         if self._permissions is not None:

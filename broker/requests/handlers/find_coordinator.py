@@ -97,7 +97,7 @@ def _leader(
     if partition is None:
         services.topics.create_internal(topic)
         return None
-    if services.replicas.why_not(topic.name, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # its log is being created
+    if services.replicas.error_of(topic.name, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # its log is being created
         return None
     live = services.cluster.live_nodes(context.listener.name)
     return next((node for node in live if node.id == partition.leader), None)

@@ -85,7 +85,7 @@ def refused(error: ErrorCode) -> InitProducerIdResponse:
 def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
     """A new producer id with epoch 0, for an idempotent producer."""
     reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
-    producer_ids.next(
+    producer_ids.give_next_id(
         lambda error, producer_id: reply.complete(
             InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=NONE if error else 0)
         )

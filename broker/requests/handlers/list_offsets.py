@@ -87,24 +87,26 @@ def handle(
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
     """Find the offsets. The response is there at once where no partition needs remote storage."""
     remote: list[RemoteSearch] = []
-    asked = Counter((topic.name, wish.partition_index) for topic in request.topics for wish in topic.partitions)
+    asked = Counter(
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         answers = []
-        for wish in topic.partitions:
-            times = asked.pop((topic.name, wish.partition_index), 0)
+        for requested in topic.partitions:
+            times = asked.pop((topic.name, requested.partition_index), 0)
             if times == 0:
                 continue  # the request names the partition several times, and it was refused already
-            partition = services.replicas.find((topic.name, wish.partition_index))
+            partition = services.replicas.find((topic.name, requested.partition_index))
             if times > 1:
-                answers.append(_refused(wish, ErrorCode.INVALID_REQUEST))
+                answers.append(_refused(requested, ErrorCode.INVALID_REQUEST))
             elif partition is None:
-                answers.append(_refused(wish, services.replicas.why_not(topic.name, wish.partition_index)))
-            elif services.remote_offsets is not None and _is_search(partition, wish):
-                remote.append(RemoteSearch(partition, wish, answers, len(answers)))
-                answers.append(_answer(request, context.version, wish, partition))
+                answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))
+            elif services.remote_offsets is not None and _is_search(partition, requested):
+                remote.append(RemoteSearch(partition, requested, answers, len(answers)))
+                answers.append(_answer(request, context.version, requested, partition))
             else:
-                answers.append(_answer(request, context.version, wish, partition))
+                answers.append(_answer(request, context.version, requested, partition))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
     return _search_remotely(services, request, response, remote) if remote else response
@@ -114,14 +116,14 @@ class RemoteSearch(NamedTuple):
     """A partition whose answer may be an offset in remote storage."""
 
     partition: Partition
-    wish: ListOffsetsPartition
+    requested: ListOffsetsPartition
     answers: list[ListOffsetsPartitionResponse]
     slot: int
     """Of the answer in `answers`, which holds what the local log says."""
 
 
-def _is_search(partition: Partition, wish: ListOffsetsPartition) -> bool:
-    return wish.timestamp >= 0 and partition.log.local_start_offset > partition.log.log_start_offset
+def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
+    return requested.timestamp >= 0 and partition.log.local_start_offset > partition.log.log_start_offset
 
 
 def _search_remotely(
@@ -148,7 +150,7 @@ def _search_remotely(
                     await _search(offsets, left[0])
                     left.popleft()
         for each in left:
-            each.answers[each.slot] = _refused(each.wish, ErrorCode.REQUEST_TIMED_OUT)
+            each.answers[each.slot] = _refused(each.requested, ErrorCode.REQUEST_TIMED_OUT)
         reply.complete(response)
 
     services.spawn(search())
@@ -160,15 +162,15 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
     if answer.error_code != ErrorCode.NONE:
         return
     try:
-        found = await offsets.find(each.partition, each.wish.timestamp)
+        found = await offsets.find(each.partition, each.requested.timestamp)
     except RecordSizeExceeded:
-        each.answers[each.slot] = _refused(each.wish, ErrorCode.INVALID_RECORD)
+        each.answers[each.slot] = _refused(each.requested, ErrorCode.INVALID_RECORD)
         return
     except (RemoteStorageError, OSError) as error:
         log.error(
             "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
         )
-        each.answers[each.slot] = _refused(each.wish, error_of(error))
+        each.answers[each.slot] = _refused(each.requested, error_of(error))
         return
     if found is not None:
         answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
@@ -192,8 +194,8 @@ POSITIONS: Final[dict[int, Callable[[Log], int]]] = {
 """The positions that a log knows without a search."""
 
 
-def _refused(wish: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=wish.partition_index, error_code=error)
+def _refused(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=error)
 
 
 def _not_available(version: int) -> ErrorCode:
@@ -204,37 +206,37 @@ def _not_available(version: int) -> ErrorCode:
 
 
 def _answer(
-    request: ListOffsetsRequest, version: int, wish: ListOffsetsPartition, partition: Partition
+    request: ListOffsetsRequest, version: int, requested: ListOffsetsPartition, partition: Partition
 ) -> ListOffsetsPartitionResponse:
-    refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+    refusal = partition.check_leader_epoch(requested.current_leader_epoch)
     if refusal is not ErrorCode.NONE:
-        return _refused(wish, refusal)
+        return _refused(requested, refusal)
     leadership = partition.leadership
     if leadership is None:
-        return _refused(wish, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if wish.timestamp < 0 and version < FIRST_VERSIONS.get(wish.timestamp, VERSION_MAX):
-        return _refused(wish, ErrorCode.UNSUPPORTED_VERSION)
+        return _refused(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if requested.timestamp < 0 and version < FIRST_VERSIONS.get(requested.timestamp, VERSION_MAX):
+        return _refused(requested, ErrorCode.UNSUPPORTED_VERSION)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(wish, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _refused(requested, ErrorCode.UNKNOWN_SERVER_ERROR)
     its_log = partition.log
     end_offset = its_log.end_offset
     if request.replica_id == CONSUMER_REPLICA_ID:
         is_committed = request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
-    answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
+    answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
     # The high watermark counts also where the consumer reads to the last stable offset: a transaction may stay open.
     is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset
-    if wish.timestamp == LATEST and is_behind:
-        return _refused(wish, _not_available(version))
-    if wish.timestamp == LATEST:
+    if requested.timestamp == LATEST and is_behind:
+        return _refused(requested, _not_available(version))
+    if requested.timestamp == LATEST:
         answer.offset = end_offset
         answer.leader_epoch = partition.leader_epoch
-    elif wish.timestamp in POSITIONS:
-        offset = POSITIONS[wish.timestamp](its_log)
-        if wish.timestamp == EARLIEST_PENDING_UPLOAD and offset >= end_offset:
+    elif requested.timestamp in POSITIONS:
+        offset = POSITIONS[requested.timestamp](its_log)
+        if requested.timestamp == EARLIEST_PENDING_UPLOAD and offset >= end_offset:
             if is_behind:
-                return _refused(wish, _not_available(version))
+                return _refused(requested, _not_available(version))
             offset = NO_OFFSET  # As in Apache Kafka: there is no such record that the client may read.
         epoch = its_log.epochs.epoch_of(offset) if offset >= 0 else None
         answer.offset = offset
@@ -243,21 +245,21 @@ def _answer(
         try:
             found = (
                 its_log.offset_of_max_timestamp()
-                if wish.timestamp == MAX_TIMESTAMP
-                else its_log.offset_for_timestamp(wish.timestamp)
+                if requested.timestamp == MAX_TIMESTAMP
+                else its_log.offset_for_timestamp(requested.timestamp)
             )
         except OSError as error:
             its_log.fail_unless_passing(error)
-            return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
+            return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
         except RecordSizeExceeded:
-            return _refused(wish, ErrorCode.INVALID_RECORD)
+            return _refused(requested, ErrorCode.INVALID_RECORD)
         except MalformedMessage as malformed:
             its_log.damaged(str(malformed))
-            return _refused(wish, ErrorCode.KAFKA_STORAGE_ERROR)
+            return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
         if found is not None and found.offset < end_offset:
             answer.timestamp = found.timestamp
             answer.offset = found.offset
             answer.leader_epoch = found.leader_epoch
         elif is_behind:
-            return _refused(wish, _not_available(version))
+            return _refused(requested, _not_available(version))
     return answer

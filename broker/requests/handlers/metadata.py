@@ -47,7 +47,7 @@ ASKED_BY_ID_VERSION: Final = 12
 """Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
 
 
-class Question(NamedTuple):
+class MetadataQuery(NamedTuple):
     """The question, and everything that the answer depends on, so that an executor thread can make the answer."""
 
     image: MetadataImage
@@ -55,7 +55,7 @@ class Question(NamedTuple):
     nodes: Sequence[NodeAddress]
     controller_id: int
     cluster_id: str
-    wishes: Sequence[MetadataRequestTopic] | None
+    requested: Sequence[MetadataRequestTopic] | None
     """None for all topics."""
     topic_operations: int
     cluster_operations: int
@@ -90,19 +90,21 @@ class MetadataServices(Protocol):
 def handle(
     services: MetadataServices, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Pending[MetadataResponse] | Pending[EncodedResponse]:
-    if context.version < ASKED_BY_ID_VERSION and any(_is_by_id(wish) for wish in request.topics or ()):
+    if context.version < ASKED_BY_ID_VERSION and any(
+        _is_by_id(requested_topic) for requested_topic in request.topics or ()
+    ):
         return _refused(request)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
     creates = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
-    access, wishes = context.access, None if asks_for_all else request.topics
+    access, requested = context.access, None if asks_for_all else request.topics
     image = services.cluster.image
-    question = Question(
+    question = MetadataQuery(
         image=image,
         listener=context.listener.name,
         nodes=tuple(services.cluster.live_nodes(context.listener.name)),
         controller_id=services.cluster.any_live_node_id(),
         cluster_id=services.cluster.id,
-        wishes=wishes,
+        requested=requested,
         topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
         cluster_operations=permitted_on_cluster(access) if request.include_cluster_authorized_operations else NOT_ASKED,
         new_topics_max=NEW_PARTITIONS_MAX // services.settings.config.integer("num.partitions") if creates else 0,
@@ -120,24 +122,28 @@ def handle(
     return response
 
 
-def _as_allowed(question: Question, access: Access, *, creates: bool) -> Question:
+def _as_allowed(question: MetadataQuery, access: Access, *, creates: bool) -> MetadataQuery:
     """The question about the topics that the client may describe."""
     from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
 
     topics = question.image.topics
-    wishes, denied = visible_topics(access, topics, question.wishes, creates=creates)
-    operations = None if question.topic_operations == NOT_ASKED else operations_on(access, topics, wishes)
-    return question._replace(wishes=wishes, denied=denied, operations=operations)
+    requested, denied = visible_topics(access, topics, question.requested, creates=creates)
+    operations = None if question.topic_operations == NOT_ASKED else operations_on(access, topics, requested)
+    return question._replace(requested=requested, denied=denied, operations=operations)
 
 
-def _is_large(question: Question) -> bool:
+def _is_large(question: MetadataQuery) -> bool:
     """Whether the answer has so many partitions that it is made on an executor thread. The count stops at that
     number.
     """
-    topics, wishes = question.image.topics, question.wishes
-    if wishes is not None and len(wishes) > LARGE:
+    topics, requested = question.image.topics, question.requested
+    if requested is not None and len(requested) > LARGE:
         return True
-    found = topics.by_id.values() if wishes is None else (_found(topics, wish) for wish in wishes)
+    found = (
+        topics.by_id.values()
+        if requested is None
+        else (_found(topics, requested_topic) for requested_topic in requested)
+    )
     count = 0
     for each in found:
         count += 1 if each is None else 1 + len(each.partitions)
@@ -146,9 +152,9 @@ def _is_large(question: Question) -> bool:
     return False
 
 
-def answer(question: Question) -> tuple[MetadataResponse, list[str]]:
+def answer(question: MetadataQuery) -> tuple[MetadataResponse, list[str]]:
     """The reply, and the names of topics to be created."""
-    wanted = list(_wanted(question.image.topics, question.wishes))
+    wanted = list(_wanted(question.image.topics, question.requested))
     missing_count = sum(type(topic) is not Topic for topic in wanted)
     missing: list[str] | None = [] if missing_count <= question.new_topics_max else None
     reachable = frozenset(
@@ -172,35 +178,45 @@ def answer(question: Question) -> tuple[MetadataResponse, list[str]]:
     return response, missing or []
 
 
-def _is_by_id(wish: MetadataRequestTopic) -> bool:
-    return wish.name is None or wish.topic_id != ZERO_UUID
+def _is_by_id(requested_topic: MetadataRequestTopic) -> bool:
+    return requested_topic.name is None or requested_topic.topic_id != ZERO_UUID
 
 
 def _refused(request: MetadataRequest) -> MetadataResponse:
     topics = [
-        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=wish.name or "", topic_id=wish.topic_id)
-        for wish in request.topics or ()
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=requested_topic.name or "", topic_id=requested_topic.topic_id
+        )
+        for requested_topic in request.topics or ()
     ]
     return MetadataResponse(topics=topics)
 
 
 def _wanted(
-    topics: TopicsImage, wishes: Sequence[MetadataRequestTopic] | None
+    topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
 ) -> Iterable[Topic | MetadataRequestTopic]:
     """The requested topics, each once; for a topic that does not exist, the name or id of the request."""
-    if wishes is None:
+    if requested is None:
         return topics.by_id.values()
     # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
     return {
-        (wish.topic_id if _is_by_id(wish) else wish.name or ""): _found(topics, wish) or wish for wish in wishes
+        (requested_topic.topic_id if _is_by_id(requested_topic) else requested_topic.name or ""): _found(
+            topics, requested_topic
+        )
+        or requested_topic
+        for requested_topic in requested
     }.values()
 
 
-def _found(topics: TopicsImage, wish: MetadataRequestTopic) -> Topic | None:
-    return topics.by_id.get(wish.topic_id) if _is_by_id(wish) else topics.by_name(wish.name or "")
+def _found(topics: TopicsImage, requested_topic: MetadataRequestTopic) -> Topic | None:
+    return (
+        topics.by_id.get(requested_topic.topic_id)
+        if _is_by_id(requested_topic)
+        else topics.by_name(requested_topic.name or "")
+    )
 
 
-def _described(question: Question, topic: Topic, reachable: Collection[int]) -> MetadataResponseTopic:
+def _described(question: MetadataQuery, topic: Topic, reachable: Collection[int]) -> MetadataResponseTopic:
     cluster = question.image.cluster
     return MetadataResponseTopic(
         name=topic.name,
@@ -234,21 +250,25 @@ def _partition(
     )
 
 
-def _missing(question: Question, wish: MetadataRequestTopic, missing: list[str] | None) -> MetadataResponseTopic:
+def _missing(
+    question: MetadataQuery, requested_topic: MetadataRequestTopic, missing: list[str] | None
+) -> MetadataResponseTopic:
     """`missing` collects the names of topics to be created; it is None where the request creates none."""
-    if _is_by_id(wish) or wish.name is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wish.topic_id)
+    if _is_by_id(requested_topic) or requested_topic.name is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=requested_topic.topic_id
+        )
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if refusal_of_name(wish.name) is not None:
+    if refusal_of_name(requested_topic.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif missing is not None:
-        missing.append(wish.name)
+        missing.append(requested_topic.name)
     return MetadataResponseTopic(
         error_code=error,
-        name=wish.name,
+        name=requested_topic.name,
         topic_id=ZERO_UUID,
-        is_internal=wish.name in INTERNAL_TOPICS,
+        is_internal=requested_topic.name in INTERNAL_TOPICS,
         topic_authorized_operations=question.topic_operations
         if question.operations is None
-        else question.operations[wish.name],
+        else question.operations[requested_topic.name],
     )

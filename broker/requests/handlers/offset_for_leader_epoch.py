@@ -35,21 +35,24 @@ def handle(
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(services, topic.topic, wish) for wish in topic.partitions]
+                topic=topic.topic,
+                partitions=[_answer(services, topic.topic, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(services: OffsetForLeaderEpochServices, topic: str, wish: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = services.replicas.find((topic, wish.partition))
+def _answer(services: OffsetForLeaderEpochServices, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = services.replicas.find((topic, requested.partition))
     if partition is None:
-        return EpochEndOffset(partition=wish.partition, error_code=services.replicas.why_not(topic, wish.partition))
-    refusal = partition.check_leader_epoch(wish.current_leader_epoch)
+        return EpochEndOffset(
+            partition=requested.partition, error_code=services.replicas.error_of(topic, requested.partition)
+        )
+    refusal = partition.check_leader_epoch(requested.current_leader_epoch)
     if refusal is ErrorCode.NONE and not partition.is_leader:
         refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if refusal is not ErrorCode.NONE:
-        return EpochEndOffset(partition=wish.partition, error_code=refusal)
-    epoch, end_offset = partition.log.end_offset_for_epoch(wish.leader_epoch)
-    return EpochEndOffset(partition=wish.partition, leader_epoch=epoch, end_offset=end_offset)
+        return EpochEndOffset(partition=requested.partition, error_code=refusal)
+    epoch, end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
+    return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -105,7 +105,7 @@ def handle(
         for data in topic.partition_data:
             partition = known.get(data.index) if known is not None else None
             if partition is None:
-                error = services.replicas.why_not(topic.topic_id if by_id else topic.name, data.index)
+                error = services.replicas.error_of(topic.topic_id if by_id else topic.name, data.index)
                 answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
             elif refusal is not NONE or partition.is_internal:
                 error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -201,7 +201,7 @@ def _append_verified(
     """Append a batch whose partition is part of the transaction, unless the partition was removed meanwhile."""
     partition, answer = batch.partition, batch.answer
     if partition not in services.replicas:
-        error = services.replicas.why_not(partition.topic, partition.index)
+        error = services.replicas.error_of(partition.topic, partition.index)
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
         return
     now_ms, acks = services.environment.wall_ms(), request.acks
@@ -299,7 +299,7 @@ def _append_examined(
 ) -> None:
     """Append a batch that an executor thread has examined, unless the partition was removed meanwhile."""
     if partition not in services.replicas:
-        error = services.replicas.why_not(partition.topic, partition.index)
+        error = services.replicas.error_of(partition.topic, partition.index)
         _fill(answer, AppendResult(error, -1, -1, -1, -1))
         return
     _fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms(), guard))

@@ -38,7 +38,7 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
     if election is None:
         return Decision((), refused(request))
     is_for_all = request.topic_partitions is None
-    asked = everything(view) if request.topic_partitions is None else request.topic_partitions
+    asked = all_partitions(view) if request.topic_partitions is None else request.topic_partitions
     records: list[object] = []
     results = []
     for topic in asked:
@@ -57,7 +57,7 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
     return Decision(records, ElectLeadersResponse(replica_election_results=results), is_atomic=False)
 
 
-def everything(view: View) -> Iterator[TopicPartitions]:
+def all_partitions(view: View) -> Iterator[TopicPartitions]:
     for topic in view.image.topics.by_id.values():
         yield TopicPartitions(topic=topic.name, partitions=sorted(topic.partitions))
 

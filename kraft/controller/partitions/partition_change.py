@@ -72,7 +72,7 @@ class Target(NamedTuple):
     last_known: list[int]
 
 
-class Elected(NamedTuple):
+class ElectionResult(NamedTuple):
     """The result of an election: the leader from now on; -1 for none."""
 
     leader: int
@@ -161,20 +161,22 @@ def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
     return len(target.isr) >= min(rules.min_in_sync, len(target.replicas))
 
 
-def elect(partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules) -> Elected:
+def elect(
+    partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules
+) -> ElectionResult:
     """Elect an in-sync replica; an eligible leader replica only where no replica is in sync."""
     may_lead = rules.may_lead
     safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
     for replica in (first, partition.leader, *target.replicas):
         if replica in safe and may_lead(replica):
-            return Elected(replica)
+            return ElectionResult(replica)
     if may_elect_last_known(partition, target, rules):
-        return Elected(partition.last_known_elr[0], is_unclean=True)
+        return ElectionResult(partition.last_known_elr[0], is_unclean=True)
     if election is Election.UNCLEAN:
         unclean = next((replica for replica in target.replicas if may_lead(replica)), NO_LEADER)
-        return Elected(unclean, is_unclean=unclean != NO_LEADER)
-    return Elected(NO_LEADER)
+        return ElectionResult(unclean, is_unclean=unclean != NO_LEADER)
+    return ElectionResult(NO_LEADER)
 
 
 def may_elect_last_known(partition: PartitionRegistration, target: Target, rules: PartitionRules) -> bool:
@@ -192,7 +194,7 @@ def note_eligible(
     record: PartitionChangeRecord,
     partition: PartitionRegistration,
     target: Target,
-    elected: Elected,
+    elected: ElectionResult,
     rules: PartitionRules,
 ) -> None:
     """Set the last known leader when the in-sync set becomes empty; clear it when the set has members again."""
@@ -232,7 +234,7 @@ def note_assignment(
         record.directories = directories
 
 
-def recovery_state_of(partition: PartitionRegistration, wanted: RequestedChange, elected: Elected) -> int:
+def recovery_state_of(partition: PartitionRegistration, wanted: RequestedChange, elected: ElectionResult) -> int:
     if elected.is_unclean and elected.leader != partition.leader:
         return RECOVERING
     return partition.leader_recovery_state if wanted.recovery_state is None else wanted.recovery_state

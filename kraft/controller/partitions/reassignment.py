@@ -153,7 +153,7 @@ def is_under_way(partition: PartitionRegistration) -> bool:
 
 def list_reassignments(context: DecisionContext, request: listing.ListPartitionReassignmentsRequest) -> Decision:
     view = context.view
-    asked = everything(view) if request.topics is None else named(view, request.topics)
+    asked = all_reassignments(view) if request.topics is None else named_reassignments(view, request.topics)
     topics: dict[str, listing.OngoingTopicReassignment] = {}
     for topic, index, partition in asked:
         if is_under_way(partition):
@@ -170,11 +170,11 @@ def list_reassignments(context: DecisionContext, request: listing.ListPartitionR
     return Decision((), reply)
 
 
-def everything(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
+def all_reassignments(view: View) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
     return view.partitions(view.by_broker.reassigned)
 
 
-def named(
+def named_reassignments(
     view: View, topics: Iterable[listing.ListPartitionReassignmentsTopics]
 ) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
     """The reassignments of the partitions that the request names; a partition that does not exist is left out."""

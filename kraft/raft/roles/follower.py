@@ -159,7 +159,7 @@ class FollowerRole(RaftRole):
         self._has_fetched = True
         partition = report.partition
         if isinstance(partition, ResponsePartitionSnapshot):
-            if self._snapshot is not None and not self._snapshot.take(partition):
+            if self._snapshot is not None and not self._snapshot.append_part(partition):
                 self._snapshot = None
         elif isinstance(partition, PartitionData):
             self._take_records(partition)

@@ -522,7 +522,7 @@ def test_a_snapshot_that_says_something_else_is_flagged() -> None:
         seen = observer.look()
         assert seen is not None
         quorum = seen.nodes[0].broker.quorum
-        await quorum.opened.snapshots.take(quorum.image)
+        await quorum.opened.snapshots.write(quorum.image)
         TrueSnapshots().check(seen)
         invariant, end_offset = TrueSnapshots(), quorum.image.provenance.end_offset
         invariant._images[end_offset], invariant._quorums[end_offset] = EMPTY_IMAGE, quorum.opened.history.description

@@ -29,7 +29,7 @@ from moldau.security.quotas.entity import (
     USER,
     QuotaEntity,
 )
-from moldau.security.quotas.limits import Sharers
+from moldau.security.quotas.limits import QuotaTags
 from moldau.security.quotas.sampled_rate import Windows
 from moldau.security.quotas.throttling import ClientThrottle
 from tests.simulation.invariants.observation import Violation
@@ -88,7 +88,7 @@ class Swarm:
         self.quotas = ClientQuotas(self.windows)
         self.addresses = AddressRates(self.quotas.limits, self.windows)
         self.throttled = self.requests = 0
-        self._sent: dict[tuple[str, Sharers | str], Sent] = {}
+        self._sent: dict[tuple[str, QuotaTags | str], Sent] = {}
         self._numbers = count(1)
         self._events: list[tuple[int, int, Client | str | None]] = []
         """(time in ms, number, a client whose turn it is, an address that connects, or None for a newcomer)."""
@@ -170,7 +170,7 @@ class Swarm:
         limit = self.quotas.limits.of_client(key, client.user, client.id)
         assert throttle is not None and limit is not None
         value = limit.value * self.windows.size_ms / 1000 * self.random.choice((0.5, 2.0, 2.0))
-        sent = self._sent.setdefault((key, limit.sharers), Sent())
+        sent = self._sent.setdefault((key, limit.tags), Sent())
         sent.clients.add(f"{client.number}")
         delay_ms = self._counted(client, throttle, sent, value, limit.value)
         client.left -= 1

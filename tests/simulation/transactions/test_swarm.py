@@ -129,7 +129,7 @@ def loaded_transactions_that_never_time_out(patch: pytest.MonkeyPatch) -> None:
 
 def prepared_transactions_that_a_new_coordinator_leaves(patch: pytest.MonkeyPatch) -> None:
     def loaded(self: TransactionShard, step: TransactionStep) -> None:
-        list(self._transactions.take_unsent(0))
+        list(self._transactions.take_unsent_markers(0))
         original(self, step)
 
     original = TransactionShard.loaded

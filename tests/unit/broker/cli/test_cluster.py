@@ -17,7 +17,7 @@ import pytest
 
 from moldau.broker.cli import cluster, main
 from moldau.broker.cli.invocation import Terminal
-from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended, properties_text
+from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended_text, properties_text
 from moldau.broker.config import Config
 from moldau.storage.checkpoints.java_properties import read_properties
 from moldau.storage.files.local_files import LocalFiles
@@ -67,10 +67,10 @@ def test_the_file_of_a_node_says_what_the_node_was_given() -> None:
 def test_lines_carry_their_node_and_are_coloured_on_a_terminal_only() -> None:
     line = "2026-01-02T03:04:05.678Z WARN  moldau.logs: a text"
     plain = io.StringIO()
-    MergedOutput(Terminal(plain, {}), 3).line(2, line)
+    MergedOutput(Terminal(plain, {}), 3).write_line(2, line)
     assert plain.getvalue() == f"node-2  | {line}\n"
     shown = Tty()
-    MergedOutput(Terminal(shown, {}), 3).line(2, line)
+    MergedOutput(Terminal(shown, {}), 3).write_line(2, line)
     assert shown.getvalue() == (
         "\033[32mnode-2  |\033[0m \033[2m03:04:05.678\033[0m \033[33mWARN \033[0m moldau.logs: a text\n"
     )
@@ -92,8 +92,8 @@ def test_a_line_that_never_ends_is_shown_in_parts() -> None:
 
 
 def test_how_a_node_ended_is_said_in_words() -> None:
-    assert ended(-9) == "was ended by SIGKILL"
-    assert ended(1) == "has ended with status 1"
+    assert ended_text(-9) == "was ended by SIGKILL"
+    assert ended_text(1) == "has ended with status 1"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from moldau.broker.config.altering import broker_refusal, effective
 from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
 from moldau.broker.config.describing import (
     AUTHORIZER_SETTINGS,
-    Described,
+    ConfigEntry,
     describe_broker,
     describe_broker_defaults,
     describe_resource,
@@ -34,18 +34,18 @@ CONFIG = Config.load(STATIC)
 LAYERS = BrokerLayers.of(CONFIG)
 
 
-def broker_entry(name: str, layers: BrokerLayers = LAYERS) -> Described:
+def broker_entry(name: str, layers: BrokerLayers = LAYERS) -> ConfigEntry:
     (entry,) = [each for each in describe_broker(effective(layers), layers) if each.name == name]
     return entry
 
 
-def topic_entry(name: str, overrides: dict[str, str], layers: BrokerLayers = LAYERS) -> Described:
+def topic_entry(name: str, overrides: dict[str, str], layers: BrokerLayers = LAYERS) -> ConfigEntry:
     entries = describe_topic(topic_defaults(effective(layers)), layers, overrides)
     (entry,) = [each for each in entries if each.name == name]
     return entry
 
 
-def synonyms(entry: Described) -> list[tuple[str, str | None, ConfigSource]]:
+def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, ConfigSource]]:
     return [(each.name, each.value, each.source) for each in entry.synonyms]
 
 

@@ -37,7 +37,7 @@ def written(metadata_log: MetadataLog, end_offset: int) -> SnapshotId:
 
 def took(disk: SimulatedDisk, metadata_log: MetadataLog, snapshot: SnapshotId) -> list[SnapshotId]:
     """What is there once a snapshot was taken."""
-    unlink_all(disk, metadata_log.took(snapshot, KEEPS_NOTHING, 1000))
+    unlink_all(disk, metadata_log.snapshot_written(snapshot, KEEPS_NOTHING, 1000))
     return snapshots_in(disk.list_directory(f"/data/{DIRECTORY}"))
 
 
@@ -90,7 +90,7 @@ def test_a_snapshot_that_takes_the_place_of_the_log_is_the_earliest(disk: Simula
     for _ in range(5):
         metadata_log.append([NoOpRecord()], 30, 1, 1000)
     own, leaders = written(metadata_log, 4), written(metadata_log, 42)
-    metadata_log.took(own, Retention(retention_bytes=-1, retention_ms=-1), 1000)
+    metadata_log.snapshot_written(own, Retention(retention_bytes=-1, retention_ms=-1), 1000)
     paths = metadata_log.start_at(leaders, 1000)
     assert paths == [f"/data/{DIRECTORY}/{own.file_name}"] and metadata_log.earliest_snapshot == leaders
     assert metadata_log.start_at(leaders, 1000) == [] and place_in_log(metadata_log, 42, leaders.epoch) is None

@@ -24,7 +24,7 @@ class Controller:
 
     def next(self, count: int = 1) -> None:
         for _ in range(count):
-            self.ids.next(lambda error, producer_id: self.given.append((error, producer_id)))
+            self.ids.give_next_id(lambda error, producer_id: self.given.append((error, producer_id)))
 
     def answer(self, first: int, count: int, error: ErrorCode = ErrorCode.NONE) -> None:
         response = AllocateProducerIdsResponse(error_code=error, producer_id_start=first, producer_id_len=count)

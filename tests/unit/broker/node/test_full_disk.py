@@ -271,16 +271,16 @@ def test_a_disk_has_room_again_when_it_says_so_and_refuses_no_more() -> None:
     space = DiskSpace(disk)
     full = OSError(28, "No space left on device")
     space.refused("/a", full)
-    space.look()
-    space.look()
+    space.check_full_disks()
+    space.check_full_disks()
     assert not space.full
     space.refused("/a", full)
     for _ in range(3):
         space.refused("/a", full)
-        space.look()
+        space.check_full_disks()
         assert list(space.full) == ["/a"], "it refused since the last look"
     disk.faults.capacity_bytes = 0
-    space.look()
+    space.check_full_disks()
     assert list(space.full) == ["/a"], "it has no room"
     space.refused("/b", OSError(24, "Too many open files"))
     assert (list(space.full), space.refusals, space.descriptor_refusals) == (["/a"], 5, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.tiering.segment_contents import CannotCopy, Copyable, copyable, described
+from moldau.broker.tiering.segment_contents import CannotCopy, CopyableSegment, copyable, described
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from tests.unit.storage.tiered.remote_partition import written_log
 
@@ -57,4 +57,4 @@ def test_a_segment_whose_epoch_is_not_known_is_not_copied(tmp_path: Path) -> Non
     log = written_log(tmp_path)
     log.epochs.entries = [EpochStart(5, 1)]
     with pytest.raises(CannotCopy, match="leader epoch of offset 0"):
-        described(log, Copyable(log.segments[0], log.segments[1].base_offset), ID, 3, 77, 5)
+        described(log, CopyableSegment(log.segments[0], log.segments[1].base_offset), ID, 3, 77, 5)

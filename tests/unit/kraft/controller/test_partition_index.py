@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.kraft.controller.partition_index import Indexed, PartitionIndex
+from moldau.kraft.controller.partition_index import IndexedTopics, PartitionIndex
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.records import metadata as records
 from tests.unit.kraft.image.images import everything, image_of, topic, uuid
@@ -15,7 +15,7 @@ def told(index: PartitionIndex) -> list[object]:
 
 
 def brought(before: MetadataImage, after: MetadataImage) -> PartitionIndex:
-    return Indexed(before.topics, PartitionIndex(before.topics)).brought_to(after.topics)
+    return IndexedTopics(before.topics, PartitionIndex(before.topics)).brought_to(after.topics)
 
 
 def test_an_index_that_was_made_beforehand_follows_what_happened_since() -> None:

@@ -6,20 +6,20 @@ import pytest
 
 from moldau.security.quotas import throttling
 from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
-from moldau.security.quotas.limits import Limit, QuotaLimits, Sharers
+from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import Windows
 from moldau.security.quotas.throttling import ClientThrottle
 
-BOTH = Sharers("alice", "app")
-PRECEDENCE: tuple[tuple[dict[str, str | None], Sharers], ...] = (
+BOTH = QuotaTags("alice", "app")
+PRECEDENCE: tuple[tuple[dict[str, str | None], QuotaTags], ...] = (
     ({"user": "alice", "client-id": "app"}, BOTH),
     ({"user": "alice", "client-id": None}, BOTH),
-    ({"user": "alice"}, Sharers("alice", "")),
+    ({"user": "alice"}, QuotaTags("alice", "")),
     ({"user": None, "client-id": "app"}, BOTH),
     ({"user": None, "client-id": None}, BOTH),
-    ({"user": None}, Sharers("alice", "")),
-    ({"client-id": "app"}, Sharers("", "app")),
-    ({"client-id": None}, Sharers("", "app")),
+    ({"user": None}, QuotaTags("alice", "")),
+    ({"client-id": "app"}, QuotaTags("", "app")),
+    ({"client-id": None}, QuotaTags("", "app")),
 )
 """The entities that concern the client `app` of `alice`, the most particular first."""
 
@@ -31,9 +31,9 @@ def entity(names: dict[str, str | None]) -> QuotaEntity:
 def test_the_most_particular_entity_decides() -> None:
     limits = QuotaLimits()
     assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
-    for value, (names, sharers) in reversed(list(enumerate(PRECEDENCE))):
+    for value, (names, tags) in reversed(list(enumerate(PRECEDENCE))):
         limits.changed({entity(names): {PRODUCER_BYTE_RATE: float(value)}})
-        assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") == Limit(float(value), sharers)
+        assert limits.of_client(PRODUCER_BYTE_RATE, "alice", "app") == Limit(float(value), tags)
     for value, (names, _) in enumerate(PRECEDENCE):
         limits.changed({entity(names): {"consumer_byte_rate": 1.0} if value % 2 else None})
         found = limits.of_client(PRODUCER_BYTE_RATE, "alice", "app")
@@ -79,6 +79,6 @@ def test_rates_are_bounded_in_number_and_dropped_when_idle(monkeypatch: pytest.M
     for number in range(10):
         clients.record("u", f"c{number}", 1, number)
         assert len(clients._rates) <= 3
-    assert list(clients._rates) == [Sharers("", f"c{number}") for number in (7, 8, 9)]
+    assert list(clients._rates) == [QuotaTags("", f"c{number}") for number in (7, 8, 9)]
     clients.record("u", "new", 1, throttling.IDLE_MS + 9)
-    assert list(clients._rates) == [Sharers("", "new")]
+    assert list(clients._rates) == [QuotaTags("", "new")]

@@ -13,7 +13,7 @@ from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import NEXT_OFFSET, Record
 from moldau.protocol.record_reader import decode_run
 from moldau.spark_jobs.decoding import newest_records
-from moldau.spark_jobs.decoding.newest_records import MetKeys
+from moldau.spark_jobs.decoding.newest_records import SeenKeys
 from tests.unit.storage.compaction.runs import encoded, forms, plain_form, runs
 
 numbered = st.builds(
@@ -37,13 +37,13 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
 
 def chosen(batches: list[list[Record]], *, keeps_tombstones: bool) -> list[tuple[int, bytes | None]]:
     """(offset, key) of the chosen records; the batches are in order."""
-    met = MetKeys(0, keeps_tombstones=keeps_tombstones)
+    met = SeenKeys(0, keeps_tombstones=keeps_tombstones)
     base_offset = sum(map(len, batches))
     found = []
     for records in reversed(batches):
         base_offset -= len(records)
         batch, body = encoded(records, base_offset)
-        kept, count = met.choose(memoryview(body), len(records), base_offset)
+        kept, count = met.unseen_records(memoryview(body), len(records), base_offset)
         found += [(each.offset, each.key) for each in decode_run(bytes(kept), count, parse_header(batch))]
     return sorted(found)
 
@@ -73,15 +73,15 @@ def test_more_keys_than_the_first_maps_hold() -> None:
 
 @pytest.mark.usefixtures("form")
 def test_a_run_where_nothing_is_new_is_empty() -> None:
-    met = MetKeys(0, keeps_tombstones=True)
+    met = SeenKeys(0, keeps_tombstones=True)
     _, body = encoded([Record(b"a", b"1"), Record(b"b", b"2")], 10)
-    kept, count = met.choose(body, 2, 10)
+    kept, count = met.unseen_records(body, 2, 10)
     assert (bytes(kept), count) == (body, 2)
-    assert met.choose(encoded([Record(b"b", b"0"), Record(b"a", b"0")], 0)[1], 2, 0)[1] == 0
+    assert met.unseen_records(encoded([Record(b"b", b"0"), Record(b"a", b"0")], 0)[1], 2, 0)[1] == 0
 
 
 @pytest.mark.usefixtures("form")
 def test_a_record_that_goes_past_its_batch() -> None:
     _, body = encoded([Record(b"a", b"1"), Record(b"b", b"2")], 0)
     with pytest.raises(MalformedMessage):
-        MetKeys(0, keeps_tombstones=True).choose(body[:-2], 2, 0)
+        SeenKeys(0, keeps_tombstones=True).unseen_records(body[:-2], 2, 0)

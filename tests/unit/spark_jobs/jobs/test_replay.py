@@ -27,7 +27,7 @@ from moldau.spark_jobs.planning.planner import plan
 from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.commit import TransactionsLost
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
-from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
@@ -74,9 +74,9 @@ def test_another_replay_is_told_from_this_one() -> None:
 def test_what_a_restart_does_with_a_decision(lost: tuple[str, ...], settled: bool | None) -> None:
     decided = [ProducerIdentity("a", 1, 0), ProducerIdentity("b", 2, 0)]
 
-    def end(each: ProducerIdentity, is_commit: bool) -> Ending:
+    def end(each: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
         assert is_commit
-        return Ending.LOST if each.transactional_id in lost else Ending.DONE
+        return TransactionOutcome.LOST if each.transactional_id in lost else TransactionOutcome.DONE
 
     assert not is_settled("id", 1, None, end)
     assert is_settled("id", 1, [], end), "a round without records has no transactions"

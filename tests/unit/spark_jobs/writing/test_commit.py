@@ -8,7 +8,7 @@ import pytest
 
 from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.commit import TransactionsLost, abort_all, commit_batch
-from moldau.spark_jobs.writing.transaction import Ending, ProducerIdentity
+from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import KEPT, TransactionLog
 
 FIRST = [ProducerIdentity("a-0", 10, 0), ProducerIdentity("a-1", 11, 0)]
@@ -22,14 +22,14 @@ class Coordinator:
         self.ended: dict[str, bool] = {}
         self.crashes_after: int | None = None
 
-    def end(self, producer: ProducerIdentity, is_commit: bool) -> Ending:
+    def end(self, producer: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
         if self.crashes_after is not None:
             self.crashes_after -= 1
             if self.crashes_after < 0:
                 raise KeyboardInterrupt
         name = str(producer.transactional_id)
         is_done = self.ended.setdefault(name, is_commit) == is_commit
-        return Ending.DONE if is_done else Ending.LOST
+        return TransactionOutcome.DONE if is_done else TransactionOutcome.LOST
 
     def committed(self) -> list[str]:
         return sorted(name for name, is_commit in self.ended.items() if is_commit)

@@ -16,7 +16,7 @@ DATA = bytes(range(256)) * 1024
 def taken(unsent: UnsentBytes) -> list[bytes]:
     pieces = []
     while unsent:
-        piece = unsent.take()
+        piece = unsent.take_piece()
         assert not isinstance(piece, FileSlice)
         pieces.append(bytes(piece))
     return pieces
@@ -38,7 +38,7 @@ def test_a_slice_that_the_disk_has_is_not_taken_before_it_is_warmed() -> None:
     file = ColdFile(DATA)
     unsent = UnsentBytes()
     unsent.put(FileSlice(OpenFile(file), 0, len(DATA)))
-    place = unsent.take()
+    place = unsent.take_piece()
     assert isinstance(place, FileSlice) and unsent
     place.warm()
     assert b"".join(taken(unsent)) == DATA
@@ -48,7 +48,7 @@ def test_a_file_that_became_shorter_is_an_error() -> None:
     unsent = UnsentBytes()
     unsent.put(FileSlice(OpenFile(MemoryFile(memoryview(b"short"))), 0, 100))
     with pytest.raises(OSError, match="shorter"):
-        unsent.take()
+        unsent.take_piece()
 
 
 def test_cleared_bytes_are_gone() -> None:

@@ -107,7 +107,7 @@ def raft_in(role: str) -> Raft:
 
 
 def save(raft: Raft) -> None:
-    for effect in raft.member.outbox.take():
+    for effect in raft.member.outbox.take_effects():
         if isinstance(effect, SaveElection):
             raft.member.outbox.saved(effect.election)
 
@@ -122,7 +122,7 @@ def test_every_event_in_every_role(role: str, name: str) -> None:
     else:
         raft.member.outbox.save(raft.member.election._replace(leader_id=2))
         raft.member.election = raft.member.election._replace(leader_id=2)
-        raft.member.outbox.take()
+        raft.member.outbox.take_effects()
     before, event = raft.role, EVENTS_BY_NAME[name](raft)
     if type(event) not in EVENTS[type(before)]:
         with pytest.raises(AssertionError):
