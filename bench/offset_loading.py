@@ -13,7 +13,8 @@ from bench.start import compile_packages
 from bench.subjects import Bench
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.shards import partition_of
-from moldau.coordinator.group.records import CommittedOffset, OffsetChange, record_of
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange
+from moldau.coordinator.shard.kinds import record_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.offset_fetch import (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from moldau.broker.config.config import Config
 from moldau.broker.coordinators.group_row import group_config
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.image import CurrentImage
 from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
@@ -52,7 +53,10 @@ class BrokerCoordinators:
         config, environment, loop, cluster = ports.config, ports.environment, ports.loop, ports.cluster
         listener_name = config.inter_broker_listener_name
         timeout_ms = config.integer("request.timeout.ms")
-        self.groups = Groups(group_config(config), environment, loop, ports.spawn, cluster.partitions_count)
+        current_image = CurrentImage(cluster)
+        self.groups = Groups(
+            group_config(config), environment, loop, ports.spawn, cluster.partitions_count, current_image
+        )
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.channels, self.markers, listener_name, timeout_ms)
         self.transactions = TransactionCoordinator(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.compression import Codec
 from moldau.replication.partition import ACKS_LEADER
 
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
     GroupRow: TypeAlias = CoordinatorRow[GroupShard, ShardRequest, LoadedChange]
 
 
-def group_row(config: GroupConfig) -> GroupRow:
+def group_row(config: GroupConfig, current_image: Callable[[], CoordinatorImage]) -> GroupRow:
     return CoordinatorRow(
         topic=offsets_topic(config),
         key_type=KeyType.GROUP,
         log_name="moldau.groups",
-        new_shard=lambda high_watermark, leader_epoch: new_shard(config, high_watermark),
+        new_shard=lambda high_watermark, leader_epoch: new_shard(config, high_watermark, current_image),
         new_reader=new_reader,
         load_buffer_size=config.offsets_load_buffer_size,
         codec=Codec(config.offsets_topic_compression_codec),
@@ -48,14 +50,14 @@ def offsets_topic(config: GroupConfig) -> InternalTopic:
     )
 
 
-def new_shard(config: GroupConfig, high_watermark: int) -> GroupShard:
+def new_shard(config: GroupConfig, high_watermark: int, current_image: Callable[[], CoordinatorImage]) -> GroupShard:
     """Create a shard.
 
     Its modules are imported here, because a broker that leads no partition of the topic does not need them.
     """
     from moldau.coordinator.shard.shard import GroupShard
 
-    return GroupShard(config, high_watermark)
+    return GroupShard(config, high_watermark, current_image)
 
 
 def new_reader() -> RecordReader[LoadedChange]:

@@ -10,7 +10,8 @@ from moldau.broker.coordinators.group_row import group_row
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class Groups:
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
         partitions_count: Callable[[str], int | None],
+        current_image: Callable[[], CoordinatorImage],
     ) -> None:
         self._environment = environment
-        self.shards = Shards(group_row(config), environment, loop, spawn, partitions_count)
+        self.shards = Shards(group_row(config, current_image), environment, loop, spawn, partitions_count)
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of topics that do not exist any more."""

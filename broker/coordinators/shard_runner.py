@@ -148,6 +148,9 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self.state = RunnerState.FAILED
             return
         self._loading.ends(self._log.index)
+        if reader.ignored:
+            text = "%s: %d records are of types that this version does not know. They stay in the log, without effect"
+            self._notes.warning(text, self._name, reader.ignored)
         await self._until_committed(reader.next_offset)
         if self.state is RunnerState.LOADING:
             self.state = RunnerState.ACTIVE

@@ -28,15 +28,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from moldau.coordinator.group.group import Group, GroupType
-from moldau.coordinator.group.records import Change, GroupChange
+from moldau.coordinator.classic.events import ClassicTimer
+from moldau.coordinator.group.group import Group, TimerKey
+from moldau.coordinator.group.records import Change, RecordChange
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.compiler import decoder_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from moldau.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.records.offsets import ConsumerProtocolSubscription
+from moldau.protocol.records.offsets import ConsumerProtocolSubscription, GroupMetadataKey
 
 
 class GroupState(Enum):
@@ -147,7 +148,7 @@ class ClassicGroup:
     joining) is volatile: the next coordinator starts without it.
     """
 
-    group_type = GroupType.CLASSIC
+    type_name = "classic"
 
     def __init__(self, group_id: str, changed_ms: int | None) -> None:
         self.group_id = group_id
@@ -192,8 +193,15 @@ class ClassicGroup:
         return len(self.members)
 
     @property
-    def session_ids(self) -> set[str]:
-        return {*self.members, *self.pending_members}
+    def timers(self) -> list[TimerKey]:
+        sessions = [
+            TimerKey(ClassicTimer.SESSION, self.group_id, each) for each in {*self.members, *self.pending_members}
+        ]
+        return [*sessions, TimerKey(ClassicTimer.JOIN, self.group_id), TimerKey(ClassicTimer.SYNC, self.group_id)]
+
+    @property
+    def is_simple(self) -> bool:
+        return self.protocol_type is None and self.state is EMPTY and not self.pending_members
 
     @property
     def is_empty(self) -> bool:
@@ -232,7 +240,7 @@ class ClassicGroup:
         return None
 
     def tombstones(self) -> list[Change]:
-        return [GroupChange(self.group_id, None)]
+        return [RecordChange(self.group_id, GroupMetadataKey(group=self.group_id), None)]
 
     # Membership and protocols
 
@@ -431,11 +439,13 @@ def topics_of(subscription: bytes) -> list[str]:
     return decoded.topics
 
 
-def describe(group: ClassicGroup) -> DescribedGroup:
-    """Describe a group.
+def describe(group: Group | None, group_id: str, version: int) -> DescribedGroup:
+    """Describe a classic group, for DescribeGroups. A group of any other kind is described as absent.
 
     The protocol and the members' subscriptions are included only while it is stable; assignments always.
     """
+    if not isinstance(group, ClassicGroup):
+        return describe_absent(group_id, version)
     is_stable = group.state is STABLE
     return DescribedGroup(
         group_id=group.group_id,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from moldau.coordinator.classic.events import ClassicTimer, Join
 from moldau.coordinator.classic.group import (
     COMPLETING,
     EMPTY,
@@ -33,8 +34,7 @@ from moldau.coordinator.classic.rebalance import (
     refuse_join,
     refuse_sync,
 )
-from moldau.coordinator.group.events import Join
-from moldau.coordinator.group.group import GroupStep, TimerKind
+from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import write_error
 from moldau.protocol.errors import ErrorCode
@@ -75,7 +75,7 @@ class JoinAction(Enum):
     ENTER = auto()
     """Add the member, park its join, and begin a rebalance."""
     REPLACE = auto()
-    """Give the static member a new id in place of its former one (`static_join.py`)."""
+    """Give the static member a new id in place of its former one (`static_member_returns`)."""
     REJOIN = auto()
     """Park the join and begin a rebalance."""
     REPEAT = auto()
@@ -249,7 +249,7 @@ def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
 
 def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     """Refuse a join because the group is full. If the client was a member, it is removed."""
-    step.cancel(TimerKind.SESSION, group, event.request.member_id)
+    step.cancel(ClassicTimer.SESSION, group, event.request.member_id)
     group.remove(event.request.member_id)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
 
@@ -258,7 +258,7 @@ def give_id(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     """Give the client a member id, which is valid for one session timeout."""
     member_id = id_for(event)
     group.pending_members.add(member_id)
-    step.schedule(TimerKind.SESSION, group, event.request.session_timeout_ms, member_id)
+    step.schedule(ClassicTimer.SESSION, group, event.request.session_timeout_ms, member_id)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
@@ -363,7 +363,7 @@ class MemberReplaced(NamedTuple):
         group.change_protocols(member, self.former.protocols)
         member.rebalance_timeout_ms = self.former.rebalance_timeout_ms
         member.session_timeout_ms = self.former.session_timeout_ms
-        step.cancel(TimerKind.SESSION, group, member.member_id)
+        step.cancel(ClassicTimer.SESSION, group, member.member_id)
         expect_heartbeat(step, group, group.replace_static(member.member_id, self.former_id))
         step.reply(self.waiter, join_refusal(self.waiter.version, write_error(error), ""))
 
@@ -416,6 +416,6 @@ def fence(step: GroupStep, group: ClassicGroup, former_id: str, member_id: str) 
     refuse_join(step, group, member, ErrorCode.FENCED_INSTANCE_ID, former_id)
     refuse_sync(step, member, ErrorCode.FENCED_INSTANCE_ID)
     group.replace_static(former_id, member_id)
-    step.cancel(TimerKind.SESSION, group, former_id)
+    step.cancel(ClassicTimer.SESSION, group, former_id)
     expect_heartbeat(step, group, member)
     return member

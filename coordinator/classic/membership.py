@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from moldau.coordinator.classic.events import ClassicTimer, Heartbeat, Leave
 from moldau.coordinator.classic.group import EMPTY, HEARTBEAT_ANSWERS, STABLE, ClassicGroup, Member
 from moldau.coordinator.classic.rebalance import (
     complete_if_all_joined,
@@ -16,9 +17,7 @@ from moldau.coordinator.classic.rebalance import (
     remove_member,
     sync_timed_out,
 )
-from moldau.coordinator.group.events import Heartbeat, Leave, TimerFired
-from moldau.coordinator.group.group import GroupStep, TimerKind
-from moldau.coordinator.runtime.machine import Loaded, Unloaded
+from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -61,7 +60,7 @@ def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
     )
 
 
-def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
+def loaded(step: GroupStep, group: ClassicGroup) -> None:
     """Begin the sessions again once the partition is loaded, so that the members have time to find this coordinator.
 
     A group above `group.max.size` rebalances; the members that join first are admitted.
@@ -72,7 +71,7 @@ def loaded(step: GroupStep, group: ClassicGroup, _event: Loaded) -> None:
         prepare_rebalance(step, group, f"{len(group.members)} members are more than are allowed")
 
 
-def unloaded(step: GroupStep, group: ClassicGroup, _event: Unloaded) -> None:
+def unloaded(step: GroupStep, group: ClassicGroup) -> None:
     """Answer parked requests with NOT_COORDINATOR, so that clients look up the new
     coordinator.
     """
@@ -81,13 +80,13 @@ def unloaded(step: GroupStep, group: ClassicGroup, _event: Unloaded) -> None:
         refuse_sync(step, member, ErrorCode.NOT_COORDINATOR)
 
 
-def timer_fired(step: GroupStep, group: ClassicGroup, event: TimerFired) -> None:
-    match event.key.kind:
-        case TimerKind.SESSION:
-            session_timed_out(step, group, event.key.member_id)
-        case TimerKind.JOIN:
+def timer_fired(step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
+    match key.kind:
+        case ClassicTimer.SESSION:
+            session_timed_out(step, group, key.member_id)
+        case ClassicTimer.JOIN:
             join_timed_out(step, group)
-        case TimerKind.SYNC:
+        case ClassicTimer.SYNC:
             sync_timed_out(step, group)
 
 
@@ -154,7 +153,7 @@ def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity
         # An operator names a static member by its instance id: it is removed under the id that it has now.
         member_id = group.static_members.get(identity.group_instance_id, "")
     if member_id in group.pending_members:
-        step.cancel(TimerKind.SESSION, group, member_id)
+        step.cancel(ClassicTimer.SESSION, group, member_id)
         group.remove(member_id)
         return ErrorCode.NONE
     refusal = group.refusal_of(member_id, identity.group_instance_id)

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from moldau.coordinator.classic.events import ClassicTimer
 from moldau.coordinator.classic.group import COMPLETING, EMPTY, NO_ASSIGNMENT, PREPARING, ClassicGroup, Member
-from moldau.coordinator.group.group import GroupStep, TimerKind
-from moldau.coordinator.group.records import NO_TIMESTAMP, GroupChange
+from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.records import NO_TIMESTAMP, RecordChange
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupResponse
 from moldau.protocol.messages.sync_group import SyncGroupResponse
-from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
+from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 NULL_PROTOCOL_VERSION: Final = 7
 """From this version of JoinGroup on, a missing protocol name is null; before, it is empty."""
 
 
-def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupChange:
+def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> RecordChange:
     """The record of the current generation, with these assignments by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -42,26 +43,26 @@ def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> 
             for member in group.members.values()
         ],
     )
-    return GroupChange(group.group_id, value)
+    return RecordChange(group.group_id, GroupMetadataKey(group=group.group_id), value)
 
 
-def new_group_change(group: ClassicGroup) -> GroupChange:
+def new_group_change(group: ClassicGroup) -> RecordChange:
     """The first record of a group without a generation."""
     changed_ms = NO_TIMESTAMP if group.changed_ms is None else group.changed_ms
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms
     )
-    return GroupChange(group.group_id, value)
+    return RecordChange(group.group_id, GroupMetadataKey(group=group.group_id), value)
 
 
 def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:
     """Restart the session of a member that sent a request."""
-    step.schedule(TimerKind.SESSION, group, member.session_timeout_ms, member.member_id)
+    step.schedule(ClassicTimer.SESSION, group, member.session_timeout_ms, member.member_id)
 
 
 def expect_new_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
     """Start the session of a parked join whose member has no id yet, and so cannot send heartbeats."""
-    step.schedule(TimerKind.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)
+    step.schedule(ClassicTimer.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)
 
 
 def join_refusal(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
@@ -140,18 +141,18 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None
     step.note(group, f"generation {group.generation} ends in state {group.state.value}: {reason}")
     if group.state is COMPLETING:
         refuse_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
-    step.cancel(TimerKind.SYNC, group)
+    step.cancel(ClassicTimer.SYNC, group)
     is_first = group.state is EMPTY
     group.move_to(PREPARING, step.wall_ms)
     if is_first:
         group.grew = False
         group.delay_ms = step.config.initial_rebalance_delay_ms
         group.remaining_delay_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
-        step.schedule(TimerKind.JOIN, group, group.delay_ms)
+        step.schedule(ClassicTimer.JOIN, group, group.delay_ms)
     elif group.has_all_joins:
         complete_join(step, group)
     else:
-        step.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
+        step.schedule(ClassicTimer.JOIN, group, group.rebalance_timeout_ms)
 
 
 def is_first_rebalance(group: ClassicGroup) -> bool:
@@ -178,21 +179,21 @@ def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
         delay_ms = min(step.config.initial_rebalance_delay_ms, group.remaining_delay_ms)
         group.remaining_delay_ms = max(group.remaining_delay_ms - group.delay_ms, 0)
         group.delay_ms = delay_ms
-        step.schedule(TimerKind.JOIN, group, delay_ms)
+        step.schedule(ClassicTimer.JOIN, group, delay_ms)
     else:
         complete_join(step, group)
 
 
 def complete_join(step: GroupStep, group: ClassicGroup) -> None:
     """Move the group from PreparingRebalance to CompletingRebalance, or to Empty where no member is left."""
-    step.cancel(TimerKind.JOIN, group)
+    step.cancel(ClassicTimer.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:
-            step.cancel(TimerKind.SESSION, group, member.member_id)
+            step.cancel(ClassicTimer.SESSION, group, member.member_id)
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none has joined. The join phase lasts until their sessions end.
-        step.schedule(TimerKind.JOIN, group, group.rebalance_timeout_ms)
+        step.schedule(ClassicTimer.JOIN, group, group.rebalance_timeout_ms)
         return
     group.begin_generation(step.wall_ms)
     step.rebalances.completed += 1
@@ -209,7 +210,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
         expect_heartbeat(step, group, member)
         member.is_new = False
         group.pending_syncs[member.member_id] = None
-    step.schedule(TimerKind.SYNC, group, group.rebalance_timeout_ms)
+    step.schedule(ClassicTimer.SYNC, group, group.rebalance_timeout_ms)
 
 
 def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
@@ -218,7 +219,7 @@ def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
         return
     silent = list(group.pending_syncs)
     for member_id in silent:
-        step.cancel(TimerKind.SESSION, group, member_id)
+        step.cancel(ClassicTimer.SESSION, group, member_id)
         group.remove(member_id)
     prepare_rebalance(step, group, f"{len(silent)} members did not sync, {silent[0]!r} among them")
 
@@ -227,5 +228,5 @@ def remove_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
     """Remove a member; its parked requests are answered with UNKNOWN_MEMBER_ID, so that the client joins anew."""
     refuse_join(step, group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
     refuse_sync(step, member, ErrorCode.UNKNOWN_MEMBER_ID)
-    step.cancel(TimerKind.SESSION, group, member.member_id)
+    step.cancel(ClassicTimer.SESSION, group, member.member_id)
     group.remove(member.member_id)

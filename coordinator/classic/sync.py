@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from moldau.coordinator.classic.events import ClassicTimer, Sync
 from moldau.coordinator.classic.group import (
     COMPLETING,
     DEAD,
@@ -25,8 +26,7 @@ from moldau.coordinator.classic.rebalance import (
     sync_refusal,
     sync_response,
 )
-from moldau.coordinator.group.events import Sync
-from moldau.coordinator.group.group import GroupStep, TimerKind
+from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.runtime.step import write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sync_group import SyncGroupRequest
@@ -154,4 +154,4 @@ def note_sync(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]
         if not group.pending_syncs:
-            step.cancel(TimerKind.SYNC, group)
+            step.cancel(ClassicTimer.SYNC, group)

@@ -1,46 +1,16 @@
-"""The events of the group shard: requests of clients, changes of the cluster, timers."""
+"""The events of the group shard that do not belong to one kind of group."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from moldau.coordinator.group.group import TimerKey
-from moldau.coordinator.runtime.machine import Loaded, RuntimeEvent, TransactionEnd, Unloaded, Waiter
+from moldau.coordinator.group.group import AboutGroup
+from moldau.coordinator.runtime.machine import RuntimeEvent, TransactionEnd, Waiter
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
-from moldau.protocol.messages.join_group import JoinGroupRequest
-from moldau.protocol.messages.leave_group import LeaveGroupRequest
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from moldau.protocol.messages.sync_group import SyncGroupRequest
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-
-
-class Join(NamedTuple):
-    waiter: Waiter
-    request: JoinGroupRequest
-    client_id: str
-    client_host: str
-    fresh_id: str
-    """A random UUID as text, which the coordinator uses if the member needs an id."""
-
-
-class Sync(NamedTuple):
-    waiter: Waiter
-    request: SyncGroupRequest
-
-
-class Heartbeat(NamedTuple):
-    waiter: Waiter
-    request: HeartbeatRequest
-
-
-class Leave(NamedTuple):
-    """A LeaveGroup of version 3 or later; the shell translates versions 0 to 2 into a list of one member."""
-
-    waiter: Waiter
-    request: LeaveGroupRequest
 
 
 class CommitOffsets(NamedTuple):
@@ -48,6 +18,10 @@ class CommitOffsets(NamedTuple):
 
     waiter: Waiter
     request: OffsetCommitRequest
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
 
 
 class CommitTransactionalOffsets(NamedTuple):
@@ -62,6 +36,10 @@ class CommitTransactionalOffsets(NamedTuple):
     """The verification guard of the log, if the transaction coordinator has confirmed the transaction
     (`TransactionWrite.guard`).
     """
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
 
 
 class EndOffsetsTransaction(NamedTuple):
@@ -106,21 +84,9 @@ class TopicsDeleted(NamedTuple):
     topics: frozenset[str]
 
 
-class TimerFired(NamedTuple):
-    """A timer of a group is due."""
-
-    key: TimerKey
-
-
-GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | CommitOffsets | CommitTransactionalOffsets
-"""A request about one group, which may not exist. The decision depends on the kind of the group."""
-
 ShardRequest: TypeAlias = (
-    GroupRequest | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
+    AboutGroup | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
 )
-"""An event that the shell passes to the shard."""
+"""An event that the shell passes to the shard. Requests about one group are declared by their kind, save commits."""
 
 Event: TypeAlias = ShardRequest | RuntimeEvent
-
-GroupEvent: TypeAlias = TimerFired | Loaded | Unloaded
-"""An event of an existing group that is not a request."""

@@ -1,68 +1,24 @@
-"""What all kinds of groups share: the interface of a group, the settings, and the step of the shard.
+"""What all kinds of groups share: the interface of a group, the row of a kind, and the step of the shard.
 
 Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
 `__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, each of
-the class of its kind. The tables in `coordinator/shard/shard.py` have the operation of each kind of group for each
-event.
+the class of its kind. A kind is a package beside `coordinator/classic/`, which owns its events, records, timers and
+conversions and exports one `GroupKind`; `coordinator/shard/kinds.py` is the table of these rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from moldau.coordinator.group.records import Change
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.records import Change, RecordChange, RecordType
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import Step, Timers
 from moldau.protocol.errors import ErrorCode
-
-MINUTE_MS = 60_000
-
-
-class GroupConfig(NamedTuple):
-    """Kafka's settings of groups, with the defaults of 4.3.1."""
-
-    min_session_timeout_ms: int = 6_000
-    """group.min.session.timeout.ms"""
-    max_session_timeout_ms: int = 1_800_000
-    """group.max.session.timeout.ms"""
-    max_size: int = 0x7FFFFFFF
-    """group.max.size"""
-    member_metadata_bytes_max: int = 1_048_588
-    """message.max.bytes: the group's record must not be larger"""
-    initial_rebalance_delay_ms: int = 3_000
-    """group.initial.rebalance.delay.ms"""
-    offsets_retention_minutes: int = 10_080
-    """offsets.retention.minutes"""
-    offsets_retention_check_interval_ms: int = 600_000
-    """offsets.retention.check.interval.ms"""
-    offset_metadata_max_bytes: int = 4_096
-    """offset.metadata.max.bytes"""
-    offsets_topic_num_partitions: int = 50
-    """offsets.topic.num.partitions"""
-    offsets_topic_replication_factor: int = 3
-    """offsets.topic.replication.factor"""
-    offsets_topic_segment_bytes: int = 104_857_600
-    """offsets.topic.segment.bytes"""
-    offsets_topic_compression_codec: int = 0
-    """offsets.topic.compression.codec"""
-    offsets_commit_timeout_ms: int = 5_000
-    """offsets.commit.timeout.ms"""
-    offsets_load_buffer_size: int = 5_242_880
-    """offsets.load.buffer.size"""
-    new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """The time (ms) that the join of a member without an id may be parked: such a member cannot send heartbeats."""
-
-    @property
-    def offsets_retention_ms(self) -> int:
-        return self.offsets_retention_minutes * MINUTE_MS
-
-
-class GroupType(Enum):
-    """The types of groups. The values are Kafka's names in ListGroups."""
-
-    CLASSIC = "classic"
 
 
 class Group(Protocol):
@@ -76,7 +32,8 @@ class Group(Protocol):
     def group_id(self) -> str: ...
 
     @property
-    def group_type(self) -> GroupType: ...
+    def type_name(self) -> str:
+        """Kafka's name of the kind, for ListGroups."""
 
     @property
     def state_name(self) -> str:
@@ -89,8 +46,14 @@ class Group(Protocol):
     def members_count(self) -> int: ...
 
     @property
-    def session_ids(self) -> Collection[str]:
-        """The ids that may have a session timer: members, and ids given to clients that have not joined."""
+    def timers(self) -> Collection[TimerKey]:
+        """The keys of all timers that the group may have. They are cancelled when the group is removed."""
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether the group only keeps offsets of consumers without membership, so that any kind of group may take its
+        place.
+        """
 
     @property
     def is_empty(self) -> bool:
@@ -113,19 +76,10 @@ class Group(Protocol):
         """The changes that remove the group from the log, its offsets aside."""
 
 
-class TimerKind(Enum):
-    SESSION = auto()
-    """The session timeout of a member."""
-    JOIN = auto()
-    """The join phase of a rebalance, or the initial delay of a group's first."""
-    SYNC = auto()
-    """The time that the members of a new generation have for their SyncGroup requests."""
-    EXPIRY = auto()
-    """The next search for expired offsets."""
-
-
 class TimerKey(NamedTuple):
-    kind: TimerKind
+    """The name of a timer. Each kind of group has its own kinds of timers."""
+
+    kind: Enum
     group_id: str = ""
     member_id: str = ""
 
@@ -143,6 +97,8 @@ class GroupStep(Step[Change]):
     groups: dict[str, Group]
     timers: Timers[TimerKey]
     rebalances: Rebalances
+    image: CoordinatorImage
+    """The cluster's metadata at the time of the step."""
 
     def note(self, group: Group, text: str) -> None:
         """Add a note about a group for the operator's log.
@@ -151,8 +107,86 @@ class GroupStep(Step[Change]):
         """
         self.notes.append(f"group {group.group_id!r}: {text}")
 
-    def schedule(self, kind: TimerKind, group: Group, delay_ms: int, member_id: str = "") -> None:
+    def schedule(self, kind: Enum, group: Group, delay_ms: int, member_id: str = "") -> None:
         self.timers.schedule(TimerKey(kind, group.group_id, member_id), self.now_ms + delay_ms)
 
-    def cancel(self, kind: TimerKind, group: Group, member_id: str = "") -> None:
+    def cancel(self, kind: Enum, group: Group, member_id: str = "") -> None:
         self.timers.cancel(TimerKey(kind, group.group_id, member_id))
+
+
+class AboutGroup(Protocol):
+    """A request about one group, which may not exist. The decision depends on the kind of the group."""
+
+    @property
+    def waiter(self) -> Waiter: ...
+
+    @property
+    def group_id(self) -> str: ...
+
+
+OnRequest: TypeAlias = Callable[[GroupStep, Group | None, AboutGroup], None]
+OnEvent: TypeAlias = Callable[[GroupStep, Group], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """One kind of group: what the shard does with its groups, requests and records.
+
+    The decision on a request about an existing group is in `requests` of the group's kind. Where the group does not
+    exist, or its kind does not know the request, it is in `first_requests` of the kind whose protocol the request
+    belongs to: that kind may create the group, convert it, or refuse the request.
+    """
+
+    group: type[Group]
+    requests: Mapping[type[AboutGroup], OnRequest]
+    first_requests: Mapping[type[AboutGroup], OnRequest]
+    records: tuple[RecordType, ...]
+    replay: Callable[[Group | None, RecordChange, bool], Group | None]
+    """The group after a change, from the group before it (None: it does not exist) and whether the shard is loaded. The
+    result may be the same object, changed. None: the group does not exist any more, or does not exist yet.
+
+    Raises `MalformedMessage` where the change contradicts the log before it.
+    """
+    timer_fired: Callable[[GroupStep, Group, TimerKey], None]
+    """A timer of a group is due."""
+    loaded: OnEvent
+    """The whole log is replayed and committed. The group begins its timers."""
+    unloaded: OnEvent
+    """This broker does not lead the partition any more. The group refuses its waiting requests."""
+
+
+GroupT = TypeVar("GroupT", bound=Group)
+RequestT = TypeVar("RequestT", bound=AboutGroup)
+
+
+def on_request(
+    request: type[RequestT], group_class: type[GroupT], decide: Callable[[GroupStep, GroupT, RequestT], None]
+) -> OnRequest:
+    """Adapt a decision on a request about a group of one kind."""
+
+    def decide_any(step: GroupStep, group: Group | None, event: AboutGroup) -> None:
+        assert isinstance(event, request)
+        assert isinstance(group, group_class)
+        decide(step, group, event)
+
+    return decide_any
+
+
+def on_first_request(request: type[RequestT], decide: Callable[[GroupStep, Group | None, RequestT], None]) -> OnRequest:
+    """Adapt a decision on a request whose group does not exist, or is of a kind that does not know the request."""
+
+    def decide_any(step: GroupStep, group: Group | None, event: AboutGroup) -> None:
+        assert isinstance(event, request)
+        decide(step, group, event)
+
+    return decide_any
+
+
+def on_event(group_class: type[GroupT], decide: Callable[[GroupStep, GroupT], None]) -> OnEvent:
+    """Adapt a decision on an event of an existing group."""
+
+    def decide_any(step: GroupStep, group: Group) -> None:
+        assert isinstance(group, group_class)
+        decide(step, group)
+
+    return decide_any

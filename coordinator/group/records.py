@@ -1,34 +1,28 @@
 """The records of `__consumer_offsets`: written as Apache Kafka 4.3.1 writes them, read as far back as it reads.
 
-A key is an int16 type and a struct, a value an int16 version and a struct; a missing value is a tombstone.
+A key is an int16 type and a struct, a value an int16 version and a struct; a missing value is a tombstone. Offsets
+belong to groups of all kinds. Every other type of record belongs to one kind, which declares it (`RecordType`);
+`coordinator/shard/kinds.py` finds the type of a record.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import NO_PRODUCER_ID
 from moldau.protocol.record_builder import Record
-from moldau.protocol.records.offsets import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from moldau.protocol.records.record_frames import read_prefix, type_prefix, value_version
+from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue
+from moldau.protocol.records.record_frames import type_prefix, value_version
 from moldau.protocol.schema import ZERO_UUID
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1
-GROUP_KEY = 2
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
 """The only version that can carry an explicit expiry."""
-GROUP_VERSION = 3
 
 NO_TIMESTAMP = -1
 
@@ -70,11 +64,16 @@ class OffsetChange(NamedTuple):
     record."""
 
 
-class GroupChange(NamedTuple):
-    """A record about a classic group's generation. Without a generation the record removes the group."""
+class RecordChange(NamedTuple):
+    """The change that a record of one kind of group makes: members, epochs, assignments.
+
+    Key and value are the structs of `protocol/records/`; nobody changes them after this. Without a value the record is
+    a tombstone.
+    """
 
     group_id: str
-    value: GroupMetadataValue | None
+    key: object
+    value: object | None
 
 
 class TransactionEnded(NamedTuple):
@@ -84,7 +83,7 @@ class TransactionEnded(NamedTuple):
     is_commit: bool
 
 
-Change: TypeAlias = OffsetChange | GroupChange | TransactionEnded
+Change: TypeAlias = OffsetChange | RecordChange | TransactionEnded
 """The change that one record, or one marker, makes."""
 
 
@@ -105,15 +104,34 @@ LoadedChange: TypeAlias = Change | OffsetsLoaded
 """A change that the reader of the log produces."""
 
 
-def record_of(change: Change, wall_ms: int) -> Record:
-    """The record that stores the change."""
-    assert not isinstance(change, TransactionEnded), "a marker has no record of this kind"
-    if isinstance(change, GroupChange):
-        value = None if change.value is None else type_prefix(GROUP_VERSION) + encode(change.value, GROUP_VERSION)
-        return Record(type_prefix(GROUP_KEY) + encode(GroupMetadataKey(group=change.group_id), 0), value, wall_ms)
+class RecordType(NamedTuple):
+    """One type of a record that a kind of group writes."""
+
+    number: int
+    """The int16 at the start of the key."""
+    key: type
+    """The struct of the key."""
+    value: type
+    """The struct of the value."""
+    version: int
+    """The version in which Apache Kafka 4.3.1 writes the value."""
+    group_field: str = "group_id"
+    """The field of the key that holds the group's id."""
+
+
+def offset_record(change: OffsetChange, wall_ms: int) -> Record:
+    """The record that stores an offset, or removes it."""
     is_short = len(change.group_id) <= KEY_LENGTH_MAX and len(change.topic) <= KEY_LENGTH_MAX
     key = (_remembered_key if is_short else offset_key)(change.group_id, change.topic, change.partition)
     return Record(key, None if change.value is None else offset_value(change.value), wall_ms)
+
+
+def group_record(change: RecordChange, record_type: RecordType, wall_ms: int) -> Record:
+    """The record that stores a change of a group."""
+    value = None
+    if change.value is not None:
+        value = type_prefix(record_type.version) + encode(change.value, record_type.version)
+    return Record(type_prefix(record_type.number) + encode(change.key, 0), value, wall_ms)
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -136,23 +154,12 @@ def offset_value(committed: CommittedOffset) -> bytes:
     return type_prefix(version) + encode(value, version)
 
 
-def change_of(record: Record) -> OffsetChange | GroupChange | None:
-    """The change that a record makes; None for the types of records that other kinds of groups write.
-
-    Raises `MalformedMessage` for a record of another kind, or of a version that Apache Kafka 4.3.1 does not define.
-    """
-    if record.key is None:
-        raise MalformedMessage("a record without a key")
-    number = read_prefix(record.key)
-    key = memoryview(record.key)[2:]
-    if number in (LEGACY_OFFSET_KEY, OFFSET_KEY):
-        offset_key = decode(OffsetCommitKey, key, 0)
-        committed = None if record.value is None else read_offset_value(record.value)
-        return OffsetChange(offset_key.group, offset_key.topic, offset_key.partition, committed)
-    if number == GROUP_KEY:
-        group_id = decode(GroupMetadataKey, key, 0).group
-        return GroupChange(group_id, None if record.value is None else read_group_value(record.value))
-    return None
+def read_offset(record: Record) -> OffsetChange:
+    """The change that the record of an offset makes. Raises `MalformedMessage`."""
+    assert record.key is not None
+    key = decode(OffsetCommitKey, memoryview(record.key)[2:], 0)
+    committed = None if record.value is None else read_offset_value(record.value)
+    return OffsetChange(key.group, key.topic, key.partition, committed)
 
 
 def read_offset_value(value: bytes) -> CommittedOffset:
@@ -168,5 +175,11 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     )
 
 
-def read_group_value(value: bytes) -> GroupMetadataValue:
-    return decode(GroupMetadataValue, memoryview(value)[2:], value_version(value, GroupMetadataValue))
+def read_group_record(record: Record, record_type: RecordType) -> RecordChange:
+    """The change that the record of a group makes. Raises `MalformedMessage`."""
+    assert record.key is not None
+    key: Any = decode(record_type.key, memoryview(record.key)[2:], 0)
+    value: object = None
+    if record.value is not None:
+        value = decode(record_type.value, memoryview(record.value)[2:], value_version(record.value, record_type.value))
+    return RecordChange(getattr(key, record_type.group_field), key, value)

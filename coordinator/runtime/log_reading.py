@@ -37,6 +37,8 @@ class RecordReader(Generic[ChangeT]):
     def __init__(self, change_of: Callable[[Record], ChangeT | None]) -> None:
         self._change_of = change_of
         self._changes: list[ChangeT] = []
+        self.ignored = 0
+        """The number of records read that the machine ignores."""
 
     def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         """Decode the records of the batch at this position, which may be part of a transaction. Raises
@@ -46,7 +48,9 @@ class RecordReader(Generic[ChangeT]):
 
     def read_record(self, record: Record) -> None:
         change = self._change_of(record)
-        if change is not None:
+        if change is None:
+            self.ignored += 1
+        else:
             self._changes.append(change)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
@@ -67,6 +71,11 @@ class LogReader(Generic[ChangeT]):
         self.next_offset = next_offset
         """The offset at which the next piece has to begin."""
         self._records = records
+
+    @property
+    def ignored(self) -> int:
+        """The number of records read that the machine ignores."""
+        return self._records.ignored
 
     def read(self, data: BytesLike) -> list[Replayable[ChangeT]]:
         """The changes in the complete batches of a piece. Raises `MalformedMessage` where the log is damaged."""

@@ -1,7 +1,7 @@
 """Reads the records of `__consumer_offsets`, of which there may be millions, when a coordinator starts.
 
 Nearly all of them are offsets of the same groups and topics over and over, with a value of one of three shapes.
-`offset_walk.py` reads those from the bytes of a batch, and `group.records.change_of` every other record. Commits that
+`offset_walk.py` reads those from the bytes of a batch, and `kinds.change_of` every other record. Commits that
 follow one another, all within one transaction or all within none, become one change, with the last offset of each
 partition.
 """
@@ -16,9 +16,9 @@ from moldau.coordinator.group.records import (
     Offsets,
     OffsetsLoaded,
     TransactionEnded,
-    change_of,
 )
 from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.coordinator.shard.kinds import change_of
 from moldau.coordinator.shard.offset_walk import Place, walk_offsets
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_varint
 from moldau.protocol.record_batch import NO_PRODUCER_ID, BatchHeader
@@ -79,7 +79,9 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         change = change_of(record)
         if isinstance(change, OffsetChange) and change.value is not None:
             self._offsets.setdefault(change.group_id, {})[change.topic, change.partition] = change.value
-        elif change is not None:
+        elif change is None:
+            self.ignored += 1
+        else:
             self._end_commits()
             self._changes.append(change)
 

@@ -4,105 +4,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
-from moldau.coordinator.classic.commit import commit_offsets, commit_transactional_offsets
-from moldau.coordinator.classic.group import ClassicGroup, describe, describe_absent
-from moldau.coordinator.classic.join import join
-from moldau.coordinator.classic.membership import heartbeat, leave, loaded, restore, timer_fired, unloaded
-from moldau.coordinator.classic.sync import sync
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import (
-    CommitOffsets,
-    CommitTransactionalOffsets,
     DeleteGroups,
     DeleteOffsets,
     EndOffsetsTransaction,
     FetchStableOffsets,
-    GroupEvent,
-    GroupRequest,
-    Heartbeat,
-    Join,
-    Leave,
     ShardRequest,
-    Sync,
-    TimerFired,
     TopicsDeleted,
 )
-from moldau.coordinator.group.group import Group, GroupConfig, GroupStep, Rebalances, TimerKey, TimerKind
+from moldau.coordinator.group.group import Group, GroupStep, Rebalances, TimerKey
+from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import (
     Change,
-    GroupChange,
     LoadedChange,
     OffsetChange,
     OffsetsLoaded,
+    RecordChange,
     TransactionEnded,
-    record_of,
 )
 from moldau.coordinator.offsets.offset_commit import end_transaction
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import OffsetStore
-from moldau.coordinator.runtime.machine import Loaded, Unloaded
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import Timers
-from moldau.protocol.messages.describe_groups import DescribedGroup
+from moldau.coordinator.shard.kinds import KIND_OF_GROUP, KIND_OF_KEY, decision, group_of_offsets, record_of
 from moldau.protocol.messages.list_groups import ListedGroup
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 
-RequestT = TypeVar("RequestT", bound=GroupRequest)
-EventT = TypeVar("EventT", bound=GroupEvent)
-GroupT = TypeVar("GroupT", bound=Group)
-OnRequest: TypeAlias = Callable[[GroupStep, Group | None, GroupRequest], None]
-OnEvent: TypeAlias = Callable[[GroupStep, Group, GroupEvent], None]
+
+class ShardTimer(Enum):
+    EXPIRY = auto()
+    """The next search for expired offsets."""
 
 
-def on_request(
-    request: type[RequestT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT | None, RequestT], None]
-) -> OnRequest:
-    """Adapt a decision on a request, whose group may not exist."""
-
-    def decide_any(step: GroupStep, group: Group | None, event: GroupRequest) -> None:
-        assert isinstance(event, request)
-        assert group is None or isinstance(group, kind)
-        decide(step, group, event)
-
-    return decide_any
-
-
-def on_event(event: type[EventT], kind: type[GroupT], decide: Callable[[GroupStep, GroupT, EventT], None]) -> OnEvent:
-    """Adapt a decision on an event of an existing group."""
-
-    def decide_any(step: GroupStep, group: Group, happened: GroupEvent) -> None:
-        assert isinstance(happened, event)
-        assert isinstance(group, kind)
-        decide(step, group, happened)
-
-    return decide_any
-
-
-REQUESTS: Final[Mapping[tuple[type[GroupRequest], type[Group]], OnRequest]] = {
-    (Heartbeat, ClassicGroup): on_request(Heartbeat, ClassicGroup, heartbeat),
-    (CommitOffsets, ClassicGroup): on_request(CommitOffsets, ClassicGroup, commit_offsets),
-    (CommitTransactionalOffsets, ClassicGroup): on_request(
-        CommitTransactionalOffsets, ClassicGroup, commit_transactional_offsets
-    ),
-    (Join, ClassicGroup): on_request(Join, ClassicGroup, join),
-    (Sync, ClassicGroup): on_request(Sync, ClassicGroup, sync),
-    (Leave, ClassicGroup): on_request(Leave, ClassicGroup, leave),
-}
-EVENTS: Final[Mapping[tuple[type[GroupEvent], type[Group]], OnEvent]] = {
-    (TimerFired, ClassicGroup): on_event(TimerFired, ClassicGroup, timer_fired),
-    (Loaded, ClassicGroup): on_event(Loaded, ClassicGroup, loaded),
-    (Unloaded, ClassicGroup): on_event(Unloaded, ClassicGroup, unloaded),
-}
-"""The decision for each event about one group, by event and kind of group.
-
-A new kind of group is a folder beside `classic/`, a class in it that is a `Group`, and a row here for each event. Where
-the group does not exist, the request determines the kind, because each group protocol has its own requests. All
-requests so far are of the classic protocol.
-"""
-EXPIRY_KEY: Final = TimerKey(TimerKind.EXPIRY)
+EXPIRY_KEY: Final = TimerKey(ShardTimer.EXPIRY)
 EXPIRED_RECORDS_MAX: Final = 5_000
 """About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
 
@@ -119,12 +61,19 @@ class Census(NamedTuple):
 class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     """The machine of groups: a `StateMachine[ShardRequest, LoadedChange]`."""
 
-    def __init__(self, config: GroupConfig, committed_end_offset: int = 0) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        committed_end_offset: int = 0,
+        current_image: Callable[[], CoordinatorImage] = lambda: NO_METADATA,
+    ) -> None:
+        """`current_image`: gives the cluster's metadata to each step, as the clock gives the time."""
         super().__init__(committed_end_offset)
         self.config = config
         """The settings; the shell may replace them at any time."""
         self.committed_offsets = 0
         """The number of offsets committed since this shard was loaded."""
+        self._current_image = current_image
         self._rebalances = Rebalances()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
@@ -133,13 +82,13 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     # Replaying
 
     def replay(self, change: LoadedChange, end_offset: int) -> None:
-        """Apply a change of the log, whose batch ends at `end_offset`. Offsets change only here. For a classic group of
-        a live shard the change means that its record is in the log, or that the group is deleted; its generation is
-        in force already (docs/decisions/0005-groups-keep-pairs.md).
+        """Apply a change of the log, whose batch ends at `end_offset`. Offsets and groups change only here; classic
+        groups of a live shard are ahead of their records (docs/decisions/0005-groups-keep-pairs.md).
         """
         match change:
             case OffsetChange():
-                self._seen(change.group_id, end_offset, is_created=change.value is not None)
+                if change.value is not None or change.group_id in self._groups:
+                    self._seen(change.group_id, end_offset)
                 self._offsets.append(change, end_offset)
                 if self.is_loaded:
                     self.committed_offsets += change.value is not None
@@ -147,39 +96,47 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                     self.commit()
             case OffsetsLoaded():
                 for group_id in change.offsets:
-                    self._seen(group_id, end_offset, is_created=True)
+                    self._seen(group_id, end_offset)
                 self._offsets.append(change, end_offset)
                 self.commit()
             case TransactionEnded():
                 self._offsets.append(change, end_offset)
                 if not self.is_loaded:
                     self.commit()
-            case GroupChange(group_id, None):
-                self._forget(group_id)
-            case GroupChange(group_id, value) if value is not None:
-                if not self.is_loaded:
-                    self._groups[group_id] = restore(group_id, value)
-                self._seen(group_id, end_offset, is_created=False)
+            case RecordChange():
+                self._replay_record(change, end_offset)
 
-    def _seen(self, group_id: str, end_offset: int, *, is_created: bool) -> None:
-        """Update the state of the group after the replay of a record about it.
+    def _replay_record(self, change: RecordChange, end_offset: int) -> None:
+        """Apply a record of one kind of group. A group that only keeps offsets gives its place to a group of any kind.
 
-        `is_created`: the record is an offset, which creates a group even without members.
+        Raises `MalformedMessage`.
         """
+        kind = KIND_OF_KEY[type(change.key)]
+        former = self._groups.get(change.group_id)
+        own = former if isinstance(former, kind.group) else None
+        group = kind.replay(own, change, self.is_loaded)
+        if group is None:
+            if own is not None:
+                self._forget(own)
+            return
+        if own is None and former is not None and not former.is_simple:
+            raise MalformedMessage(f"a {group.type_name} record of the {former.type_name} group {change.group_id!r}")
+        self._groups[change.group_id] = group
+        if group.visible_from is None:
+            group.visible_from = end_offset if own is not None or former is None else former.visible_from
+
+    def _seen(self, group_id: str, end_offset: int) -> None:
+        """An offset of the group is replayed. Offsets create a group, even without members."""
         group = self._groups.get(group_id)
         if group is None:
-            if not is_created:
-                return
-            group = self._groups[group_id] = ClassicGroup(group_id, None)
+            group = self._groups[group_id] = group_of_offsets(group_id)
         if group.visible_from is None:
             group.visible_from = end_offset
 
-    def _forget(self, group_id: str) -> None:
-        group = self._groups.pop(group_id, None)
-        if group is not None:
-            assert group.is_empty or not self.is_loaded, "only empty groups are deleted"
-            for member_id in group.session_ids:
-                self._timers.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
+    def _forget(self, group: Group) -> None:
+        del self._groups[group.group_id]
+        for key in group.timers:
+            self._timers.cancel(key)
 
     def commit(self) -> None:
         self._offsets.commit(self.committed_end_offset)
@@ -191,17 +148,15 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return self.config.offsets_commit_timeout_ms
 
     def begin(self, now_ms: int, wall_ms: int) -> GroupStep:
-        return GroupStep(now_ms, wall_ms, self.config, self._groups, self._timers, self._rebalances)
+        return GroupStep(
+            now_ms, wall_ms, self.config, self._groups, self._timers, self._rebalances, self._current_image()
+        )
 
     def record_of(self, change: Change, wall_ms: int) -> Record:
         return record_of(change, wall_ms)
 
     def decide(self, step: GroupStep, request: ShardRequest) -> None:
         match request:
-            case Heartbeat() | CommitOffsets() | CommitTransactionalOffsets() | Join() | Sync() | Leave():
-                group = self._groups.get(request.request.group_id)
-                kind = ClassicGroup if group is None else type(group)
-                REQUESTS[type(request), kind](step, group, request)
             case EndOffsetsTransaction():
                 end_transaction(step, request)
             case FetchStableOffsets():
@@ -212,17 +167,20 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 delete_groups(step, self._offsets, request)
             case TopicsDeleted():
                 topics_deleted(step, self._offsets, request)
+            case _:
+                group = self._groups.get(request.group_id)
+                decision(group, request)(step, group, request)
 
     def loaded(self, step: GroupStep) -> None:
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
         for group in self._groups.values():
-            EVENTS[Loaded, type(group)](step, group, Loaded())
+            KIND_OF_GROUP[type(group)].loaded(step, group)
 
     def unloaded(self, step: GroupStep) -> None:
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:
-            EVENTS[Unloaded, type(group)](step, group, Unloaded())
+            KIND_OF_GROUP[type(group)].unloaded(step, group)
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -231,14 +189,14 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         key = self._timers.pop_due(step.now_ms)
         if key is None:
             return
-        if key.kind is TimerKind.EXPIRY:
+        if key == EXPIRY_KEY:
             is_done = expire(step, self._offsets, EXPIRED_RECORDS_MAX)
             interval_ms = self.config.offsets_retention_check_interval_ms if is_done else 0
             self._timers.schedule(EXPIRY_KEY, step.now_ms + interval_ms)
             return
         group = self._groups.get(key.group_id)
         if group is not None:
-            EVENTS[TimerFired, type(group)](step, group, TimerFired(key))
+            KIND_OF_GROUP[type(group)].timer_fired(step, group, key)
 
     # Reading
 
@@ -255,12 +213,10 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """The committed offsets of a group, without those of open transactions. The request names topics by name."""
         return offsets_of(self._offsets.committed(request.group_id), request)
 
-    def describe(self, group_id: str, version: int) -> DescribedGroup:
-        """Describe a classic group for DescribeGroups; a group of any other kind is described as absent."""
+    def group(self, group_id: str) -> Group | None:
+        """A group of which readers may know; None where there is none. The caller must not change it."""
         group = self._groups.get(group_id)
-        if isinstance(group, ClassicGroup) and self._is_visible(group):
-            return describe(group)
-        return describe_absent(group_id, version)
+        return group if group is not None and self._is_visible(group) else None
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """The groups with the given states and types; an empty list does not filter. There may be many: None stands for
@@ -271,7 +227,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             is_listed = (
                 self._is_visible(group)
                 and (not wanted_states or group.state_name.lower() in wanted_states)
-                and (not wanted_types or group.group_type.value in wanted_types)
+                and (not wanted_types or group.type_name in wanted_types)
             )
             yield list_entry(group) if is_listed else None
 
@@ -284,5 +240,5 @@ def list_entry(group: Group) -> ListedGroup:
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
         group_state=group.state_name,
-        group_type=group.group_type.value,
+        group_type=group.type_name,
     )

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.image import CurrentImage
 from moldau.broker.coordinators.registry import CoordinatorRegistry
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
@@ -39,11 +40,16 @@ class GroupNode:
         self.created: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.partitions: dict[int, Partition] = {}
+        self.cluster = SimpleNamespace(image=image, live_nodes=self.live_nodes)
         self.groups = Groups(
-            config, environment, self.loop, self._spawn, lambda topic: config.offsets_topic_num_partitions
+            config,
+            environment,
+            self.loop,
+            self._spawn,
+            lambda topic: config.offsets_topic_num_partitions,
+            CurrentImage(self.cluster),
         )
         self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
-        self.cluster = SimpleNamespace(image=image, live_nodes=self.live_nodes)
         self.topics = SimpleNamespace(create_internal=self.create_internal)
         self.long_requests = short_answers()
 

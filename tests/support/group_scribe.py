@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moldau.coordinator.classic import events as classic_events
+from moldau.coordinator.classic.group import describe
 from moldau.coordinator.group import events
-from moldau.coordinator.group.group import GroupConfig
-from moldau.coordinator.group.records import Change, GroupChange, OffsetChange, TransactionEnded
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.records import Change, OffsetChange, RecordChange, TransactionEnded
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects, TransactionEnd, Waiter
 from moldau.coordinator.shard.shard import GroupShard
@@ -52,7 +54,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from moldau.protocol.records.offsets import ConsumerProtocolSubscription
+from moldau.protocol.records.offsets import ConsumerProtocolSubscription, GroupMetadataValue
 from tests.support.transcripts import Command
 from tests.support.written_changes import written_changes
 
@@ -135,7 +137,7 @@ class GroupScribe:
         self.ids_given += 1
         client = options.get("client", "client")
         waiter = self.waiter(command, 9)
-        return self.step(events.Join(waiter, request, client, "/10.0.0.1", str(self.ids_given)))
+        return self.step(classic_events.Join(waiter, request, client, "/10.0.0.1", str(self.ids_given)))
 
     def do_sync(self, command: Command) -> Iterator[str]:
         plan = [part.split(":") for part in command.options.get("plan", "").split(",") if part]
@@ -150,7 +152,7 @@ class GroupScribe:
                 SyncGroupRequestAssignment(member_id=member, assignment=work.encode()) for member, work in plan
             ],
         )
-        return self.step(events.Sync(self.waiter(command, 5), request))
+        return self.step(classic_events.Sync(self.waiter(command, 5), request))
 
     def do_heartbeat(self, command: Command) -> Iterator[str]:
         request = HeartbeatRequest(
@@ -159,13 +161,13 @@ class GroupScribe:
             member_id=command.options["member"],
             group_instance_id=command.options.get("instance"),
         )
-        return self.step(events.Heartbeat(self.waiter(command, 4), request))
+        return self.step(classic_events.Heartbeat(self.waiter(command, 4), request))
 
     def do_leave(self, command: Command) -> Iterator[str]:
         members = [MemberIdentity(member_id=name) for name in names_in(command, "members")]
         members += [MemberIdentity(member_id="", group_instance_id=name) for name in names_in(command, "instances")]
         request = LeaveGroupRequest(group_id=command.arguments[0], members=members)
-        return self.step(events.Leave(self.waiter(command, 5), request))
+        return self.step(classic_events.Leave(self.waiter(command, 5), request))
 
     def do_commit(self, command: Command) -> Iterator[str]:
         topics = [
@@ -256,7 +258,8 @@ class GroupScribe:
         return self.step(events.TopicsDeleted(frozenset(command.arguments)))
 
     def do_describe(self, command: Command) -> Iterator[str]:
-        group = self.shard.describe(command.arguments[0], command.int("v", 6))
+        group_id = command.arguments[0]
+        group = describe(self.shard.group(group_id), group_id, command.int("v", 6))
         members = " ".join(f"{member.member_id}({member.member_assignment.decode()})" for member in group.members)
         yield (
             f"{error_name(group.error_code)} {group.group_state} type={group.protocol_type} "
@@ -336,9 +339,9 @@ def written(change: Change) -> str:
             until = "" if value.expire_ms is None else f" until {value.expire_ms - WALL_MS}"
             within = "" if change.producer_id < 0 else f" in the transaction of {change.producer_id}"
             return f"offset of {group} in {topic}-{partition}: {value.offset}{until}{within}"
-        case GroupChange(group, None):
+        case RecordChange(group, _, None):
             return f"group {group}: none"
-        case GroupChange(group, value) if value is not None:
+        case RecordChange(group, _, GroupMetadataValue() as value):
             members = " ".join(f"{member.member_id}({member.assignment.decode()})" for member in value.members)
             return (
                 f"group {group}: generation={value.generation} type={value.protocol_type} protocol={value.protocol} "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group.records import LoadedChange, OffsetChange, TransactionEnded, change_of
+from moldau.coordinator.group.records import LoadedChange, OffsetChange, TransactionEnded
 from moldau.coordinator.runtime.log_reading import RecordReader
+from moldau.coordinator.shard.kinds import change_of
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group.records import Change, OffsetChange, TransactionEnded, change_of
+from moldau.coordinator.group.records import Change, OffsetChange, TransactionEnded
 from moldau.coordinator.runtime.machine import Effects
+from moldau.coordinator.shard.kinds import change_of
 from moldau.protocol.record_builder import Record
 
 

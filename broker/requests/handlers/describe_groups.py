@@ -40,4 +40,6 @@ def describe(groups: Groups, group_id: str, version: int) -> DescribedGroup:
     runner = groups.runner_of(group_id)
     if isinstance(runner, ErrorCode):
         return DescribedGroup(error_code=runner, group_id=group_id, group_state="", protocol_type="", protocol_data="")
-    return runner.shard.describe(group_id, version)
+    from moldau.coordinator.classic.group import describe as describe_classic
+
+    return describe_classic(runner.shard.group(group_id), group_id, version)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.group.events import Heartbeat
+from moldau.coordinator.classic.events import Heartbeat
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.coordinator.classic.events import Join
 from moldau.coordinator.classic.rebalance import join_refusal
-from moldau.coordinator.group.events import Join
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

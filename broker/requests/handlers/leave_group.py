@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.classic.events import Leave
 from moldau.coordinator.classic.membership import BATCH_VERSION
-from moldau.coordinator.group.events import Leave
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

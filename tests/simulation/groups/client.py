@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 from typing import Final, TypeAlias
 
+from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.group import events
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.compiler import encode
@@ -95,7 +96,7 @@ class Client:
         def make(waiter: Waiter) -> events.Event:
             fresh_id = f"{next(self.offsets)}"
             protocols = [JoinGroupRequestProtocol(name=each, metadata=metadata) for each in names]
-            return events.Join(waiter, request(protocols=protocols), name, "/10.0.0.1", fresh_id)
+            return classic_events.Join(waiter, request(protocols=protocols), name, "/10.0.0.1", fresh_id)
 
         return make, self.join_version
 
@@ -115,7 +116,7 @@ class Client:
             shares = [
                 SyncGroupRequestAssignment(member_id=key, assignment=each.encode()) for key, each in planned.items()
             ]
-            return events.Sync(waiter, request(assignments=shares))
+            return classic_events.Sync(waiter, request(assignments=shares))
 
         return make, 5
 
@@ -138,7 +139,7 @@ class Client:
             member_id=self.member_id,
             group_instance_id=self.instance,
         )
-        return lambda waiter: events.Heartbeat(waiter, request()), 4
+        return lambda waiter: classic_events.Heartbeat(waiter, request()), 4
 
     def commit(self) -> Sent:
         return commit_request(self.random, self.offsets, self.group_id, self.generation, self.member_id, self.instance)
@@ -150,7 +151,7 @@ class Client:
             identity = MemberIdentity(member_id="", group_instance_id=self.instance)
         request = LeaveGroupRequest(group_id=self.group_id, members=[identity])
         self.forget()
-        return lambda waiter: events.Leave(waiter, request), 5 if self.instance else self.leave_version
+        return lambda waiter: classic_events.Leave(waiter, request), 5 if self.instance else self.leave_version
 
     # What becomes of it
 

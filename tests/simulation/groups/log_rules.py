@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
+from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import EMPTY, STABLE, ClassicGroup, topics_of
 from moldau.coordinator.group import events
-from moldau.coordinator.group.records import Change, CommittedOffset, GroupChange, OffsetChange, TransactionEnded
+from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange, TransactionEnded
 from moldau.coordinator.offsets.offset_fetch import offsets_of
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
@@ -85,11 +86,11 @@ class Replayed:
                 for place, placed in self.pending.pop(producer_id, {}).items():
                     if is_commit and placed.position > self._positions.get(place, 0):
                         self._show(place, placed)
-            case GroupChange(group_id, None):
+            case RecordChange(group_id, _, None):
                 self.groups.pop(group_id, None)
                 self.known.discard(group_id)
                 self.buried[group_id] = end_offset
-            case GroupChange(group_id, value) if value is not None:
+            case RecordChange(group_id, _, GroupMetadataValue() as value):
                 self.groups[group_id] = value
                 self.known.add(group_id)
 
@@ -139,9 +140,9 @@ class LogRules:
                     self._is_asked_for(change)
                 case TransactionEnded():
                     self._is_ended(change)
-                case GroupChange(group_id, None):
+                case RecordChange(group_id, _, None):
                     self._may_bury(group_id, changes)
-                case GroupChange(group_id, value) if value is not None:
+                case RecordChange(group_id, _, GroupMetadataValue() as value):
                     self._is_the_group(group_id, value)
         for change in changes:
             self.latest.take(change, end_offset)
@@ -282,7 +283,7 @@ class LogRules:
             raise Violation(f"group {group_id}: {said} is written of it")
         former = self.latest.groups.get(group_id)
         event, plan = self._event, {}
-        if isinstance(event, events.Sync):
+        if isinstance(event, classic_events.Sync):
             plan = {each.member_id: bytes(each.assignment) for each in event.request.assignments}
             plan = {each.group_instance_id or each.member_id: plan.get(each.member_id, b"") for each in value.members}
         elif former is not None:
@@ -386,7 +387,7 @@ class LogRules:
         self._is_committed(shard.offsets(request))
         stable = offsets_of(shard._offsets.committed(group_id), request, require_stable=True)
         self._is_committed(stable, require_stable=True)
-        is_shown = shard.describe(group_id, 6).error_code == ErrorCode.NONE
+        is_shown = shard.group(group_id) is not None
         if is_shown and group_id not in self.committed_log.known:
             raise Violation(f"group {group_id} is shown, and nothing of it is committed")
 

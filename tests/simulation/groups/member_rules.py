@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, ClassicGroup, GroupState
 from moldau.coordinator.group import events
-from moldau.coordinator.group.records import Change, GroupChange
+from moldau.coordinator.group.records import Change, RecordChange
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
@@ -30,7 +31,7 @@ NOT_TAKEN = frozenset(
     }
 )
 READS = (
-    events.Heartbeat,
+    classic_events.Heartbeat,
     events.CommitOffsets,
     events.CommitTransactionalOffsets,
     events.EndOffsetsTransaction,
@@ -39,7 +40,12 @@ READS = (
     events.TopicsDeleted,
 )
 """None of these ends a generation."""
-MEMBERS_REQUESTS = (events.Heartbeat, events.Sync, events.CommitOffsets, events.CommitTransactionalOffsets)
+MEMBERS_REQUESTS = (
+    classic_events.Heartbeat,
+    classic_events.Sync,
+    events.CommitOffsets,
+    events.CommitTransactionalOffsets,
+)
 MemberKey: TypeAlias = tuple[str, str]
 
 
@@ -123,7 +129,7 @@ class MemberRules:
 
     def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
         for change in changes:
-            if isinstance(change, GroupChange) and change.value is None:
+            if isinstance(change, RecordChange) and change.value is None:
                 self._burials[change.group_id] = self._burials.get(change.group_id, 0) + 1
 
     def committed(self, stored: Stored) -> None:
@@ -148,13 +154,13 @@ class MemberRules:
             raise Violation(f"{asked.event} is answered twice")
         self._replies[asked] = response
         match asked.event, response:
-            case events.Join(_, request), JoinGroupResponse(error_code=ErrorCode.NONE):
+            case classic_events.Join(_, request), JoinGroupResponse(error_code=ErrorCode.NONE):
                 self._learn_places(request.group_id)
                 self._joined(asked.event, response)
-            case events.Sync(_, request), SyncGroupResponse(error_code=ErrorCode.NONE):
+            case classic_events.Sync(_, request), SyncGroupResponse(error_code=ErrorCode.NONE):
                 self._learn_places(request.group_id)
                 self._has_its_share(asked.event, bytes(response.assignment))
-            case events.Leave(_, request), LeaveGroupResponse(error_code=ErrorCode.NONE):
+            case classic_events.Leave(_, request), LeaveGroupResponse(error_code=ErrorCode.NONE):
                 group = classic_groups(self.shell.shard).get(request.group_id)
                 for each in response.members:
                     is_gone = group is None or each.member_id not in group.members or not each.member_id
@@ -166,7 +172,7 @@ class MemberRules:
         for each in group.members.values() if group is not None else ():
             self._places[group_id, each.member_id] = each.group_instance_id or each.member_id
 
-    def _joined(self, event: events.Join, response: JoinGroupResponse) -> None:
+    def _joined(self, event: classic_events.Join, response: JoinGroupResponse) -> None:
         request, member_id = event.request, response.member_id
         if request.member_id and member_id != request.member_id:
             raise Violation(f"{request.member_id} joins, and is called {member_id}")
@@ -200,7 +206,7 @@ class MemberRules:
         if told.members is not None and not told.joined <= told.members:
             raise Violation(f"{term} has {told.joined}, its leader knows {told.members}")
 
-    def _has_its_share(self, event: events.Sync, share: bytes) -> None:
+    def _has_its_share(self, event: classic_events.Sync, share: bytes) -> None:
         """A share is of the plan that the log keeps of this generation, which is one and for ever."""
         request = event.request
         stored = self._log_rules.committed_log.groups.get(request.group_id)
@@ -231,7 +237,7 @@ class MemberRules:
         self._were_refused = {
             asked.event.request.group_id
             for asked, response in replies.items()
-            if isinstance(asked.event, events.Join)
+            if isinstance(asked.event, classic_events.Join)
             and isinstance(response, JoinGroupResponse)
             and response.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
         }
@@ -247,7 +253,10 @@ class MemberRules:
 
     def _is_rightly_taken(
         self,
-        event: events.Heartbeat | events.Sync | events.CommitOffsets | events.CommitTransactionalOffsets,
+        event: classic_events.Heartbeat
+        | classic_events.Sync
+        | events.CommitOffsets
+        | events.CommitTransactionalOffsets,
         group: Glance | None,
         replies: dict[Asked, object],
     ) -> None:
@@ -293,21 +302,21 @@ class MemberRules:
         if is_made and is_stored:
             raise Violation(f"{request.member_id} commits while generation {generation} is made")
         key = (request.group_id, request.member_id)
-        if is_taken and isinstance(event, events.Sync) and code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        if is_taken and isinstance(event, classic_events.Sync) and code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             self._synced.add(key)
         if is_taken and generation >= 0:
             self._heard_ms[key] = self.shell.now_ms
             state = group.state if group is not None else EMPTY
-            if isinstance(event, events.Heartbeat) or state is STABLE or (state is PREPARING and code == 0):
+            if isinstance(event, classic_events.Heartbeat) or state is STABLE or (state is PREPARING and code == 0):
                 self._granted_ms[key] = self.shell.now_ms
 
     def _hear(self, event: events.Event | None) -> None:
         """A member that was answered has its whole session timeout again, and no more."""
         now_ms = self.shell.now_ms
         match event:
-            case events.Sync(_, request):
+            case classic_events.Sync(_, request):
                 self._heard_ms[request.group_id, request.member_id] = now_ms
-            case events.Join(_, request):
+            case classic_events.Join(_, request):
                 group = classic_groups(self.shell.shard).get(request.group_id)
                 owner = None if group is None else group.static_members.get(request.group_instance_id or "")
                 self._heard_ms[request.group_id, owner or request.member_id] = now_ms
@@ -329,7 +338,7 @@ class MemberRules:
         if before is not None and after.generation not in (before.generation, before.generation + 1):
             raise Violation(f"group {group_id}: generation {after.generation} follows {before.generation}")
         if after.state is not state or is_new_generation:
-            if isinstance(event, READS) or (isinstance(event, events.Sync) and state is STABLE):
+            if isinstance(event, READS) or (isinstance(event, classic_events.Sync) and state is STABLE):
                 raise Violation(f"{type(event).__name__} takes group {group_id} from {state} to {after.state}")
             self._since[group_id], self._stuck_ms[group_id] = (now_ms, after.patience_ms), now_ms
             self._parked_ms.pop(group_id, None)
@@ -339,7 +348,7 @@ class MemberRules:
         if after.state in (COMPLETING, STABLE) and leader_id not in after.members:
             raise Violation(f"group {group_id} is led by {leader_id}, which is no member")
         if is_new_generation:
-            joiner = event.request.member_id if isinstance(event, events.Join) else ""
+            joiner = event.request.member_id if isinstance(event, classic_events.Join) else ""
             for member_id, seen in former.items():
                 is_absent = not seen.is_waiting and member_id != joiner
                 is_absent = is_absent and (seen.instance is None or member_id == leader_id)
@@ -355,10 +364,12 @@ class MemberRules:
             self._parked_ms.pop(group_id, None)
         for member_id in after.pending:
             self._pending_ms.setdefault((group_id, member_id), now_ms)
-        if isinstance(event, events.Join) and event.request.group_id == group_id and state is STABLE:
+        if isinstance(event, classic_events.Join) and event.request.group_id == group_id and state is STABLE:
             self._returns_quietly(event, group_id, former, after)
 
-    def _returns_quietly(self, event: events.Join, group_id: str, former: dict[str, Seen], after: Glance) -> None:
+    def _returns_quietly(
+        self, event: classic_events.Join, group_id: str, former: dict[str, Seen], after: Glance
+    ) -> None:
         """A static member that comes back with the same protocols starts no rebalance."""
         request = event.request
         if request.member_id or request.group_instance_id is None:
@@ -377,11 +388,11 @@ class MemberRules:
             if seen.instance in here:
                 continue  # under another id
             match event:
-                case events.Leave(_, request) if request.group_id == group_id:
+                case classic_events.Leave(_, request) if request.group_id == group_id:
                     named = [(each.member_id, each.group_instance_id) for each in request.members]
                     if (member_id, None) in named or ("", seen.instance) in named:
                         continue
-                case events.Join(_, request) if request.group_id == group_id and request.member_id == member_id:
+                case classic_events.Join(_, request) if request.group_id == group_id and request.member_id == member_id:
                     if self.shell.config.max_size < 100:
                         continue
                 case machine.Tick() if self._is_over(group_id, state, member_id, seen):

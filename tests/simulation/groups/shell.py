@@ -8,7 +8,7 @@ from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.log_reading import LogReader

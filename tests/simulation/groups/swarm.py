@@ -14,7 +14,7 @@ from typing import Final
 
 from moldau.coordinator.classic.group import EMPTY
 from moldau.coordinator.group import events
-from moldau.coordinator.group.group import MINUTE_MS, GroupConfig
+from moldau.coordinator.group.config import MINUTE_MS, GroupConfig
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects, TransactionEnd

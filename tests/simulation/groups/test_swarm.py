@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.kind import CLASSIC
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_store import OffsetStore
-from moldau.coordinator.runtime.machine import Loaded
 from moldau.coordinator.shard import shard
 from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.swarm import Swarm
@@ -47,9 +49,8 @@ def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.Mo
 
 
 def test_sessions_that_a_new_coordinator_forgets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = dict(shard.EVENTS)
-    events[Loaded, ClassicGroup] = lambda *_: None
-    monkeypatch.setattr(shard, "EVENTS", events)
+    deaf = replace(CLASSIC, loaded=lambda *_: None)
+    monkeypatch.setattr(shard, "KIND_OF_GROUP", {ClassicGroup: deaf})
     with pytest.raises(Violation, match="not heard of"):
         run_many()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.group_conversation import MAIN, converse

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.shard_runner import RunnerState
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

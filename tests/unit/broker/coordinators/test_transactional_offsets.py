@@ -10,8 +10,8 @@ import pytest
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.shards import partition_of
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitTransactionalOffsets, EndOffsetsTransaction
-from moldau.coordinator.group.group import GroupConfig
 from moldau.coordinator.runtime.machine import TransactionEnd, Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import (

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.coordinator.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from moldau.coordinator.group import events
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import TransactionEnd, TransactionWrite, Waiter
 from moldau.coordinator.shard.shard import GroupShard

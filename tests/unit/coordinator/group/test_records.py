@@ -10,19 +10,14 @@ import pytest
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.classic.membership import restore
 from moldau.coordinator.classic.rebalance import generation_change, new_group_change
-from moldau.coordinator.group.records import (
-    Change,
-    CommittedOffset,
-    GroupChange,
-    OffsetChange,
-    change_of,
-    record_of,
-)
+from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.coordinator.shard.kinds import change_of, record_of
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
+from moldau.protocol.records.offsets import GroupMetadataValue
 
 LOGS = {
     lines[0].removeprefix("partition "): bytes.fromhex(lines[1])
@@ -34,7 +29,7 @@ LOGS = {
 def rewritten(change: Change, wall_ms: int) -> Record:
     """The record that we would write to say the same, a generation from the group as it is restored."""
     match change:
-        case GroupChange(group_id, value) if value is not None:
+        case RecordChange(group_id, _, GroupMetadataValue() as value):
             assignments = {member.member_id: member.assignment for member in value.members}
             return record_of(generation_change(restore(group_id, value), assignments), wall_ms)
     return record_of(change, wall_ms)
@@ -57,8 +52,12 @@ def test_what_kafka_wrote_is_understood_and_would_be_written_again_byte_for_byte
 
 def test_the_story_of_a_group_is_told_by_its_log() -> None:
     found = [replayable.change for replayable in LogReader(0, RecordReader(change_of)).read(LOGS["3"])]
-    values = [change.value for change in found if isinstance(change, GroupChange)]
-    generations = [(value.generation, value.protocol_type, len(value.members)) for value in values if value is not None]
+    values = [change.value for change in found if isinstance(change, RecordChange)]
+    generations = [
+        (value.generation, value.protocol_type, len(value.members))
+        for value in values
+        if isinstance(value, GroupMetadataValue)
+    ]
     assert generations == [(0, "", 0), (1, "consumer", 1), (3, "consumer", 0)]
     assert values[-1] is None
     offsets = [change.value for change in found if isinstance(change, OffsetChange)]

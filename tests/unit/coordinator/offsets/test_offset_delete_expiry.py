@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group import events
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.classic import events as classic_events
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Waiter
@@ -30,7 +30,7 @@ def test_it_goes_on_in_the_next_step_and_lets_others_come_between() -> None:
             shard.step(machine.Appended(end_offset), 1000, 60_000)
             shard.step(machine.Committed(end_offset), 1000, 60_000)
         heartbeat = HeartbeatRequest(group_id="group 0", generation_id=-1, member_id="")
-        assert shard.step(events.Heartbeat(Waiter("it", 4), heartbeat), 1000, 60_000).replies
+        assert shard.step(classic_events.Heartbeat(Waiter("it", 4), heartbeat), 1000, 60_000).replies
     assert len(sizes) > 1 and max(sizes) <= EXPIRED_RECORDS_MAX + 1
     assert sum(sizes) == 2 * GROUPS, "a tombstone for each offset and each group"
     assert not any(shard.list_groups([], []))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded, change_of, record_of
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.coordinator.shard.kinds import change_of, record_of
 from moldau.protocol.control_records import ControlRecordType, control_key, end_transaction_marker
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.coordinator.group.group import TimerKey, TimerKind
+from moldau.coordinator.classic.events import ClassicTimer
+from moldau.coordinator.group.group import TimerKey
 from moldau.coordinator.runtime.step import Timers
 
-A, B, C = (TimerKey(TimerKind.SESSION, "g", name) for name in "abc")
+A, B, C = (TimerKey(ClassicTimer.SESSION, "g", name) for name in "abc")
 
 
 def due(timers: Timers[TimerKey], now_ms: int) -> list[TimerKey]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.group import events
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects, Waiter
 from moldau.coordinator.shard.shard import GroupShard
@@ -59,7 +60,7 @@ class Shell:
             "protocols": [protocol("range")],
             **values,
         }
-        event = events.Join(
+        event = classic_events.Join(
             Waiter("join", 3),
             JoinGroupRequest(**request),  # type: ignore[arg-type]
             str(client_id),
@@ -126,7 +127,7 @@ def test_a_plan_for_strangers_is_no_plan() -> None:
         *[SyncGroupRequestAssignment(member_id=member, assignment=share) for share in (b"first", b"second")],
     ]
     request = SyncGroupRequest(group_id="g", generation_id=1, member_id=member, assignments=parts)
-    (reply,) = shell.step(events.Sync(Waiter("sync", 3), request))
+    (reply,) = shell.step(classic_events.Sync(Waiter("sync", 3), request))
     assert repr(reply).endswith("assignment=b'second')")
 
 
@@ -134,7 +135,7 @@ def test_leaving_twice_in_one_request_is_leaving_once() -> None:
     shell = Shell()
     member = shell.join().member_id
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member)] * 2)
-    (reply,) = shell.step(events.Leave(Waiter("leave", 3), request))
+    (reply,) = shell.step(classic_events.Leave(Waiter("leave", 3), request))
     assert isinstance(reply, LeaveGroupResponse)
     assert [result.error_code for result in reply.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
 
@@ -144,9 +145,9 @@ def test_unknown_groups_of_any_name_are_refused(group_id: str) -> None:
     shell = Shell()
     waiter = Waiter("it", 3)
     for event in (
-        events.Heartbeat(waiter, HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=LONG)),
-        events.Sync(waiter, SyncGroupRequest(group_id=group_id, generation_id=-1, member_id=LONG)),
-        events.Leave(waiter, LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=LONG)])),
+        classic_events.Heartbeat(waiter, HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=LONG)),
+        classic_events.Sync(waiter, SyncGroupRequest(group_id=group_id, generation_id=-1, member_id=LONG)),
+        classic_events.Leave(waiter, LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=LONG)])),
         events.DeleteGroups(waiter, DeleteGroupsRequest(groups_names=[group_id])),
         events.DeleteOffsets(waiter, OffsetDeleteRequest(group_id=group_id)),
     ):

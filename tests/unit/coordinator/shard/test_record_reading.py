@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from moldau.coordinator.group.group import GroupConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import (
     CommittedOffset,
-    GroupChange,
     LoadedChange,
     OffsetChange,
     OffsetsLoaded,
+    RecordChange,
     TransactionEnded,
-    record_of,
 )
 from moldau.coordinator.runtime.log_reading import LogReader, RecordReader
+from moldau.coordinator.shard.kinds import record_of
 from moldau.coordinator.shard.record_reading import RECORDS_AT_ONCE, GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.batch_iterator import iterate_batches
@@ -26,7 +26,7 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.protocol.records.offsets import OffsetCommitValue
+from moldau.protocol.records.offsets import GroupMetadataKey, OffsetCommitValue
 from moldau.protocol.records.record_frames import type_prefix
 from tests.support.one_by_one import OneByOne
 
@@ -58,7 +58,7 @@ def some_record(random: Random, *, is_sound: bool) -> Record:
     headers = (("h", b"v"),) if random.random() < 0.05 else ()
     kind = random.random()
     if kind < 0.05:
-        return record_of(GroupChange(group, None), 7)
+        return record_of(RecordChange(group, GroupMetadataKey(group=group), None), 7)
     if kind < 0.08:
         return Record(type_prefix(3) + b"what another kind of group writes", b"", 7)
     return Record(key, random.choice((None, *[bytes(data)] * 9)), record.timestamp, headers)
@@ -166,12 +166,15 @@ def test_commits_that_follow_one_another_are_one_change_with_the_last_of_each_of
 
 def test_what_is_no_commit_comes_in_its_place() -> None:
     commit = record_of(OffsetChange("g", "t", 0, CommittedOffset(1)), 7)
-    tombstones = [record_of(OffsetChange("g", "t", 0, None), 7), record_of(GroupChange("g", None), 7)]
+    tombstones = [
+        record_of(OffsetChange("g", "t", 0, None), 7),
+        record_of(RecordChange("g", GroupMetadataKey(group="g"), None), 7),
+    ]
     found = LogReader(0, GroupRecordReader()).read(build_batch([commit, *tombstones, commit]))
     assert [each.change for each in found] == [
         OffsetsLoaded({"g": {("t", 0): CommittedOffset(1)}}),
         OffsetChange("g", "t", 0, None),
-        GroupChange("g", None),
+        RecordChange("g", GroupMetadataKey(group="g"), None),
         OffsetsLoaded({"g": {("t", 0): CommittedOffset(1)}}),
     ]
 

@@ -1,0 +1,63 @@
+"""The requests and timers of classic groups."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest
+from moldau.protocol.messages.leave_group import LeaveGroupRequest
+from moldau.protocol.messages.sync_group import SyncGroupRequest
+
+
+class Join(NamedTuple):
+    waiter: Waiter
+    request: JoinGroupRequest
+    client_id: str
+    client_host: str
+    fresh_id: str
+    """A random UUID as text, which the coordinator uses if the member needs an id."""
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
+
+class Sync(NamedTuple):
+    waiter: Waiter
+    request: SyncGroupRequest
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
+
+class Heartbeat(NamedTuple):
+    waiter: Waiter
+    request: HeartbeatRequest
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
+
+class Leave(NamedTuple):
+    """A LeaveGroup of version 3 or later; the shell translates versions 0 to 2 into a list of one member."""
+
+    waiter: Waiter
+    request: LeaveGroupRequest
+
+    @property
+    def group_id(self) -> str:
+        return self.request.group_id
+
+
+class ClassicTimer(Enum):
+    SESSION = auto()
+    """The session timeout of a member."""
+    JOIN = auto()
+    """The join phase of a rebalance, or the initial delay of a group's first."""
+    SYNC = auto()
+    """The time that the members of a new generation have for their SyncGroup requests."""

@@ -1,0 +1,61 @@
+"""The cluster's metadata as the machines of groups read it: an immutable input of each step, like the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+
+class CoordinatorTopic(Protocol):
+    """A topic; its partitions are numbered from 0 without gaps."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> bytes: ...
+
+    @property
+    def partitions_count(self) -> int: ...
+
+    def racks_of(self, partition: int) -> frozenset[str]:
+        """The racks of the partition's replicas; brokers without a rack are left out."""
+
+
+class CoordinatorImage(Protocol):
+    """The metadata of the cluster. An object never changes; equal metadata may be several objects."""
+
+    def topic_of_name(self, name: str) -> CoordinatorTopic | None: ...
+
+    def topic_of_id(self, topic_id: bytes) -> CoordinatorTopic | None: ...
+
+    def topic_names(self) -> Iterable[str]:
+        """The names of all topics, in no order."""
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        """The settings of a group that differ from the broker's, by Kafka's names."""
+
+    def feature_level(self, name: str) -> int:
+        """The finalized level of a feature; 0 where it is off."""
+
+
+class NoMetadata:
+    """The metadata of a cluster without topics, settings and features: a `CoordinatorImage`."""
+
+    def topic_of_name(self, name: str) -> None:
+        return None
+
+    def topic_of_id(self, topic_id: bytes) -> None:
+        return None
+
+    def topic_names(self) -> Iterable[str]:
+        return ()
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        return {}
+
+    def feature_level(self, name: str) -> int:
+        return 0
+
+
+NO_METADATA: Final = NoMetadata()

@@ -1,0 +1,71 @@
+"""The table of the kinds of groups, and what follows from it: the kind of a group, of a request and of a record.
+
+A new kind is a package beside `coordinator/classic/` that exports a `GroupKind`, and one row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.kind import CLASSIC
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, OnRequest
+from moldau.coordinator.group.records import (
+    LEGACY_OFFSET_KEY,
+    OFFSET_KEY,
+    Change,
+    OffsetChange,
+    RecordChange,
+    RecordType,
+    TransactionEnded,
+    group_record,
+    offset_record,
+    read_group_record,
+    read_offset,
+)
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record
+from moldau.protocol.records.record_frames import read_prefix
+
+KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC,)
+
+KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for kind in KINDS}
+FIRST_REQUESTS: Final[Mapping[type[AboutGroup], OnRequest]] = {
+    request: decide for kind in KINDS for request, decide in kind.first_requests.items()
+}
+KIND_OF_KEY: Final[Mapping[type, GroupKind]] = {record.key: kind for kind in KINDS for record in kind.records}
+TYPE_OF_KEY: Final[Mapping[type, RecordType]] = {record.key: record for kind in KINDS for record in kind.records}
+TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for record in TYPE_OF_KEY.values()}
+
+
+def group_of_offsets(group_id: str) -> Group:
+    """A group that only keeps offsets. It is a classic group until a record of another kind names it."""
+    return ClassicGroup(group_id, None)
+
+
+def decision(group: Group | None, event: AboutGroup) -> OnRequest:
+    """The decision on a request about this group; None: it does not exist."""
+    own = None if group is None else KIND_OF_GROUP[type(group)].requests.get(type(event))
+    return FIRST_REQUESTS[type(event)] if own is None else own
+
+
+def record_of(change: Change, wall_ms: int) -> Record:
+    """The record that stores the change."""
+    assert not isinstance(change, TransactionEnded), "a marker has no record of this kind"
+    if isinstance(change, OffsetChange):
+        return offset_record(change, wall_ms)
+    return group_record(change, TYPE_OF_KEY[type(change.key)], wall_ms)
+
+
+def change_of(record: Record) -> OffsetChange | RecordChange | None:
+    """The change that a record makes; None for a type of record that no kind of group declares: a later release wrote
+    it. Raises `MalformedMessage` for a record that no release writes, or whose version is not known.
+    """
+    if record.key is None:
+        raise MalformedMessage("a record without a key")
+    number = read_prefix(record.key)
+    if number in (LEGACY_OFFSET_KEY, OFFSET_KEY):
+        return read_offset(record)
+    record_type = TYPE_OF_NUMBER.get(number)
+    return None if record_type is None else read_group_record(record, record_type)

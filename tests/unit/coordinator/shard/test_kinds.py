@@ -1,0 +1,166 @@
+"""The table of kinds of groups, and the shard over groups of several kinds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
+
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.kind import CLASSIC
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
+from moldau.coordinator.group.group import Group, GroupKind, TimerKey
+from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange
+from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.shard import kinds, shard
+from moldau.coordinator.shard.kinds import KINDS, change_of
+from moldau.coordinator.shard.record_reading import GroupRecordReader
+from moldau.coordinator.shard.shard import GroupShard
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue
+from moldau.protocol.records.record_frames import type_prefix
+
+FIRST_FREE_TYPE = 1_000
+
+
+class MeetingKey(NamedTuple):
+    group_id: str
+
+
+class MeetingValue(NamedTuple):
+    place: str
+
+
+@dataclass
+class Meeting:
+    """A kind of group that exists only here: a group is where it meets."""
+
+    group_id: str
+    place: str = ""
+    visible_from: int | None = None
+    type_name: str = "meeting"
+    state_name: str = "Meeting"
+    protocol_type: str | None = "meeting"
+    members_count: int = 0
+    timers: list[TimerKey] = field(default_factory=list)
+    is_simple: bool = False
+    is_empty: bool = True
+
+    def deletion_error(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def offset_deletion_error(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return False
+
+    def retention_begins_ms(self, commit_ms: int) -> int | None:
+        return commit_ms
+
+    def tombstones(self) -> list[Change]:
+        return [RecordChange(self.group_id, MeetingKey(self.group_id), None)]
+
+
+def replay(group: Group | None, change: RecordChange, is_loaded: bool) -> Group | None:
+    if change.value is None:
+        return None
+    assert isinstance(change.value, MeetingValue)
+    meeting = group if isinstance(group, Meeting) else Meeting(change.group_id)
+    meeting.place = change.value.place
+    return meeting
+
+
+MEETING = GroupKind(
+    group=Meeting,
+    requests={},
+    first_requests={},
+    records=(),
+    replay=replay,
+    timer_fired=lambda step, group, key: None,
+    loaded=lambda step, group: None,
+    unloaded=lambda step, group: None,
+)
+
+
+@pytest.fixture(autouse=True)
+def two_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard, "KIND_OF_GROUP", {**kinds.KIND_OF_GROUP, Meeting: MEETING})
+    monkeypatch.setattr(shard, "KIND_OF_KEY", {**kinds.KIND_OF_KEY, MeetingKey: MEETING})
+
+
+def loaded(*changes: Change) -> GroupShard:
+    loading = GroupShard(GroupConfig(), 100)
+    for offset, change in enumerate(changes):
+        loading.replay(change, offset + 1)
+    return loading
+
+
+def meeting(place: str | None) -> RecordChange:
+    return RecordChange("g", MeetingKey("g"), None if place is None else MeetingValue(place))
+
+
+def generation(protocol_type: str | None) -> RecordChange:
+    value = GroupMetadataValue(
+        protocol_type=protocol_type or "", generation=1, protocol=None, leader=None, current_state_timestamp=1
+    )
+    return RecordChange("g", GroupMetadataKey(group="g"), None if protocol_type is None else value)
+
+
+OFFSET = OffsetChange("g", "t", 0, CommittedOffset(5))
+
+
+def test_each_request_and_each_record_belongs_to_one_kind() -> None:
+    requests = Counter(request for kind in KINDS for request in kind.first_requests)
+    numbers = Counter(record.number for kind in KINDS for record in kind.records)
+    assert set(requests.values()) == set(numbers.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.group.__name__)
+def test_each_kind_decides_who_may_commit(kind: GroupKind) -> None:
+    assert {CommitOffsets, CommitTransactionalOffsets} <= kind.requests.keys()
+
+
+def test_a_group_that_only_keeps_offsets_gives_its_place_to_any_kind() -> None:
+    found = loaded(OFFSET, meeting("pub"))
+    group = found.group("g")
+    assert isinstance(group, Meeting) and group.place == "pub"
+    assert group.visible_from == 1, "readers know the group by its first offset"
+    assert found.census().offsets == 1
+
+
+def test_offsets_do_not_change_the_kind_of_a_group() -> None:
+    assert isinstance(loaded(meeting("pub"), OFFSET).group("g"), Meeting)
+
+
+def test_a_group_turns_into_another_kind_by_a_tombstone_and_a_record() -> None:
+    assert isinstance(loaded(generation("consumer"), generation(None), meeting("pub")).group("g"), Meeting)
+    assert isinstance(loaded(meeting("pub"), meeting(None), generation("consumer")).group("g"), ClassicGroup)
+
+
+def test_the_tombstone_of_another_kind_has_no_effect() -> None:
+    """Compaction may keep the tombstone of a group that was made again as another kind."""
+    assert isinstance(loaded(generation("consumer"), meeting(None)).group("g"), ClassicGroup)
+    assert loaded(meeting(None)).group("g") is None
+
+
+def test_a_log_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match="a meeting record of the classic group 'g'"):
+        loaded(generation("consumer"), meeting("pub"))
+
+
+def test_records_of_no_kind_are_counted() -> None:
+    unknown = Record(type_prefix(FIRST_FREE_TYPE) + b"of a later release", b"", 7)
+    assert change_of(unknown) is None
+    reader = LogReader(0, GroupRecordReader())
+    assert reader.read(build_batch([unknown, unknown])) == []
+    assert reader.ignored == 2
+
+
+def test_the_row_of_classic_groups_has_their_record() -> None:
+    assert [record.number for record in CLASSIC.records] == [2]
