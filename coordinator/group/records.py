@@ -67,7 +67,7 @@ class OffsetChange(NamedTuple):
 class RecordChange(NamedTuple):
     """The change that a record of one kind of group makes: members, epochs, assignments.
 
-    Key and value are the structs of `protocol/records/`; nobody changes them after this. Without a value the record is
+    Key and value are the structs of `protocol/records/`, and are not changed any more. Without a value the record is
     a tombstone.
     """
 
