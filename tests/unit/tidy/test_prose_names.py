@@ -35,7 +35,14 @@ BELOW: Final = {
 }
 """The packages below each package, as the import contracts have them. A broker sees all of them."""
 OF_KAFKA: Final = frozenset(
-    {"__cluster_metadata", "__consumer_offsets", "__transaction_state", "__remote_log_metadata", "__del__"}
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__remote_log_metadata",
+        "__del__",
+    }
 )
 """Names that Apache Kafka or Python defines."""
 PAGES_ABOUT_OTHERS: Final = frozenset({Path("docs/conformance.md")})

@@ -1,0 +1,122 @@
+"""The interface of the machine of share state: its settings, requests, answers and its command.
+
+A request has one key. The response waits until the records before it are committed, also where it only reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
+from moldau.protocol.errors import ErrorCode
+
+NO_EPOCH: Final = -1
+"""The epoch of a request whose sender does not know it; it is not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateConfig:
+    """Kafka's settings of the share coordinator, with the defaults of 4.3.1."""
+
+    state_topic_num_partitions: int = 50
+    """share.coordinator.state.topic.num.partitions"""
+    state_topic_replication_factor: int = 3
+    """share.coordinator.state.topic.replication.factor"""
+    state_topic_min_isr: int = 2
+    """share.coordinator.state.topic.min.isr"""
+    state_topic_segment_bytes: int = 104_857_600
+    """share.coordinator.state.topic.segment.bytes"""
+    state_topic_compression_codec: int = 0
+    """share.coordinator.state.topic.compression.codec"""
+    updates_per_snapshot: int = 500
+    """share.coordinator.snapshot.update.records.per.snapshot"""
+    write_timeout_ms: int = 5_000
+    """share.coordinator.write.timeout.ms"""
+    load_buffer_size: int = 5_242_880
+    """share.coordinator.load.buffer.size"""
+    prune_interval_ms: int = 300_000
+    """share.coordinator.state.topic.prune.interval.ms"""
+    cold_snapshot_interval_ms: int = 300_000
+    """share.coordinator.cold.partition.snapshot.interval.ms"""
+
+
+class InitializeState(NamedTuple):
+    """An InitializeShareGroupState: a fresh start at this offset. Answered with a `StateAnswer`."""
+
+    waiter: Waiter
+    key: ShareKey
+    state_epoch: int
+    start_offset: int
+
+
+class ReadState(NamedTuple):
+    """A ReadShareGroupState of a partition's leader, whose later leader epoch is stored. Answered with a
+    `StateAnswer`.
+    """
+
+    waiter: Waiter
+    key: ShareKey
+    leader_epoch: int
+
+
+class ReadStateSummary(NamedTuple):
+    """A ReadShareGroupStateSummary. Answered with a `StateAnswer`, without batches."""
+
+    waiter: Waiter
+    key: ShareKey
+
+
+class WriteState(NamedTuple):
+    """A WriteShareGroupState: changed batches, and the start offset where it moved. Answered with a `StateAnswer`."""
+
+    waiter: Waiter
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class DeleteState(NamedTuple):
+    """A DeleteShareGroupState. A key may have no state. Answered with a `StateAnswer`."""
+
+    waiter: Waiter
+    key: ShareKey
+
+
+class TopicsDeleted(NamedTuple):
+    """The topics with these ids do not exist any more: their state is deleted."""
+
+    topic_ids: frozenset[bytes]
+
+
+class LogPruned(NamedTuple):
+    """The outcome of `PruneLog`: the log starts at this offset now."""
+
+    offset: int
+
+
+class PruneLog(NamedTuple):
+    """A command: delete the records below this offset, which are redundant, and report `LogPruned`."""
+
+    offset: int
+
+
+class StateAnswer(NamedTuple):
+    """The answer to any request. After an error only the error and its message count."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    """Kafka's message, where it is not the one of the error code."""
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = NO_OFFSET
+    delivery_complete_count: int = -1
+    batches: tuple[StateBatch, ...] = ()
+
+
+StateRequest: TypeAlias = InitializeState | ReadState | ReadStateSummary | WriteState | DeleteState
+ShareStateEvent: TypeAlias = StateRequest | TopicsDeleted | LogPruned

@@ -1,0 +1,135 @@
+"""The delivery state of one share partition, and how changes of it are merged.
+
+snapshot ◀── update ◀── update …       the state is the last snapshot with the later updates merged in
+   │                                    batches: (first offset, last offset, delivery state, delivery count)
+   └── epoch, start offset              offsets from the start offset on that are in no batch were never delivered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+NO_OFFSET: Final = -1
+"""The start offset of a state that no leader has written yet; in a change: the start offset stays."""
+
+
+class ShareKey(NamedTuple):
+    """The key of a share partition."""
+
+    group_id: str
+    topic_id: bytes
+    """16 bytes"""
+    partition: int
+
+
+class StateBatch(NamedTuple):
+    """A run of records with the same state. The states: 0 available, 2 acknowledged, 4 archived."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class ShareState(NamedTuple):
+    """The state of a share partition, as a snapshot record holds it."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    """The number of records in a final state from the start offset on; -1 where it is not known."""
+    batches: tuple[StateBatch, ...] = ()
+    create_ms: int = 0
+    """The time (wall clock, ms) of the last change, like `write_ms`."""
+    write_ms: int = 0
+    """The time of the record. It is later than `create_ms` for the snapshot of a state that did not change."""
+
+
+class StateUpdate(NamedTuple):
+    """A change since a snapshot, as an update record holds it."""
+
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...] = ()
+
+    def as_state(self) -> ShareState:
+        """The state where no snapshot is known: a log whose first records are lost."""
+        return ShareState(
+            self.snapshot_epoch, 0, self.leader_epoch, self.start_offset, self.delivery_complete_count, self.batches
+        )
+
+
+def updated(state: ShareState, update: StateUpdate) -> ShareState:
+    """The state with an update merged in; the state epoch and the times stay."""
+    start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
+    return state._replace(
+        start_offset=start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        leader_epoch=state.leader_epoch if update.leader_epoch == -1 else update.leader_epoch,
+        batches=combined_batches(state.batches, update.batches, start_offset),
+    )
+
+
+def combined_batches(
+    before: Iterable[StateBatch], after: Iterable[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """The batches of both, without overlaps and without what is below the start offset, in the order of offsets.
+
+    Where batches overlap, the higher (delivery count, delivery state) counts: a record's delivery count never falls,
+    and its final state has the highest number. Batches with the same state that overlap or touch become one.
+    """
+    batches = pruned_batches([*before, *after], start_offset)
+    return tuple(batches) if len(batches) < 2 else tuple(merged_batches(batches))
+
+
+def pruned_batches(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    if start_offset == NO_OFFSET:
+        return list(batches)
+    return [
+        batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
+        for batch in batches
+        if batch.last_offset >= start_offset
+    ]
+
+
+def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
+    """Merge batches as Apache Kafka does: it takes the two lowest batches, and puts back what is left of them where
+    they overlap or touch with the same state. What a merge leaves is not compared with batches below the pair.
+    """
+    left = [(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in batches]
+    heapify(left)
+    result = []
+    lower = heappop(left)
+    while left:
+        upper = heappop(left)
+        is_same = lower[2:] == upper[2:]
+        if upper[0] <= lower[1] or (is_same and lower[1] + 1 == upper[0]):
+            for rest in split_pair(lower, upper):
+                heappush(left, rest)
+            lower = heappop(left)
+        else:
+            result.append(lower)
+            lower = upper
+    result.append(lower)
+    return [StateBatch(first, last, state, count) for first, last, count, state in result]
+
+
+def split_pair(lower: tuple[int, int, int, int], upper: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+    """The rest of two batches that overlap or touch; each is (first offset, last offset, count, state)."""
+    state, other = lower[2:], upper[2:]
+    if state == other:
+        return [(lower[0], max(lower[1], upper[1]), *state)]
+    if other < state:
+        return [lower] if upper[1] <= lower[1] else [lower, (lower[1] + 1, upper[1], *other)]
+    rest = [upper]
+    if upper[0] > lower[0]:
+        rest.append((lower[0], upper[0] - 1, *state))
+    if upper[1] < lower[1]:
+        rest.append((upper[1] + 1, lower[1], *state))
+    return rest
