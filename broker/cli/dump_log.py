@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
     parser.add_argument(
         "--contents",
-        choices=("auto", "plain", "metadata", "offsets"),
+        choices=("auto", "plain", "metadata", "offsets", "transactions", "share-state"),
         default="auto",
         help="what the records hold (default: by the name of the directory)",
     )
@@ -70,12 +70,17 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
     """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
     from moldau.broker.cli import dumped_files
-    from moldau.broker.cli.dumped_files import METADATA_TOPIC, OFFSETS_TOPIC, Contents, dump_batches
+    from moldau.broker.cli.dumped_files import Contents, dump_batches
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):
         topic = path.absolute().parent.name.rpartition("-")[0]
-        by_topic = {METADATA_TOPIC: Contents.METADATA, OFFSETS_TOPIC: Contents.OFFSETS}
+        by_topic = {
+            dumped_files.METADATA_TOPIC: Contents.METADATA,
+            dumped_files.OFFSETS_TOPIC: Contents.OFFSETS,
+            dumped_files.TRANSACTIONS_TOPIC: Contents.TRANSACTIONS,
+            dumped_files.SHARE_STATE_TOPIC: Contents.SHARE_STATE,
+        }
         guessed = Contents.METADATA if name.endswith(".checkpoint") else by_topic.get(topic, Contents.PLAIN)
         return dump_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
     by_suffix = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,17 @@ from moldau.protocol.primitives import MalformedMessage, read_uvarint
 from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
-from moldau.protocol.records import control, metadata, offsets
+from moldau.protocol.records import (
+    consumer_groups,
+    control,
+    metadata,
+    offsets,
+    share_groups,
+    share_state,
+    streams_groups,
+    transactions,
+)
+from moldau.protocol.records.record_frames import DeclaredRecord, declared_records, value_version
 from moldau.protocol.schema import Field, Wire, fields_of
 from moldau.storage.checkpoints.partition_metadata import parse_uuid
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, parse_checkpoint
@@ -25,6 +35,10 @@ from moldau.storage.segment import sparse_index, transaction_index
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+_LEGACY_OFFSET: Final = DeclaredRecord(offsets.OffsetCommitKey, offsets.OffsetCommitValue)
+"""The type of offsets in the first releases of Apache Kafka; the number is 0."""
 _CONTROL_VALUES: Final = {
     ControlRecordType.ABORT: control.EndTxnMarker,
     ControlRecordType.COMMIT: control.EndTxnMarker,
@@ -44,6 +58,8 @@ class Contents(Enum):
     PLAIN = "plain"
     METADATA = "metadata"
     OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+    SHARE_STATE = "share-state"
 
 
 def shown_bytes(data: bytes | None) -> Json:
@@ -172,12 +188,7 @@ def _tail(position: int, size: int, why: str) -> dict[str, Json]:
 
 def contents_of(record: Record, contents: Contents, *, is_control: bool) -> dict[str, Json]:
     """Key and value of a record: decoded by name for a known kind, else as text or base64."""
-    decoders: dict[Contents, Callable[[Record], dict[str, Json]]] = {
-        Contents.METADATA: _metadata_contents,
-        Contents.OFFSETS: _offsets_contents,
-        Contents.PLAIN: _plain_contents,
-    }
-    decoder = _control_contents if is_control else decoders[contents]
+    decoder = _control_contents if is_control else _DECODERS[contents]
     try:
         return decoder(record)
     except (MalformedMessage, IndexError) as problem:
@@ -229,23 +240,36 @@ def _secrets_of(record: object) -> tuple[str, ...]:
     return ()
 
 
-def _offsets_contents(record: Record) -> dict[str, Json]:
-    key = record.key or b""
-    kind = _int16(key)
-    if kind in (0, 1):
-        key_class: type[object] = offsets.OffsetCommitKey
-        value_class: type[object] = offsets.OffsetCommitValue
-    elif kind == 2:
-        key_class, value_class = offsets.GroupMetadataKey, offsets.GroupMetadataValue
-    else:
-        return _plain_contents(record)
-    shown: dict[str, Json] = {"key": shown_message(decode(key_class, key[2:], 0), 0)}
-    shown["offsets"] = key_class.__name__.removesuffix("Key")
-    if record.value is None:
-        return {**shown, "value": None}
-    version = _int16(record.value)
-    value = decode(value_class, record.value[2:], version)
-    return {**shown, "version": version, "value": shown_message(value, version)}
+def _coordinator_contents(types: Mapping[int, DeclaredRecord], label: str) -> Callable[[Record], dict[str, Json]]:
+    """Shows records of a coordinator's topic; `label` is the name of the field with the type of the record."""
+
+    def contents(record: Record) -> dict[str, Json]:
+        key = record.key or b""
+        declared = types.get(_int16(key))
+        if declared is None:
+            return _plain_contents(record)
+        shown: dict[str, Json] = {"key": shown_message(decode(declared.key, key[2:], 0), 0), label: declared.name}
+        if record.value is None:
+            return {**shown, "value": None}
+        version = value_version(record.value, declared.value)
+        return {
+            **shown,
+            "version": version,
+            "value": shown_message(decode(declared.value, record.value[2:], version), version),
+        }
+
+    return contents
+
+
+_DECODERS: Final[dict[Contents, Callable[[Record], dict[str, Json]]]] = {
+    Contents.METADATA: _metadata_contents,
+    Contents.OFFSETS: _coordinator_contents(
+        {0: _LEGACY_OFFSET} | declared_records(offsets, consumer_groups, share_groups, streams_groups), "offsets"
+    ),
+    Contents.TRANSACTIONS: _coordinator_contents(declared_records(transactions), "transactions"),
+    Contents.SHARE_STATE: _coordinator_contents(declared_records(share_state), "share_state"),
+    Contents.PLAIN: _plain_contents,
+}
 
 
 def _int16(data: bytes) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from types import ModuleType
+from typing import Final, NamedTuple
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
@@ -12,6 +13,30 @@ PREFIX_SIZE: Final = 2
 """The size (bytes) of the type of a key, and of the version of a value."""
 TEXT_SIZE_MAX: Final = 0x7FFF
 """The most bytes of a text in a struct of a version that is not flexible."""
+
+
+class DeclaredRecord(NamedTuple):
+    """The structs of one type of record of a coordinator's topic."""
+
+    key: type[object]
+    value: type[object]
+
+    @property
+    def name(self) -> str:
+        """Apache Kafka's name of the type."""
+        return self.key.__name__.removesuffix("Key")
+
+
+def declared_records(*modules: ModuleType) -> dict[int, DeclaredRecord]:
+    """The types of records that modules of this package declare, by number: each pair of classes `…Key`, `…Value`."""
+    found = {}
+    for module in modules:
+        for name, key in vars(module).items():
+            if name.endswith("Key") and (value := vars(module).get(f"{name.removesuffix('Key')}Value")) is not None:
+                number = spec_of(key).key
+                assert number is not None and number not in found, f"the type of {name}"
+                found[number] = DeclaredRecord(key, value)
+    return found
 
 
 def type_prefix(number: int) -> bytes:

@@ -5,16 +5,25 @@ The records are read as read_committed: offsets of a transaction count once it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from moldau.protocol.compiler import decode
+from moldau.protocol.records import consumer_groups, share_groups, streams_groups
 from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from moldau.protocol.records.record_frames import PREFIX_SIZE, read_prefix, value_version
+from moldau.protocol.records.record_frames import (
+    PREFIX_SIZE,
+    DeclaredRecord,
+    declared_records,
+    read_prefix,
+    value_version,
+)
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue
 from moldau.spark_jobs.options.read_options import ReadOptions
 from moldau.spark_jobs.views.latest import last_rows
@@ -28,8 +37,8 @@ if TYPE_CHECKING:
 
 
 class InternalReader(SegmentReader):
-    """The reader of a table over an internal topic. `decode` makes the row of a key and a value; None for keys of other
-    types.
+    """The reader of a table over an internal topic. `decode` makes the rows of the last records of a partition, by
+    key.
     """
 
     def __init__(
@@ -37,7 +46,7 @@ class InternalReader(SegmentReader):
         options: ReadOptions,
         columns: Sequence[str],
         schema: StructType,
-        decode: Callable[[bytes, bytes], Row | None],
+        decode: Callable[[Mapping[bytes, bytes]], Iterable[Row]],
     ) -> None:
         super().__init__(options, columns)
         self._schema = schema
@@ -61,8 +70,7 @@ class InternalReader(SegmentReader):
                     last.pop(key, None)
                 else:
                     last[key] = value
-        decoded = (self._decode(key, value) for key, value in last.items())
-        return row_batches((row for row in decoded if row is not None), self._schema, self._columns)
+        return row_batches(self._decode(last), self._schema, self._columns)
 
 
 OFFSET_KEYS: Final = (0, 1)
@@ -88,11 +96,60 @@ def offset_row(key: bytes, value: bytes) -> Row | None:
     )
 
 
-def group_row(key: bytes, value: bytes) -> Row | None:
-    """A row of `GROUPS`, of a group of the classic protocol; None for a key of another type. Raises
-    `MalformedMessage`."""
-    if read_prefix(key) != GROUP_KEY:
-        return None
+GROUP_TYPES: Final = {
+    number: declared
+    for module in (consumer_groups, share_groups, streams_groups)
+    for number, declared in declared_records(module).items()
+    if declared.name.endswith(("GroupMetadata", "MemberMetadata"))
+}
+"""The records of groups and of members of the kinds newer than the classic one."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group of one of the newer kinds, as its records describe it."""
+
+    type: str
+    """Also its protocol type in ListGroups."""
+    epoch: int | None = None
+    """None: there are members' records, and no record of the group."""
+    members: list[dict[str, str | None]] = field(default_factory=list)
+
+
+def group_rows(last: Mapping[bytes, bytes]) -> Iterator[Row]:
+    """The rows of `GROUPS`, of groups of all kinds. Raises `MalformedMessage`."""
+    groups: dict[str, _Group] = {}
+    for key, value in last.items():
+        number = read_prefix(key)
+        if number == GROUP_KEY:
+            yield classic_group_row(key, value)
+        elif number in GROUP_TYPES:
+            _describe(groups, GROUP_TYPES[number], key, value)
+    for group_id, group in groups.items():
+        if group.epoch is not None:
+            yield (group_id, group.type, group.type, group.epoch, None, None, None, group.members)
+
+
+def _describe(groups: dict[str, _Group], declared: DeclaredRecord, key: bytes, value: bytes) -> None:
+    """Add to `groups` what the record of a group or of a member says."""
+    whose: Any = decode(declared.key, memoryview(key)[PREFIX_SIZE:], 0)
+    read: Any = decode(declared.value, memoryview(value)[PREFIX_SIZE:], value_version(value, declared.value))
+    group = groups.setdefault(whose.group_id, _Group(declared.name.partition("Group")[0].lower()))
+    if declared.name.endswith("GroupMetadata"):
+        group.epoch = read.epoch
+        return
+    group.members.append(
+        {
+            "memberId": whose.member_id,
+            "groupInstanceId": getattr(read, "instance_id", None),  # A member of a share group has none.
+            "clientId": read.client_id,
+            "clientHost": read.client_host,
+        }
+    )
+
+
+def classic_group_row(key: bytes, value: bytes) -> Row:
+    """The row of a group of the classic protocol. Raises `MalformedMessage`."""
     group = decode(GroupMetadataKey, memoryview(key)[PREFIX_SIZE:], 0).group
     read = decode(GroupMetadataValue, memoryview(value)[PREFIX_SIZE:], value_version(value, GroupMetadataValue))
     members = [
@@ -106,6 +163,7 @@ def group_row(key: bytes, value: bytes) -> Row | None:
     ]
     return (
         group,
+        "classic",
         read.protocol_type,
         read.generation,
         read.protocol,
@@ -152,6 +210,16 @@ def transaction_row(key: bytes, value: bytes) -> Row | None:
     )
 
 
-def rows_of(table: str) -> Callable[[bytes, bytes], Row | None]:
-    """The function that makes a row of a record of an internal topic, by the name of the table."""
-    return {"offsets": offset_row, "groups": group_row, "transactions": transaction_row}[table]
+def rows_of_each(row_of: Callable[[bytes, bytes], Row | None], last: Mapping[bytes, bytes]) -> Iterator[Row]:
+    """The rows of a table whose rows are one record each."""
+    found = (row_of(key, value) for key, value in last.items())
+    return (row for row in found if row is not None)
+
+
+def rows_of(table: str) -> Callable[[Mapping[bytes, bytes]], Iterable[Row]]:
+    """The function that makes the rows of the last records of a partition, by the name of the table. It can be
+    pickled.
+    """
+    if table == "groups":
+        return group_rows
+    return partial(rows_of_each, {"offsets": offset_row, "transactions": transaction_row}[table])

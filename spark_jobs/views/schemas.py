@@ -66,7 +66,7 @@ OFFSETS: Final = _columns(
     "commitTimestamp:timestamp expireTimestamp:timestamp"
 )
 GROUPS: Final = _columns(
-    "group:string protocolType:string generation:int protocol:string leader:string "
+    "group:string type:string protocolType:string generation:int protocol:string leader:string "
     "stateTimestamp:timestamp members:members"
 )
 TRANSACTIONS: Final = _columns(

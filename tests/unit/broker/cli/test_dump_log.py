@@ -16,6 +16,7 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records import offsets
 from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
+from tests.support.recorded_groups import groups_log, share_state_log
 
 Lines = list[dict[str, object]]
 
@@ -80,6 +81,29 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
     assert commit["key"] == {"group": "g", "topic": "t", "partition": 3}
     assert commit["value"] == {"offset": 42, "leader_epoch": 5, "metadata": "m", "commit_timestamp": 9}
     assert tombstone["value"] is None
+
+
+def test_the_records_of_groups_of_all_kinds_are_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(groups_log())
+    _, lines = dump(capsys, "--deep", str(path))
+    records = [line for line in lines if line["type"] == "record"]
+    assert len(records) == 762
+    assert [record for record in records if "offsets" not in record or "problem" in record] == []
+    topology = next(record for record in records if record["offsets"] == "StreamsGroupTopology")
+    assert topology["key"] == {"group_id": "streams-group"}
+    value = topology["value"]
+    assert isinstance(value, dict) and [each["subtopology_id"] for each in value["subtopologies"]] == ["0", "1"]
+
+
+def test_the_state_of_share_groups_is_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(share_state_log())
+    _, lines = dump(capsys, "--deep", "--contents", "share-state", str(path))
+    records = [line for line in lines if line["type"] == "record"]
+    assert [record["share_state"] for record in records] == ["ShareSnapshot"] * 4 + ["ShareUpdate"] * 3
 
 
 def test_metadata_records_are_decoded_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

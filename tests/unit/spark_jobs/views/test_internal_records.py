@@ -17,6 +17,7 @@ from moldau.protocol.records.offsets import (
 )
 from moldau.protocol.records.record_frames import type_prefix
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from tests.support.recorded_groups import groups_log
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.tables import rows_of
 
@@ -64,8 +65,32 @@ def test_committed_offsets_are_the_last_ones_of_each_group(tmp_path: Path) -> No
 def test_groups_show_their_members(tmp_path: Path) -> None:
     write(tmp_path, "__consumer_offsets", [build_batch([group_record("g"), commit("g", 0, 7)])])
     (row,) = rows_of(tmp_path, table="groups")
-    assert (row["group"], row["protocolType"], row["generation"], row["protocol"]) == ("g", "consumer", 4, "range")
+    assert (row["group"], row["type"], row["protocolType"], row["generation"], row["protocol"]) == (
+        "g",
+        "classic",
+        "consumer",
+        4,
+        "range",
+    )
     assert row["members"] == [{"memberId": "m1", "groupInstanceId": None, "clientId": "c", "clientHost": "/h"}]
+
+
+def test_groups_of_all_kinds_are_shown(tmp_path: Path) -> None:
+    write(tmp_path, "__consumer_offsets", [groups_log()])
+    rows = {row["group"]: row for row in rows_of(tmp_path, table="groups")}
+    assert {group: (row["type"], row["protocolType"], row["generation"]) for group, row in rows.items()} == {
+        "classic-group": ("classic", "consumer", 1),
+        "consumer-group": ("consumer", "consumer", 4),
+        "left-group": ("consumer", "consumer", 3),
+        "share-group": ("share", "share", 4),
+        "streams-group": ("streams", "streams", 4),
+    }
+    members: dict[str, list[dict[str, str | None]]] = {group: row["members"] for group, row in rows.items()}  # type: ignore
+    clients = {group: sorted(str(each["clientId"]) for each in listed) for group, listed in members.items()}
+    assert clients["consumer-group"] == ["n0", "n1", "n2"] and clients["share-group"] == ["s0", "s1"]
+    assert len(clients["streams-group"]) == 2 and clients["left-group"] == []
+    (static,) = [each for each in members["consumer-group"] if each["groupInstanceId"] is not None]
+    assert (static["groupInstanceId"], static["clientId"]) == ("static-1", "n1")
 
 
 def test_offsets_of_an_aborted_transaction_were_never_committed(tmp_path: Path) -> None:
