@@ -1,0 +1,194 @@
+"""A member of a consumer group: what it subscribes to, and how far it follows its target assignment.
+
+The coordinator moves each member on its own from the partitions that it has to those of the target assignment:
+
+    Stable ──new target: some partitions must go──▶ UnrevokedPartitions
+      ▲ │                                                   │ the member reports that it owns them no longer
+      │ └──new target: some partitions are not free──┐      ▼
+      │                                              ├── the next step towards the target
+      └──all partitions are given──  UnreleasedPartitions ◀─┘ some partitions still belong to other members
+
+* **Stable**: the member has all partitions of the assignment of its epoch.
+* **UnrevokedPartitions**: the member keeps its epoch until it has revoked the partitions, for at most its rebalance
+  timeout; then it is removed from the group.
+* **UnreleasedPartitions**: the member has the epoch of the target, and gets the missing partitions one by one as other
+  members release them.
+
+A member is an immutable value. It is replaced when its records are replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from moldau.protocol.records.consumer_groups import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    TopicPartitions,
+)
+
+PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
+"""Partitions of a member: by topic id and index, the epoch in which the member got the partition. A member may commit
+offsets of a partition with any epoch since then (KIP-1251)."""
+NO_PARTITIONS: Final[PartitionEpochs] = {}
+
+JOIN_EPOCH: Final = 0
+"""The epoch of a member that joins."""
+LEAVE_EPOCH: Final = -1
+"""The epoch in the request of a member that leaves."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""The epoch of a static member that is away: its partitions wait for the next member with its instance id."""
+
+
+class MemberState(IntEnum):
+    """The state of the reconciliation. The values are those of the record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+    """A later release wrote the state. The member must rejoin."""
+
+
+KNOWN_STATES: Final = frozenset(MemberState)
+
+
+class ClassicMember(NamedTuple):
+    """What a member that uses the classic protocol within a consumer group gave in its JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names and subscriptions, in the member's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topics: frozenset[str] = frozenset()
+    subscribed_regex: str | None = ""
+    """A regular expression of RE2 for topics; empty or None: the member uses none."""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    """The assignor that the member prefers."""
+    classic: ClassicMember | None = None
+    """None: the member uses the consumer protocol."""
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: PartitionEpochs = field(default_factory=dict)
+    revoking: PartitionEpochs = field(default_factory=dict)
+    """Partitions that the member must give up; it still owns them."""
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def owned_epoch(self, topic_id: bytes, partition: int) -> int | None:
+        """The epoch in which the member got a partition that it owns; None: it does not own the partition."""
+        for partitions in (self.assigned.get(topic_id), self.revoking.get(topic_id)):
+            if partitions is not None and partition in partitions:
+                return partitions[partition]
+        return None
+
+
+def pattern_of(member: ConsumerMember | None) -> str | None:
+    """The regular expression of a member; None: it uses none, or there is no member."""
+    return (member.subscribed_regex or None) if member is not None else None
+
+
+def has_other_assignment(member: ConsumerMember, updated: ConsumerMember) -> bool:
+    return member.assigned != updated.assigned
+
+
+# The records of a member
+
+
+def metadata_value(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
+    """The record of what the member asked for."""
+    classic = member.classic and ClassicMemberMetadata(
+        session_timeout_ms=member.classic.session_timeout_ms,
+        supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in member.classic.protocols],
+    )
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topics),
+        subscribed_topic_regex=member.subscribed_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=classic,
+    )
+
+
+def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    classic = value.classic_member_metadata
+    protocols = [] if classic is None else classic.supported_protocols
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topics=frozenset(value.subscribed_topic_names),
+        subscribed_regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=None if classic is None else ClassicMember(classic.session_timeout_ms, _pairs(protocols)),
+    )
+
+
+def _pairs(protocols: Iterable[ClassicProtocol]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((protocol.name, bytes(protocol.metadata)) for protocol in protocols)
+
+
+def assignment_value(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
+    """The record of the member's epoch and partitions."""
+    return ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state.value,
+        assigned_partitions=_written(member.assigned),
+        partitions_pending_revocation=_written(member.revoking),
+    )
+
+
+def with_assignment(member: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+    return replace(
+        member,
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state) if value.state in KNOWN_STATES else MemberState.UNKNOWN,
+        assigned=_read(value.assigned_partitions, value.member_epoch),
+        revoking=_read(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _written(partitions: PartitionEpochs) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
+        for topic_id, epochs in partitions.items()
+    ]
+
+
+def _read(topics: Iterable[TopicPartitions], member_epoch: int) -> PartitionEpochs:
+    """Records of releases before 4.3 have no epochs: the member has got its partitions in its own epoch at the latest.
+    So it is, too, where the number of epochs is not that of the partitions, and a static member that is away has 0.
+    """
+    epoch = max(member_epoch, 0)
+    read: dict[bytes, Mapping[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [epoch] * len(topic.partitions)
+        read[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return read
