@@ -34,6 +34,8 @@ NO_TIMES: Final = RequestTimes(-1)
 """The times of a route that has served no request."""
 _SIZE: Final = struct.Struct(">i").pack
 VersionRefusal = Callable[["Route"], object]
+VersionEncoder = Callable[[int, Encoder[object]], Encoder[object]]
+"""The encoder of a version, made of the one that encodes what the handler answered."""
 
 
 class ListenerRole(Flag):
@@ -237,7 +239,15 @@ class Binding:
     imports no handlers.
     """
 
-    __slots__ = ("decoded_size_max", "handle", "hook", "refuse_version", "request_class", "response_class")
+    __slots__ = (
+        "decoded_size_max",
+        "handle",
+        "hook",
+        "refuse_version",
+        "request_class",
+        "response_class",
+        "version_encoder",
+    )
 
     def __init__(
         self,
@@ -247,6 +257,7 @@ class Binding:
         hook: HookMaker | None = None,
         refuse_version: VersionRefusal | None = None,
         decoded_size_max: int | None = None,
+        version_encoder: VersionEncoder | None = None,
     ) -> None:
         """`hook` makes the hook of a connection. The handler gets None for a request in a frame of more than
         `decoded_size_max` bytes.
@@ -260,6 +271,8 @@ class Binding:
         self.hook = hook
         self.refuse_version = refuse_version
         self.decoded_size_max = decoded_size_max
+        self.version_encoder = version_encoder
+        """None where every version encodes what the handler answered."""
 
 
 EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[object]]
@@ -361,7 +374,11 @@ class Route:
         )
         response_class, wrapper = binding.response_class, self.encoder_wrapper
         encoder = encoder_of(response_class, version)
-        self.encoders[version] = encoder if wrapper is None else wrapper(self, response_class, encoder)
+        if wrapper is not None:
+            encoder = wrapper(self, response_class, encoder)
+        if binding.version_encoder is not None:
+            encoder = binding.version_encoder(version, encoder)
+        self.encoders[version] = encoder
         return decoder
 
     def decode_short(self, version: int, frame: memoryview, position: int) -> object:

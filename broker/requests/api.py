@@ -4,6 +4,7 @@ request class ──▶ key, name, versions           as it is declared in `prot
 broker, controller                               the handler behind listeners of either role
 rule, broker_rule                                the permissions that a client needs
 parts, bounds, one_pass                          how long lists of the request are handled
+errors_before                                    the errors that clients of older versions do not know
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRol
 from moldau.broker.requests import authorization
 from moldau.broker.requests.parts import Parts, bounded, in_parts
 from moldau.broker.requests.services import Services
+from moldau.protocol.compiler import Encoder
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import Chunk
 from moldau.protocol.schema import fields_of, response_class_of, spec_of
 from moldau.security.access import AclOperation
 
@@ -33,9 +37,11 @@ FindRule = Callable[[], "Rule"]
 """Returns the authorization rule, and imports its module before."""
 MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
+ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
 
 
 NONE: Final[Mapping[str, Never]] = MappingProxyType({})
+NO_ERRORS: Final[ErrorsBefore] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +73,10 @@ class Api:
     """Makes the hook that may answer frames of a connection before they are decoded."""
     refuse_version: Callable[[], RefuseVersion] | None
     """Makes the response to a version that is not served; without it such a request ends its connection."""
+    errors_before: ErrorsBefore
+    """By version of the request: errors that clients of earlier versions do not know, each with the error that is sent
+    to these in its place. Handlers answer every version with the newest error.
+    """
 
     @property
     def key(self) -> int:
@@ -117,6 +127,7 @@ def api(
     is_forwardable: bool = False,
     hook: MakeHook | None = None,
     refuse_version: Callable[[], RefuseVersion] | None = None,
+    errors_before: ErrorsBefore = NO_ERRORS,
 ) -> Api:
     """Make the row of an API. mypy reports a handler that takes another request than that of the row."""
     assert broker is not None or controller is not None, f"{request.__name__} has no handler"
@@ -133,6 +144,7 @@ def api(
         is_forwardable,
         hook,
         refuse_version,
+        errors_before,
     )
 
 
@@ -184,7 +196,52 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
         answer,
         None if row.hook is None else partial(row.hook, services),
         None if row.refuse_version is None else row.refuse_version(),
+        version_encoder=partial(with_known_errors, row) if row.errors_before else None,
     )
+
+
+# The errors of older versions
+
+
+def with_known_errors(row: Api, version: int, encode: Encoder[object]) -> Encoder[object]:
+    """An encoder of responses that first replaces the errors that clients of this version do not know."""
+    older: dict[ErrorCode, ErrorCode] = {}
+    for first, errors in row.errors_before.items():
+        if version < first:
+            older.update(errors)
+    if not older:
+        return encode
+    replace = error_replacement(response_class_of(row.request), older)
+    assert replace is not None, f"{row.name} has no errors in its response"
+
+    def encode_known(response: object, out: list[Chunk]) -> None:
+        replace(response)
+        encode(response, out)
+
+    return encode_known
+
+
+def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -> Callable[[object], None] | None:
+    """A function that replaces error codes in a response of this class; None where it has none."""
+    codes = [field.name for field in fields_of(cls) if field.name.endswith("error_code")]
+    inner = [
+        (field.name, field.is_array, deeper)
+        for field in fields_of(cls)
+        if field.struct is not None and (deeper := error_replacement(field.struct, older)) is not None
+    ]
+    if not codes and not inner:
+        return None
+
+    def replace(value: object) -> None:
+        for name in codes:
+            if (code := getattr(value, name)) in older:
+                setattr(value, name, older[code])
+        for name, is_array, deeper in inner:
+            found = getattr(value, name)
+            for each in found or () if is_array else () if found is None else (found,):
+                deeper(each)
+
+    return replace
 
 
 # The lists of all requests

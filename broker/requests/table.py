@@ -20,6 +20,7 @@ from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ENTRIES_MAX, ControllerApi
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -148,6 +149,10 @@ RECORDS_SIZE: Final = 256
 OPEN_MAX: Final = 8
 """The most parts of a request that wait for the controller, so that it answers other requests between them."""
 
+FENCED: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+"""Errors of transactions that older clients do not know, each with the one that they know."""
+
 ROWS: Final = (
     api(
         ProduceRequest,
@@ -155,6 +160,10 @@ ROWS: Final = (
         rule=lambda: authorization.topic_rules.produce,
         parts=cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE),
         hook=produce_hook,
+        errors_before={
+            11: ABORTABLE,
+            12: {ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS},
+        },
     ),
     api(
         FetchRequest,
@@ -169,6 +178,7 @@ ROWS: Final = (
         broker=lambda: handlers.list_offsets.handle,
         rule=lambda: authorization.topic_rules.LIST_OFFSETS,
         parts=cut("topics.partitions"),
+        errors_before={5: {ErrorCode.OFFSET_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE}},
     ),
     api(
         MetadataRequest,
@@ -268,6 +278,7 @@ ROWS: Final = (
         InitProducerIdRequest,
         broker=lambda: handlers.init_producer_id.handle,
         rule=lambda: authorization.transaction_rules.init_producer_id,
+        errors_before={4: FENCED},
     ),
     api(
         OffsetForLeaderEpochRequest,
@@ -286,16 +297,19 @@ ROWS: Final = (
             ),
             size=64,
         ),
+        errors_before={2: FENCED, 5: ABORTABLE},
     ),
     api(
         AddOffsetsToTxnRequest,
         broker=lambda: handlers.add_offsets_to_txn.handle,
         rule=lambda: authorization.transaction_rules.add_offsets,
+        errors_before={2: FENCED, 4: ABORTABLE},
     ),
     api(
         EndTxnRequest,
         broker=lambda: handlers.end_txn.handle,
         rule=lambda: authorization.transaction_rules.end_transaction,
+        errors_before={2: FENCED, 4: ABORTABLE},
     ),
     api(
         WriteTxnMarkersRequest,
@@ -308,6 +322,7 @@ ROWS: Final = (
         broker=lambda: handlers.txn_offset_commit.handle,
         rule=lambda: authorization.transaction_rules.commit_offsets,
         parts=cut("topics.partitions", size=RECORDS_SIZE),
+        errors_before={5: {**ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}},
     ),
     api(
         DescribeAclsRequest,

@@ -26,8 +26,6 @@ TRANSACTIONAL_POSITION: Final = ATTRIBUTES_POSITION + 1
 """The position in a batch of the byte that says whether it is transactional."""
 NEW_PROTOCOL_VERSION: Final = 12
 """From this version on a produce adds its partition to the transaction."""
-ABORTABLE_VERSION: Final = 11
-"""From this version on TRANSACTION_ABORTABLE is known."""
 RETRIABLE: Final = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -82,12 +80,11 @@ class Verification:
     The coordinator answers within the constructor where it is on this broker and its record is committed at once.
     """
 
-    __slots__ = ("_answer", "_answered", "_asked", "_version")
+    __slots__ = ("_answer", "_answered", "_asked")
 
     def __init__(
         self, asker: TransactionVerifier, request: ProduceRequest, version: int, batches: list[UnverifiedBatch]
     ) -> None:
-        self._version = version
         self._answer: Answer | None = None
         self._answered: asyncio.Future[None] | None = None
         """Set by the answer; None where no task waits for it."""
@@ -127,7 +124,7 @@ class Verification:
             if error is NONE:
                 accepted.append(each)
             else:
-                refuse(each.answer, self._version, error)
+                refuse(each.answer, error)
         return accepted
 
     def _give(self, answer: Answer) -> None:
@@ -147,14 +144,10 @@ def asked_together(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
     return [each for each in asked if each.producer_id == asked[0].producer_id]
 
 
-def refuse(answer: PartitionProduceResponse, version: int, error: ErrorCode) -> None:
-    """The coordinator's error in the form that a producer of this version knows."""
-    told = error
+def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    """The coordinator's error in the form that a producer knows."""
     if error is ErrorCode.PRODUCER_FENCED:
-        told = ErrorCode.INVALID_PRODUCER_EPOCH
-    elif error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
-        told = ErrorCode.INVALID_TXN_STATE
-    elif error in RETRIABLE or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < NEW_PROTOCOL_VERSION):
-        told = ErrorCode.NOT_ENOUGH_REPLICAS
-    answer.error_code = told
+        answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    else:
+        answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS if error in RETRIABLE else error
     answer.error_message = f"the transaction coordinator answers {error.name} about this partition"

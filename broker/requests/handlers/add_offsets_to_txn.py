@@ -21,10 +21,6 @@ from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
-FENCED_VERSION: Final = 2
-"""From this version on PRODUCER_FENCED is known."""
-ABORTABLE_VERSION: Final = 4
-"""From this version on TRANSACTION_ABORTABLE is known."""
 OLD_PROTOCOL: Final = 0
 
 
@@ -47,7 +43,7 @@ def handle(
         context.version,
         partial(event_of, request, partition),
         lambda error: AddOffsetsToTxnResponse(error_code=error),
-        partial(response_of, context.version),
+        response_of,
     )
 
 
@@ -56,10 +52,6 @@ def event_of(request: AddOffsetsToTxnRequest, partition: tuple[str, int], waiter
     return AddPartitions(waiter, transactional_id, producer_id, request.producer_epoch, (partition,), OLD_PROTOCOL)
 
 
-def response_of(version: int, error: object) -> AddOffsetsToTxnResponse:
+def response_of(error: object) -> AddOffsetsToTxnResponse:
     assert isinstance(error, ErrorCode)
-    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
-        error = ErrorCode.INVALID_TXN_STATE
     return AddOffsetsToTxnResponse(error_code=error)

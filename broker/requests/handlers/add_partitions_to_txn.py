@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several transactions, and comes from a broker."""
-ABORTABLE_VERSION: Final = 5
-"""From this version on TRANSACTION_ABORTABLE is known."""
-FENCED_VERSION: Final = 2
-"""From this version on PRODUCER_FENCED is known."""
 OLD_PROTOCOL: Final = 0
 NEW_PROTOCOL: Final = 2
 
@@ -112,24 +108,16 @@ def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
 
 
 def in_version(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
-    """The response in the form that the version of the request defines, with errors that it knows."""
+    """The response in the form that the version of the request defines."""
     response = AddPartitionsToTxnResponse()
     for transactional_id, errors in results:
-        topics = results_of({partition: known_error(error, version) for partition, error in errors.items()})
+        topics = results_of(errors)
         if version < BATCH_VERSION:
             response.results_by_topic_v3_and_below = topics
         else:
             result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
             response.results_by_transaction.append(result)
     return response
-
-
-def known_error(error: ErrorCode, version: int) -> ErrorCode:
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
-        return ErrorCode.INVALID_TXN_STATE
-    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return error
 
 
 def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

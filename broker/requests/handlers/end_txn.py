@@ -20,10 +20,6 @@ from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
-FENCED_VERSION: Final = 2
-"""From this version on PRODUCER_FENCED is known."""
-ABORTABLE_VERSION: Final = 4
-"""From this version on TRANSACTION_ABORTABLE is known."""
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the epoch moves with every transaction."""
 OLD_PROTOCOL: Final = 0
@@ -58,10 +54,6 @@ def event_of(request: EndTxnRequest, version: int, waiter: Waiter) -> EndTransac
 def response_of(version: int, answer: object) -> EndTxnResponse:
     assert isinstance(answer, ProducerIdAnswer)
     error, producer_id, producer_epoch = answer
-    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
-        error = ErrorCode.INVALID_TXN_STATE
     if version < NEW_PROTOCOL_VERSION:
         producer_id = producer_epoch = -1
     return EndTxnResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
 NONE: Final = -1
-FENCED_VERSION: Final = 4
-"""From this version on PRODUCER_FENCED is known."""
 
 
 class InitProducerIdServices(Protocol):
@@ -53,7 +51,7 @@ def handle(
         context.version,
         partial(event_of, services.cluster, request, request.transactional_id),
         refused,
-        partial(response_of, context.version),
+        response_of,
     )
 
 
@@ -70,11 +68,9 @@ def event_of(
     )
 
 
-def response_of(version: int, answer: object) -> InitProducerIdResponse:
+def response_of(answer: object) -> InitProducerIdResponse:
     assert isinstance(answer, ProducerIdAnswer)
     error, producer_id, producer_epoch = answer
-    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
 
 

@@ -61,8 +61,6 @@ READ_COMMITTED: Final = 1
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
-NOT_AVAILABLE_VERSION: Final = 5
-"""From this version on clients know OFFSET_NOT_AVAILABLE."""
 
 
 class ListOffsetsServices(Protocol):
@@ -198,13 +196,6 @@ def _refused(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPa
     return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=error)
 
 
-def _not_available(version: int) -> ErrorCode:
-    """The answer of a new leader that does not know yet up to where its log is committed: an offset from it could later
-    decrease.
-    """
-    return ErrorCode.OFFSET_NOT_AVAILABLE if version >= NOT_AVAILABLE_VERSION else ErrorCode.LEADER_NOT_AVAILABLE
-
-
 def _answer(
     request: ListOffsetsRequest, version: int, requested: ListOffsetsPartition, partition: Partition
 ) -> ListOffsetsPartitionResponse:
@@ -226,9 +217,10 @@ def _answer(
     answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
     # The high watermark counts also where the consumer reads to the last stable offset: a transaction may stay open.
+    # A new leader does not know yet up to where its log is committed: an offset from it could later decrease.
     is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset
     if requested.timestamp == LATEST and is_behind:
-        return _refused(requested, _not_available(version))
+        return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)
     if requested.timestamp == LATEST:
         answer.offset = end_offset
         answer.leader_epoch = partition.leader_epoch
@@ -236,7 +228,7 @@ def _answer(
         offset = POSITIONS[requested.timestamp](its_log)
         if requested.timestamp == EARLIEST_PENDING_UPLOAD and offset >= end_offset:
             if is_behind:
-                return _refused(requested, _not_available(version))
+                return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)
             offset = NO_OFFSET  # As in Apache Kafka: there is no such record that the client may read.
         epoch = its_log.epochs.epoch_of(offset) if offset >= 0 else None
         answer.offset = offset
@@ -261,5 +253,5 @@ def _answer(
             answer.offset = found.offset
             answer.leader_epoch = found.leader_epoch
         elif is_behind:
-            return _refused(requested, _not_available(version))
+            return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)
     return answer

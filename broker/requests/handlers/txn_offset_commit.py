@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Merge = Callable[[object], TxnOffsetCommitResponse]
 """Makes the response of the coordinator's."""
 NEW_PROTOCOL_VERSION: Final = 5
-"""From this version on the partition of the group is added to the transaction, and TRANSACTION_ABORTABLE is known."""
+"""From this version on the partition of the group is added to the transaction."""
 COORDINATOR_ERRORS: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -112,7 +112,7 @@ def commit_verified(
     def verified(answer: Answer) -> None:
         error = answer[partition]
         if error is not ErrorCode.NONE:
-            reply.complete(merge(same_for_all(request, error_for(version, error))))
+            reply.complete(merge(same_for_all(request, COORDINATOR_ERRORS.get(error, error))))
         else:
             when_ready(commit_offsets(services.groups, version, request, index, guard, merge), reply.complete)
 
@@ -166,15 +166,6 @@ def guard_for(
         services.environment.wall_ms(),
         supports_epoch_bump=version >= NEW_PROTOCOL_VERSION,
     )
-
-
-def error_for(version: int, error: ErrorCode) -> ErrorCode:
-    """The transaction coordinator's error, as a client of this version knows it."""
-    if version < NEW_PROTOCOL_VERSION and error is ErrorCode.TRANSACTION_ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
-    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < NEW_PROTOCOL_VERSION:
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return COORDINATOR_ERRORS.get(error, error)
 
 
 def accept(

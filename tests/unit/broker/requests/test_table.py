@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -14,8 +15,11 @@ from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.kraft.controller.apis import api as controller_api
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
+from moldau.protocol.compiler import decode
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sync_group import SyncGroupRequest
-from moldau.protocol.schema import Int32, message, response_class_of, spec_of
+from moldau.protocol.primitives import Chunk
+from moldau.protocol.schema import Int32, fields_of, message, response_class_of, spec_of
 from tests.support.node import Node, serve_and
 
 NO_SERVICES = cast("Any", None)
@@ -115,3 +119,69 @@ def test_what_may_come_in_an_envelope_is_what_apache_kafka_forwards() -> None:
         "UnregisterBroker", "UpdateFeatures",
     }  # fmt: skip
     assert {row.name for row in APIS if row.is_forwardable} == forwardable
+
+
+def with_error(cls: type[object], error: ErrorCode) -> Any:
+    """A response with one element in each list, and the error in each of its error codes."""
+    values: dict[str, Any] = {}
+    for field in fields_of(cls):
+        if field.struct is not None:
+            inner = with_error(field.struct, error)
+            values[field.name] = [inner] if field.is_array else inner
+        elif not field.is_array:
+            values[field.name] = error if field.name.endswith("error_code") else field.default
+    return cls(**values)
+
+
+def errors_in(value: object) -> Iterator[int]:
+    for field in fields_of(type(value)):
+        found = getattr(value, field.name)
+        if field.struct is not None:
+            for each in found or () if field.is_array else (found,) if found is not None else ():
+                yield from errors_in(each)
+        elif field.name.endswith("error_code"):
+            yield found
+
+
+def sent(row: Api, version: int, error: ErrorCode) -> set[int]:
+    """The errors of a response with this error in every place, as a client of this version gets them."""
+    made = route(row, ListenerRole.BROKER if row.role & ListenerRole.BROKER else ListenerRole.CONTROLLER, NO_SERVICES)
+    made.load(version)
+    chunks: list[Chunk] = []
+    cls = response_class_of(row.request)
+    made.encoders[version](with_error(cls, error), chunks)
+    return set(errors_in(decode(cls, b"".join(bytes(cast("Any", each)) for each in chunks), version))) - {0}
+
+
+@pytest.mark.parametrize("row", [row for row in APIS if row.errors_before], ids=lambda row: row.name)
+def test_a_client_gets_the_errors_of_its_version(row: Api) -> None:
+    for version in range(row.first, row.last + 1):
+        older = {
+            new: old for first, errors in row.errors_before.items() if version < first for new, old in errors.items()
+        }
+        for error in {*(new for errors in row.errors_before.values() for new in errors), ErrorCode.INVALID_REQUEST}:
+            assert sent(row, version, error) == {older.get(error, error)}, f"version {version}, {error.name}"
+
+
+@pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
+def test_an_error_begins_within_the_versions_of_its_api(row: Api) -> None:
+    assert all(row.first < first <= row.last for first in row.errors_before)
+    known = [(first, new) for first, errors in row.errors_before.items() for new in errors]
+    assert len({new for _, new in known}) == len(known), "each error begins once"
+
+
+def test_the_errors_that_begin_with_a_version_are_those_of_apache_kafka() -> None:
+    begins = {
+        row.name: {error.name: first for first, errors in row.errors_before.items() for error in errors}
+        for row in APIS
+        if row.errors_before
+    }
+    assert begins == {
+        "Produce": {"TRANSACTION_ABORTABLE": 11, "CONCURRENT_TRANSACTIONS": 12},
+        "ListOffsets": {"OFFSET_NOT_AVAILABLE": 5},
+        "InitProducerId": {"PRODUCER_FENCED": 4},
+        "AddPartitionsToTxn": {"PRODUCER_FENCED": 2, "TRANSACTION_ABORTABLE": 5},
+        "AddOffsetsToTxn": {"PRODUCER_FENCED": 2, "TRANSACTION_ABORTABLE": 4},
+        "EndTxn": {"PRODUCER_FENCED": 2, "TRANSACTION_ABORTABLE": 4},
+        "TxnOffsetCommit": {"TRANSACTION_ABORTABLE": 5, "CONCURRENT_TRANSACTIONS": 5},
+    }
