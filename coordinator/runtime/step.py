@@ -118,6 +118,10 @@ class Timers(Generic[KeyT]):
     def cancel(self, key: KeyT) -> None:
         self._deadlines.pop(key, None)
 
+    def has(self, key: KeyT) -> bool:
+        """Whether a deadline of the key is set."""
+        return key in self._deadlines
+
     def next_deadline_ms(self) -> int | None:
         """The time (ms) of the next deadline; None where no deadline is set."""
         self._settle()

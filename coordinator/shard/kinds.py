@@ -24,11 +24,12 @@ from moldau.coordinator.group.records import (
     read_group_record,
     read_offset,
 )
+from moldau.coordinator.streams.kind import STREAMS
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import read_prefix
 
-KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC,)
+KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, STREAMS)
 
 KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for kind in KINDS}
 FIRST_REQUESTS: Final[Mapping[type[AboutGroup], OnRequest]] = {

@@ -15,6 +15,7 @@ The log is a list. Records are committed as soon as they are appended, unless `h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import describe
@@ -273,7 +274,7 @@ class GroupScribe:
     # The world
 
     def do_config(self, command: Command) -> Iterator[str]:
-        values = {key: int(value) for key, value in command.options.items()}
+        values: dict[str, Any] = {key: int(value) for key, value in command.options.items()}
         self.config = self.shard.config = self.config._replace(**values)
         yield from ()
 

@@ -1,0 +1,175 @@
+"""A streams group: its epochs, members, topology and target, changed only by the records of the log.
+
+| state | the group |
+|---|---|
+| Empty | has no members |
+| NotReady | has a topology for which topics are missing, or have the wrong sizes |
+| Assigning | has no target for its epoch yet |
+| Reconciling | has members that have not reached their target |
+| Stable | has all members at their target |
+
+DIVERGES: in Apache Kafka a filter of ListGroups does not find groups in the state NotReady; here it does.
+
+Some of what a group knows is in no record, and is lost with the leadership: the topology as it was configured, the
+member that asked for a shutdown, and the epoch of the endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moldau.coordinator.group.group import TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.streams.configured_topology import ConfiguredTopology
+from moldau.coordinator.streams.events import StreamsTimer
+from moldau.coordinator.streams.member import Member, TaskOwners
+from moldau.coordinator.streams.records import group_tombstones
+from moldau.coordinator.streams.tasks import NO_TASKS, Tasks
+from moldau.coordinator.streams.topology import Topology
+from moldau.protocol.errors import ErrorCode
+
+STREAMS_PROTOCOL_TYPE: Final = "streams"
+FIRST_EPOCH: Final = 1
+"""The epoch of a group and of its target before the first record."""
+NO_ASSIGNMENT_EPOCH: Final = -1
+EMPTY: Final = "Empty"
+NOT_READY: Final = "NotReady"
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+STABLE: Final = "Stable"
+
+
+class StreamsGroup:
+    """A group of the streams protocol; it implements `moldau.coordinator.group.group.Group`."""
+
+    type_name = "streams"
+    protocol_type = STREAMS_PROTOCOL_TYPE
+    is_simple = False
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.visible_from: int | None = None
+        """See `Group.visible_from`."""
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.validated_topology_epoch = 0
+        """The epoch of the topology for which all topics exist; -1: there is none."""
+        self.assignment_configs: Mapping[str, str] = {}
+        """The settings with which the last target was computed."""
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_ms = 0
+        """Wall-clock time (ms) of the last target; 0: there was none, or it is not known."""
+        self.topology: Topology | None = None
+        self.targets: dict[str, Tasks] = {}
+        self.members: dict[str, Member] = {}
+        self.owners = TaskOwners()
+        self.configured: ConfiguredTopology | None = None
+        self.seen_image: CoordinatorImage | None = None
+        """The metadata with which the topology was configured, or compared last."""
+        self.shutdown_member_id: str | None = None
+        """The member that asked all members to shut down."""
+        self.endpoint_epoch = 0
+        self._state: str | None = None
+
+    # Members of the `Group` protocol
+
+    @property
+    def state_name(self) -> str:
+        if self._state is None:
+            self._state = self._compute_state()
+        return self._state
+
+    def _compute_state(self) -> str:
+        if not self.members:
+            return EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return ASSIGNING
+        epoch = self.assignment_epoch
+        return STABLE if all(member.is_reconciled_to(epoch) for member in self.members.values()) else RECONCILING
+
+    @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def timers(self) -> list[TimerKey]:
+        kinds = (StreamsTimer.SESSION, StreamsTimer.REBALANCE)
+        keys = [TimerKey(kind, self.group_id, member_id) for member_id in self.members for kind in kinds]
+        return [TimerKey(StreamsTimer.INITIAL_REBALANCE, self.group_id), *keys]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def deletion_error(self) -> ErrorCode:
+        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def offset_deletion_error(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return not self.is_empty and self.topology is not None and topic in self.topology.subtopology_of_input
+
+    def retention_begins_ms(self, commit_ms: int) -> int | None:
+        return commit_ms
+
+    def tombstones(self) -> list[Change]:
+        return list(group_tombstones(self.group_id, list(self.members)))
+
+    # What the records say
+
+    def target_of(self, member_id: str) -> Tasks:
+        return self.targets.get(member_id, NO_TASKS)
+
+    def set_epoch(
+        self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+    ) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+        self.validated_topology_epoch = validated_topology_epoch
+        self.assignment_configs = configs
+        self._state = None
+
+    def set_assignment_epoch(self, epoch: int, assignment_ms: int) -> None:
+        self.assignment_epoch = epoch
+        self.assignment_ms = assignment_ms
+        self._state = None
+
+    def set_topology(self, topology: Topology | None) -> None:
+        self.topology = topology
+        self._state = None
+
+    def put_member(self, member: Member) -> None:
+        former = self.members.get(member.member_id)
+        if former is not None:
+            self.owners.remove(former)
+        self.owners.add(member)
+        self.members[member.member_id] = member
+        self._state = None
+
+    def remove_member(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self.owners.remove(member)
+        if not self.members:
+            self.shutdown_member_id = None
+        self._state = None
+
+    # What is in no record
+
+    def note_configured(self, configured: ConfiguredTopology, image: CoordinatorImage) -> None:
+        self.configured = configured
+        self.seen_image = image
+
+    def note_shutdown(self, member_id: str) -> None:
+        """A member asks for a shutdown of the application. The first one is named to the others."""
+        if self.shutdown_member_id is None:
+            self.shutdown_member_id = member_id
+
+    def note_endpoint_change(self) -> None:
+        self.endpoint_epoch += 1

@@ -1,0 +1,461 @@
+"""StreamsGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1.
+
+A heartbeat passes these steps; each of the first four may raise the epoch of the group:
+
+1. the member is new, or something about it has changed;
+2. the group has no topology yet: the first member brings it;
+3. the topics of the topology have changed: the topology is configured anew;
+4. the settings of the assignor have changed;
+5. the group is at an epoch without a target: one is computed, unless it is too early;
+6. the member goes a step towards its target.
+
+Nothing changes before the records of all steps are in the log, and the answer waits until they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.streams.configured_topology import (
+    SENSELESS,
+    ConfiguredInternalTopic,
+    ConfiguredTopology,
+    GroupStatus,
+    Refusal,
+    StatusCode,
+    configure,
+)
+from moldau.coordinator.streams.endpoints import partitions_by_endpoint
+from moldau.coordinator.streams.events import HeartbeatReply, StreamsHeartbeat, StreamsTimer
+from moldau.coordinator.streams.group import StreamsGroup
+from moldau.coordinator.streams.heartbeat_validation import JOIN_EPOCH, LEAVE_EPOCH, NO_TIMEOUT_MS, refusal_of
+from moldau.coordinator.streams.member import Member, MemberState, UserEndpoint, reconcile
+from moldau.coordinator.streams.membership import remove_member
+from moldau.coordinator.streams.records import (
+    current_change,
+    epoch_change,
+    member_change,
+    topology_change,
+)
+from moldau.coordinator.streams.settings import StreamsSettings, settings_of
+from moldau.coordinator.streams.target import compute_targets, is_too_early, target_changes
+from moldau.coordinator.streams.tasks import NO_TASKS, Tasks, task_set
+from moldau.coordinator.streams.topology import Topology, topology_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
+
+CLASSIC: Final = "classic"
+"""The kind of group that gives its place to a streams group when it has no members."""
+NOT_VALIDATED: Final = -1
+NO_TOPICS: Final[Mapping[str, ConfiguredInternalTopic]] = {}
+INITIAL_DELAY: Final = GroupStatus(
+    StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
+)
+INTERVAL: Final = GroupStatus(
+    StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."
+)
+
+
+def heartbeat(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> None:
+    answer: HeartbeatReply | Refusal | None = refusal_of(event.request)
+    if answer is None and event.request.member_epoch == LEAVE_EPOCH:
+        answer = leave(step, group, event.request)
+    elif answer is None:
+        answer = join_or_stay(step, group, event)
+    if isinstance(answer, Refusal):
+        step.reply(event.waiter, refused(answer))
+    else:
+        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+
+
+def refused(refusal: Refusal) -> HeartbeatReply:
+    response = answer_to("", 0)
+    response.error_code, response.error_message = refusal.error, refusal.message
+    return HeartbeatReply(response, NO_TOPICS)
+
+
+def _refused_by_the_log(error: ErrorCode) -> HeartbeatReply:
+    return refused(Refusal(write_error(error)))
+
+
+def answer_to(member_id: str, member_epoch: int) -> StreamsGroupHeartbeatResponse:
+    """An answer without an assignment. Apache Kafka 4.3.1 leaves what concerns warm-up tasks at 0."""
+    return StreamsGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=member_epoch,
+        heartbeat_interval_ms=0,
+        acceptable_recovery_lag=0,
+        task_offset_interval_ms=0,
+        endpoint_information_epoch=0,
+    )
+
+
+def leave(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest) -> HeartbeatReply | Refusal:
+    if group is None:
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if not isinstance(group, StreamsGroup):
+        return of_another_kind(request.group_id)
+    if request.shutdown_application:
+        group.note_shutdown(request.member_id)
+    member = group.members.get(request.member_id)
+    if member is None:
+        return unknown_member(request)
+    remove_member(step, group, member)
+    return HeartbeatReply(answer_to(request.member_id, request.member_epoch), NO_TOPICS)
+
+
+def of_another_kind(group_id: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+
+
+def unknown_member(request: StreamsGroupHeartbeatRequest) -> Refusal:
+    return Refusal(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {request.member_id} is not a member of group {request.group_id}."
+    )
+
+
+def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> HeartbeatReply | Refusal:
+    request = event.request
+    settings = settings_of(step.config.streams, step.image.group_settings(request.group_id))
+    entered = enter(step, group, request)
+    if isinstance(entered, Refusal):
+        return entered
+    update = Heartbeat(step, event, settings, entered.group, entered.changes)
+    refusal = update.refusal_of_member() or update.refusal_of_topology() or update.refusal_of_tasks()
+    if refusal is not None:
+        return refusal
+    update.raise_epoch()
+    update.update_target()
+    refusal = update.reconcile()
+    if refusal is not None:
+        return refusal
+    answer = update.answer()
+    update.begin_timers()
+    step.write(*update.changes)
+    return answer
+
+
+class Entered(NamedTuple):
+    """The group that a request enters. A new one is not in the shard before its records are replayed."""
+
+    group: StreamsGroup
+    changes: list[Change]
+
+
+def enter(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest) -> Entered | Refusal:
+    is_joining = request.member_epoch == JOIN_EPOCH
+    if group is None:
+        if not is_joining:
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
+        return Entered(StreamsGroup(request.group_id), [])
+    if not isinstance(group, StreamsGroup):
+        if not is_joining or group.type_name != CLASSIC or not group.is_empty:
+            return of_another_kind(request.group_id)
+        return Entered(StreamsGroup(request.group_id), group.tombstones())
+    if is_joining and group.members_count >= step.config.streams.max_size:
+        return Refusal(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The streams group has reached its maximum capacity of {step.config.streams.max_size} members.",
+        )
+    return Entered(group, [])
+
+
+class Heartbeat:
+    """A heartbeat on its way through the steps. It changes no group; it collects the changes."""
+
+    def __init__(
+        self,
+        step: GroupStep,
+        event: StreamsHeartbeat,
+        settings: StreamsSettings,
+        group: StreamsGroup,
+        changes: list[Change],
+    ) -> None:
+        self.step = step
+        self.event = event
+        self.request = event.request
+        self.settings = settings
+        self.group = group
+        self.changes = changes
+        self.statuses: list[GroupStatus] = []
+        self.epoch = group.epoch
+        self.is_joining = event.request.member_epoch == JOIN_EPOCH
+        self.must_raise_epoch = False
+        self.owned = owned_tasks(event.request)
+        self.target_epoch = group.assignment_epoch
+        self.target = NO_TASKS
+        self.former: Member
+        """The member before the heartbeat."""
+        self.member: Member
+        self.topology: Topology
+        self.configured: ConfiguredTopology
+
+    # 1. The member
+
+    def refusal_of_member(self) -> Refusal | None:
+        """Update the member; refuse a heartbeat of another epoch."""
+        request, group = self.request, self.group
+        former = group.members.get(request.member_id)
+        if former is None:
+            if not self.is_joining:
+                return unknown_member(request)
+            former = Member(request.member_id)
+        refusal = None if self.is_joining else refusal_of_epoch(former, request, self.owned)
+        if refusal is not None:
+            return refusal
+        tags = None if request.client_tags is None else {tag.key: tag.value for tag in request.client_tags}
+        if tags is not None and len(tags) < len(request.client_tags or ()):
+            return SENSELESS
+        self.former = former
+        self.member = updated_member(former, self.event, tags)
+        if self.member != former:
+            self.must_raise_epoch = True
+            self.changes.append(member_change(group.group_id, self.member))
+        return None
+
+    # 2. and 3. The topology
+
+    def refusal_of_topology(self) -> Refusal | None:
+        """Take the topology of the group, or of the first member, and configure it for the topics that there are."""
+        refusal = self._choose_topology()
+        if refusal is not None:
+            return refusal
+        group, image = self.group, self.step.image
+        if group.topology is not None and self.member.topology_epoch < group.topology.epoch:
+            detail = (
+                f"The member's topology epoch {self.member.topology_epoch} is behind "
+                f"the group's topology epoch {group.topology.epoch}."
+            )
+            self.statuses.append(GroupStatus(StatusCode.STALE_TOPOLOGY, detail))
+        configured = group.configured
+        if configured is None or group.topology is None or group.seen_image is not image:
+            metadata_hash = hash_of_topics(self.topology, self.step)
+            if configured is None or group.topology is None or configured.metadata_hash != metadata_hash:
+                found = configure(self.topology, partial(partitions_count, self.step), metadata_hash)
+                if isinstance(found, Refusal):
+                    return found
+                configured = found
+            group.note_configured(configured, image)
+        self.configured = configured
+        return None
+
+    def _choose_topology(self) -> Refusal | None:
+        own, sent = self.group.topology, self.request.topology
+        if sent is None:
+            if own is None:
+                return SENSELESS
+            self.topology = own
+            return None
+        topology = topology_of(sent.epoch, sent.subtopologies)
+        if topology is None or topology.epoch < 0:
+            return SENSELESS
+        if own is None:
+            self.changes.append(topology_change(self.group.group_id, topology))
+        elif own.epoch <= topology.epoch and own != topology:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        self.topology = own or topology
+        return None
+
+    def refusal_of_tasks(self) -> Refusal | None:
+        """Refuse a heartbeat with tasks that the topology does not have."""
+        subtopologies = self.configured.subtopologies
+        if not self.configured.is_ready or subtopologies is None:
+            return None
+        request = self.request
+        for each in (*(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())):
+            subtopology = subtopologies.get(each.subtopology_id)
+            if subtopology is None:
+                return Refusal(
+                    ErrorCode.INVALID_REQUEST, f"Subtopology {each.subtopology_id} does not exist in the topology."
+                )
+            for partition in each.partitions:
+                if not 0 <= partition < subtopology.tasks_count:
+                    return Refusal(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Task {partition} for subtopology {each.subtopology_id} is invalid. "
+                        f"Number of tasks for this subtopology: {subtopology.tasks_count}",
+                    )
+        return None
+
+    # 4. The epoch
+
+    def raise_epoch(self) -> None:
+        """Raise the epoch of the group if one of the steps before asks for it."""
+        group = self.group
+        validated = self.topology.epoch if self.configured.is_ready else NOT_VALIDATED
+        configs = self.settings.assignment_configs
+        if (
+            self.must_raise_epoch
+            or self.configured.metadata_hash != group.metadata_hash
+            or validated != group.validated_topology_epoch
+            or configs != group.assignment_configs
+        ):
+            self.epoch += 1
+            self.changes.append(
+                epoch_change(group.group_id, self.epoch, self.configured.metadata_hash, validated, configs)
+            )
+
+    # 5. The target
+
+    def update_target(self) -> None:
+        """Compute a target for the epoch of the group, unless a delay is in force."""
+        group, step = self.group, self.step
+        self.target = group.target_of(self.member.member_id)
+        if self._is_initial_delay():
+            self.statuses.append(INITIAL_DELAY)
+            self.target = NO_TASKS
+        elif group.assignment_epoch < self.epoch:
+            if is_too_early(group, self.settings, step.wall_ms):
+                self.statuses.append(INTERVAL)
+                return
+            members = {**group.members, self.member.member_id: self.member}
+            targets = compute_targets(group.targets, members, self.configured, self.settings.standby_replicas)
+            self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
+            self.target_epoch, self.target = self.epoch, targets[self.member.member_id]
+
+    def _is_initial_delay(self) -> bool:
+        key = TimerKey(StreamsTimer.INITIAL_REBALANCE, self.group.group_id)
+        is_first = self.group.is_empty and self.settings.initial_rebalance_delay_ms > 0
+        return is_first or self.step.timers.has(key)
+
+    # 6. The member's tasks
+
+    def reconcile(self) -> Refusal | None:
+        """Go a step towards the target."""
+        if self.member.is_reconciled_to(self.target_epoch):
+            return None
+        if has_doubles(self.request):
+            return SENSELESS
+        found = reconcile(self.member, self.target_epoch, self.target, self.group.owners, self.owned)
+        if found is None:
+            return Refusal(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+            )
+        if found != self.member:
+            self.member = found
+            self.changes.append(current_change(self.group.group_id, found))
+        return None
+
+    # The answer
+
+    def answer(self) -> HeartbeatReply:
+        group, member, request = self.group, self.member, self.request
+        response = answer_to(member.member_id, member.member_epoch)
+        response.heartbeat_interval_ms = self.settings.heartbeat_interval_ms
+        if self.is_joining or member.assigned != self.former.assigned:
+            response.active_tasks = task_ids(member.assigned.active)
+            response.standby_tasks = task_ids(member.assigned.standby)
+            response.warmup_tasks = task_ids(member.assigned.warmup)
+            if member.user_endpoint is not None:
+                group.note_endpoint_change()
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            others = [other for key, other in group.members.items() if key != member.member_id]
+            response.partitions_by_user_endpoint = partitions_by_endpoint(
+                [*others, member], self.configured, partial(partitions_count, self.step)
+            )
+        if group.group_id in self.step.groups:
+            response.endpoint_information_epoch = group.endpoint_epoch
+        if self.configured.problem is not None:
+            self.statuses.append(self.configured.problem)
+        if request.shutdown_application:
+            group.note_shutdown(member.member_id)
+        if group.shutdown_member_id is not None:
+            self.statuses.append(shutdown_status(group.shutdown_member_id))
+        response.status = [Status(status_code=each.code, status_detail=each.detail) for each in self.statuses]
+        return HeartbeatReply(response, self.configured.topics_to_create)
+
+    def begin_timers(self) -> None:
+        """Begin the session anew; begin or end the time for revocations; begin the delay of the first target."""
+        step, group, member = self.step, self.group, self.member
+        step.schedule(StreamsTimer.SESSION, group, self.settings.session_timeout_ms, member.member_id)
+        if member.state is not MemberState.UNREVOKED_TASKS:
+            step.cancel(StreamsTimer.REBALANCE, group, member.member_id)
+        elif member.member_epoch != self.former.member_epoch or self.former.state is not member.state:
+            step.schedule(StreamsTimer.REBALANCE, group, member.rebalance_timeout_ms, member.member_id)
+        key = TimerKey(StreamsTimer.INITIAL_REBALANCE, group.group_id)
+        delay_ms = self.settings.initial_rebalance_delay_ms
+        if group.is_empty and delay_ms > 0 and not step.timers.has(key):
+            step.schedule(StreamsTimer.INITIAL_REBALANCE, group, delay_ms)
+
+
+def updated_member(former: Member, event: StreamsHeartbeat, tags: Mapping[str, str] | None) -> Member:
+    """The member with what the heartbeat tells; what it does not tell stays as it was."""
+    request = event.request
+    endpoint = request.user_endpoint
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        former,
+        rack_id=former.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=former.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT_MS else timeout_ms,
+        topology_epoch=former.topology_epoch if request.topology is None else request.topology.epoch,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        process_id=former.process_id if request.process_id is None else request.process_id,
+        client_tags=former.client_tags if tags is None else tags,
+        user_endpoint=former.user_endpoint if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
+    )
+
+
+def refusal_of_epoch(member: Member, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> Refusal | None:
+    """The error for another epoch than the member's; None for its own, and for the one before it if the member owns no
+    more than it was given: then the answer with the new epoch was lost.
+    """
+    epoch = request.member_epoch
+    if epoch == member.member_epoch:
+        return None
+    if epoch == member.previous_epoch and epoch < member.member_epoch and member.owns_only_assigned(owned):
+        return None
+    comparison = "greater" if epoch > member.member_epoch else "smaller"
+    return Refusal(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {comparison} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    """The tasks that the member reports; None: it does not report them."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    return Tasks(task_set(request.active_tasks), task_set(request.standby_tasks), task_set(request.warmup_tasks))
+
+
+def has_doubles(request: StreamsGroupHeartbeatRequest) -> bool:
+    """Whether the member reports a subtopology twice in one role."""
+    lists = (request.active_tasks or (), request.standby_tasks or (), request.warmup_tasks or ())
+    return any(len({each.subtopology_id for each in listed}) < len(listed) for listed in lists)
+
+
+def partitions_count(step: GroupStep, name: str) -> int | None:
+    topic = step.image.topic_of_name(name)
+    return None if topic is None else topic.partitions_count
+
+
+def hash_of_topics(topology: Topology, step: GroupStep) -> int:
+    found = [topic for name in topology.required_topics if (topic := step.image.topic_of_name(name)) is not None]
+    return group_hash({topic.name: topic_hash(topic) for topic in found})
+
+
+def shutdown_status(member_id: str) -> GroupStatus:
+    return GroupStatus(
+        StatusCode.SHUTDOWN_APPLICATION,
+        f"Streams group member {member_id} encountered a fatal error and "
+        "requested a shutdown for the entire application.",
+    )
+
+
+def task_ids(tasks: Mapping[str, Iterable[int]]) -> list[TaskIds]:
+    return [TaskIds(subtopology_id=key, partitions=sorted(tasks[key])) for key in sorted(tasks)]

@@ -1,0 +1,127 @@
+"""Replaying the records of a streams group. Here alone they change it, in a live shard and while loading.
+
+Records that contradict the log before them are refused where Apache Kafka 4.3.1 refuses them: a tombstone of a group
+that has members or a target, and a tombstone of a member that has tasks or a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import RecordChange
+from moldau.coordinator.streams.group import NO_ASSIGNMENT_EPOCH, StreamsGroup
+from moldau.coordinator.streams.member import LEAVING_EPOCH, Member
+from moldau.coordinator.streams.records import target_of, with_assignment, with_metadata, without_assignment
+from moldau.coordinator.streams.topology import topology_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.streams_groups import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
+
+
+def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group | None:
+    """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored.
+
+    Raises `MalformedMessage`.
+    """
+    assert group is None or isinstance(group, StreamsGroup)
+    if group is None:
+        if change.value is None:
+            return None
+        group = StreamsGroup(change.group_id)
+    if isinstance(change.key, StreamsGroupMetadataKey) and change.value is None:
+        _check_removal(group)
+        return None
+    REPLAYS[type(change.key)](group, change.key, change.value)
+    return group
+
+
+def _check_removal(group: StreamsGroup) -> None:
+    if group.members or group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
+        raise MalformedMessage(f"a tombstone of the group {group.group_id!r}, which has members or a target")
+
+
+def _epoch(group: StreamsGroup, _key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
+    configs = {config.key: config.value for config in value.last_assignment_configs or ()}
+    group.set_epoch(value.epoch, value.metadata_hash, value.validated_topology_epoch, configs)
+
+
+def _topology(group: StreamsGroup, _key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
+    if value is None:
+        group.set_topology(None)
+        return
+    topology = topology_of(value.epoch, value.subtopologies)
+    if topology is None or value.epoch < 0:
+        raise MalformedMessage(f"a topology of the group {group.group_id!r} that no release writes")
+    group.set_topology(topology)
+
+
+def _member(
+    group: StreamsGroup, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is not None:
+        group.put_member(with_metadata(member or Member(key.member_id), value))
+    elif member is not None:
+        if member.member_epoch != LEAVING_EPOCH or key.member_id in group.targets:
+            raise MalformedMessage(f"a tombstone of the member {key.member_id!r}, which has tasks or a target")
+        group.remove_member(key.member_id)
+
+
+def _target_epoch(
+    group: StreamsGroup,
+    _key: StreamsGroupTargetAssignmentMetadataKey,
+    value: StreamsGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    if value is not None:
+        group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+        return
+    if group.targets:
+        raise MalformedMessage(f"a tombstone of the target of the group {group.group_id!r}, in which members have one")
+    group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
+
+
+def _target(
+    group: StreamsGroup,
+    key: StreamsGroupTargetAssignmentMemberKey,
+    value: StreamsGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = target_of(value)
+
+
+def _current(
+    group: StreamsGroup,
+    key: StreamsGroupCurrentMemberAssignmentKey,
+    value: StreamsGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is not None:
+        group.put_member(with_assignment(member or Member(key.member_id), value))
+    elif member is not None:
+        group.put_member(without_assignment(member))
+
+
+REPLAYS: Final[Mapping[type, Callable[[StreamsGroup, Any, Any], None]]] = {
+    StreamsGroupMetadataKey: _epoch,
+    StreamsGroupTopologyKey: _topology,
+    StreamsGroupMemberMetadataKey: _member,
+    StreamsGroupTargetAssignmentMetadataKey: _target_epoch,
+    StreamsGroupTargetAssignmentMemberKey: _target,
+    StreamsGroupCurrentMemberAssignmentKey: _current,
+}
