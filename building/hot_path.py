@@ -26,6 +26,7 @@ HOT_PATH: Final = (
     "broker/requests/fetched_records.py",
     "broker/requests/handlers/fetch.py",
     "broker/requests/handlers/produce.py",
+    "broker/requests/list_lengths.py",
     "broker/requests/produce_hook.py",
     "broker/runtime/pending.py",
     "coordinator/shard/offset_walk.py",

@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from moldau.broker.metadata.refusals import refused
+from moldau.broker.requests.list_lengths import exceeds, weight
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Spawn
@@ -90,18 +91,12 @@ class Parts:
 
     def is_long(self, request: object) -> bool:
         """Whether a request has more elements than a part."""
-        left = max(self.size, self.long_from)
-        for each in self.lists:
-            name, inner = names_of(each.request)
-            elements = getattr(request, name)
-            if elements:
-                left -= len(elements)
-                if inner and left >= 0:
-                    for element in elements:
-                        left -= weight(element, inner, left) - 1
-                if left < 0:
-                    return True
-        return False
+        return exceeds(request, self.names, max(self.size, self.long_from))
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The names of the fields on the way to each list."""
+        return [tuple(each.request.split(".")) for each in self.lists]
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         """The parts of a request, whose lists are consumed; None where the next part takes long to find.
@@ -171,36 +166,12 @@ class ListPiece(NamedTuple):
     continues: bool
 
 
-@cache
-def names_of(path: str) -> tuple[str, tuple[str, ...]]:
-    """The outer list of a path, and the lists inside its elements. Every request asks for those of its API."""
-    name, *inner = path.split(".")
-    return name, tuple(inner)
-
-
-def weight(element: object, inner: Sequence[str], most: int) -> int:
-    """The number of elements inside an element, at least 1. The count stops above `most`."""
-    if not inner:
-        return 1
-    below = getattr(element, inner[0])
-    if not below:
-        return 1
-    if len(inner) == 1 or len(below) > most:
-        return len(below)
-    total = 0
-    for each in below:
-        total += weight(each, inner[1:], most)
-        if total > most:
-            break
-    return total
-
-
 def pieces(elements: Iterable[object], inner: Sequence[str], size: int) -> Iterator[ListPiece]:
     """Cut a list into pieces of at most `size` elements, counted at the end of the path."""
     piece: list[object] = []
     left = size
     for element in elements:
-        need = weight(element, inner, size)
+        need = weight(element, inner, 0, size)
         if need > left and piece:
             yield ListPiece(piece, continues=False)
             piece, left = [], size
@@ -513,8 +484,10 @@ class LongRequest:
 def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
     """A handler that handles long requests in parts. `turns` gives the long requests of the node."""
 
+    names, most = plan.names, max(plan.size, plan.long_from)
+
     def handle(context: RequestContext, request: object) -> object:
-        if not plan.is_long(request) or (plan.is_exempt is not None and plan.is_exempt(context, request)):
+        if not exceeds(request, names, most) or (plan.is_exempt is not None and plan.is_exempt(context, request)):
             return answer(context, request)
         return LongRequest(plan, turns(), context, request, answer).begin()
 

@@ -67,6 +67,7 @@ TRIALS = (
     Trial(lists.long_lists_before_login, logs_in=True, alone=True),
     Trial(lists.long_lists_without_rights, logs_in=True, alone=True),
     Trial(lists.long_lists_of_a_super_user, logs_in=True, alone=True),
+    Trial(lists.long_lists_at_a_controller, logs_in=True, alone=True),
 )
 
 

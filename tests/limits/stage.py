@@ -54,11 +54,11 @@ class Stage:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
-        self.port, controller_port, self._http_port = ports
+        self.port, self.controller_port, self._http_port = ports
         self.login_port = 0
         """The port of the listener with SASL, where there is one."""
         extra = [f"moldau.http.listener=http://{HOST}:{self._http_port}", *settings]
-        self.node = Node(directory, self.port, controller_port, extra, prefix, variables)
+        self.node = Node(directory, self.port, self.controller_port, extra, prefix, variables)
         self.node.start()
         self.client = Client(self.port)
         self.client.create_topic(HONEST)

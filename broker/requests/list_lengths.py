@@ -1,0 +1,40 @@
+"""The number of elements in the lists of a request. Every request is counted, so these functions are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def exceeds(request: object, lists: Sequence[Sequence[str]], most: int) -> bool:
+    """Whether lists of a request have more than `most` elements. Each list is given by the names of the fields that
+    lead to it; elements are counted at its end, and one that has none inside counts as one. The count stops at `most`.
+    """
+    left = most
+    for names in lists:
+        elements = getattr(request, names[0])
+        if not elements:
+            continue
+        left -= len(elements)
+        if len(names) > 1 and left >= 0:
+            for element in elements:
+                left -= weight(element, names, 1, left) - 1
+        if left < 0:
+            return True
+    return False
+
+
+def weight(element: object, names: Sequence[str], at: int, most: int) -> int:
+    """The number of elements inside an element, at least 1; `names[at:]` leads to them. The count stops above `most`."""
+    if at == len(names):
+        return 1
+    below = getattr(element, names[at])
+    if not below:
+        return 1
+    if at + 1 == len(names) or len(below) > most:
+        return len(below)
+    total = 0
+    for each in below:
+        total += weight(each, names, at + 1, most)
+        if total > most:
+            break
+    return total
