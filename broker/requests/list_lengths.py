@@ -24,7 +24,7 @@ def exceeds(request: object, lists: Sequence[Sequence[str]], most: int) -> bool:
 
 
 def weight(element: object, names: Sequence[str], at: int, most: int) -> int:
-    """The number of elements inside an element, at least 1; `names[at:]` leads to them. The count stops above `most`."""
+    """The number of elements inside an element, at least 1. `names[at:]` leads to them; the count ends above `most`."""
     if at == len(names):
         return 1
     below = getattr(element, names[at])

@@ -17,7 +17,13 @@ from typing import Final
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.schema import Field, default_struct, fields_of
 
-SAME: Final = {"topic": "name", "topic_name": "name", "partition": "partition_index", "index": "partition_index"}
+SAME: Final = {
+    "topic": "name",
+    "topic_name": "name",
+    "user": "name",
+    "partition": "partition_index",
+    "index": "partition_index",
+}
 """Names of fields for which messages have several words."""
 UNKNOWN: Final = frozenset(
     {
@@ -32,18 +38,29 @@ UNKNOWN: Final = frozenset(
     }
 )
 """Fields that are -1 in such a response, whatever their default and the request."""
-ERROR, MESSAGE = "error_code", "error_message"
-NOT_NAMES: Final = UNKNOWN | {ERROR, MESSAGE}
+ERRORS: Final = frozenset({"error_code", "partition_error_code"})
+MESSAGE: Final = "error_message"
+NULL: Final = "protocol_name"
+"""The field that is null in such a response, in the versions that allow it."""
+NOT_NAMES: Final = UNKNOWN | ERRORS | {MESSAGE}
 """Fields that do not name a part."""
 
 
-def refused_response(response_class: type[object], request: object | None, error: ErrorCode, message: str) -> object:
+def refused_response(
+    response_class: type[object], version: int, request: object | None, error: ErrorCode, message: str
+) -> object:
     """The response to a request with this error; without parts where the request is None.
 
-    DIVERGES: the message is also in the responses of FindCoordinator, DescribeConfigs and DeleteTopics, where Apache
-    Kafka has the general text of the error, or none.
+    DIVERGES: the message is also in responses such as those of FindCoordinator, DescribeConfigs, AlterClientQuotas and
+    DeleteTopics, where Apache Kafka has the general text of the error, or none. Every part of the request is repeated;
+    Apache Kafka leaves out those of LeaveGroup, OffsetDelete, WriteTxnMarkers, DescribeQuorum and UpdateFeatures. What
+    is neither a name nor an error has the value of one rule (`UNKNOWN`), and not the one that Apache Kafka chose for
+    its API. A Produce whose records are null has this response, too; Apache Kafka closes the connection without one.
     """
     result = _refused(response_class, error, message)
+    for field in fields_of(response_class):
+        if field.name == NULL and version in field.nullable:
+            setattr(result, NULL, None)
     if request is not None:
         _repeat_parts(result, request, error, message)
     return result
@@ -53,8 +70,8 @@ def _refused(target: type[object], error: ErrorCode, message: str) -> object:
     """A response, or a part of one, with the error and no parts."""
     result = default_struct(target)
     for field in fields_of(target):
-        if field.name == ERROR:
-            setattr(result, ERROR, error)
+        if field.name in ERRORS:
+            setattr(result, field.name, error)
         elif field.name == MESSAGE:
             setattr(result, MESSAGE, message)
         elif field.name in UNKNOWN:
@@ -70,7 +87,12 @@ def _repeat_parts(result: object, source: object, error: ErrorCode, message: str
 
 
 def _parts(target: type[object], source: object, error: ErrorCode, message: str) -> list[object]:
-    """The parts of the response for the list of the request that belongs to them; empty where there is none."""
+    """The parts of the response for the lists of the request that belong to them; empty where there are none.
+
+    A list whose elements have no such part, such as the directories of AlterReplicaLogDirs, may have one that does in
+    each element.
+    """
+    parts: list[object] = []
     named = {_same(each): each for each in fields_of(target) if not each.is_array and each.name not in NOT_NAMES}
     for field in fields_of(type(source)):
         elements = getattr(source, field.name) if field.is_array else None
@@ -87,8 +109,11 @@ def _parts(target: type[object], source: object, error: ErrorCode, message: str)
                 if same in given and given[same].kind is each.kind
             ]
         if names or not named:
-            return [_part(target, element, names, error, message) for element in elements]
-    return []
+            parts += [_part(target, element, names, error, message) for element in elements]
+        elif field.struct is not None:
+            for element in elements:
+                parts += _parts(target, element, error, message)
+    return parts
 
 
 def _part(
@@ -112,7 +137,7 @@ def _part(
 def _has_error(struct: type[object]) -> bool:
     """Whether a part, or a part of it, has an error code of its own."""
     return any(
-        each.name == ERROR or (each.is_array and each.struct is not None and _has_error(each.struct))
+        each.name in ERRORS or (each.is_array and each.struct is not None and _has_error(each.struct))
         for each in fields_of(struct)
     )
 

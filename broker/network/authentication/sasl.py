@@ -217,7 +217,9 @@ class SaslAuthentication:
             self._count_failure()
             self._close(refused.reason)
             return None
-        response = refused_response(context.route.response_class, request, refused.error, refused.message)
+        response = refused_response(
+            context.route.response_class, context.version, request, refused.error, refused.message
+        )
         return self._fail(refused.reason, response)
 
     # Outcomes

@@ -8,6 +8,28 @@ from moldau.broker.network.authentication.refused_request import api_type, refus
 from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from moldau.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+    AlterReplicaLogDirTopicResult,
+)
+from moldau.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from moldau.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
@@ -26,6 +48,7 @@ from moldau.protocol.messages.fetch import (
 )
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from moldau.protocol.schema import default_struct, response_class_of
 
@@ -34,6 +57,8 @@ ERROR, TEXT = ErrorCode.ILLEGAL_SASL_STATE, "text"
 
 def observed() -> list[tuple[object, object, int]]:
     """A request, Apache Kafka's response, and the version."""
+    topic = AlterReplicaLogDirTopic(name="t", partitions=[1])
+    part = AlterReplicaLogDirPartitionResult(partition_index=1, error_code=ERROR)
     return [
         (
             FetchRequest(
@@ -106,13 +131,57 @@ def observed() -> list[tuple[object, object, int]]:
             4,
         ),
         (MetadataRequest(topics=None), MetadataResponse(brokers=[], topics=[], error_code=ERROR), 13),
+        (joined(), JoinGroupResponse(error_code=ERROR, protocol_name=None, leader="", member_id=""), 7),
+        (joined(), JoinGroupResponse(error_code=ERROR, protocol_name="", leader="", member_id=""), 6),
+        (
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="t",
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[1])],
+            ),
+            AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=[
+                    AddPartitionsToTxnTopicResult(
+                        name="t",
+                        results_by_partition=[
+                            AddPartitionsToTxnPartitionResult(partition_index=1, partition_error_code=ERROR)
+                        ],
+                    )
+                ]
+            ),
+            3,
+        ),
+        (
+            AlterReplicaLogDirsRequest(
+                dirs=[AlterReplicaLogDir(path=path, topics=[moved]) for path, moved in (("/a", topic), ("/b", topic))]
+            ),
+            AlterReplicaLogDirsResponse(results=[AlterReplicaLogDirTopicResult(topic_name="t", partitions=[part])] * 2),
+            2,
+        ),
+        (
+            AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name="a", mechanism=1)],
+                upsertions=[
+                    ScramCredentialUpsertion(name="b", mechanism=1, iterations=1, salt=b"", salted_password=b"")
+                ],
+            ),
+            AlterUserScramCredentialsResponse(
+                results=[
+                    AlterUserScramCredentialsResult(user=user, error_code=ERROR, error_message=TEXT) for user in "ab"
+                ]
+            ),
+            0,
+        ),
     ]
+
+
+def joined() -> JoinGroupRequest:
+    return JoinGroupRequest(group_id="g", session_timeout_ms=10, member_id="", protocol_type="consumer")
 
 
 @pytest.mark.parametrize(("request_", "response", "version"), observed())
 def test_the_error_is_in_the_whole_and_in_each_part(request_: object, response: object, version: int) -> None:
     response_class = response_class_of(type(request_))
-    made = refused_response(response_class, request_, ERROR, TEXT)
+    made = refused_response(response_class, version, request_, ERROR, TEXT)
     assert encode(made, version) == encode(response, version)
 
 
@@ -122,7 +191,7 @@ def test_each_api_has_such_a_response_in_each_version(row: object) -> None:
     response_class = response_class_of(api.request)
     for version in range(api.first, api.last + 1):
         for request in (None, default_struct(api.request)):
-            made = encode(refused_response(response_class, request, ERROR, TEXT), version)
+            made = encode(refused_response(response_class, version, request, ERROR, TEXT), version)
             decode(response_class, memoryview(made), version)
 
 
