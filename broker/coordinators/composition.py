@@ -12,9 +12,8 @@ from moldau.broker.coordinators.image import CurrentImage
 from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
-from moldau.broker.coordinators.transaction_row import transaction_config
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
-from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.coordinators.transactions import TransactionCoordinator, transaction_config
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.network.peer_channel import PeerChannels

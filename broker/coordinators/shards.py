@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from moldau.broker.config.internal_topics import InternalTopic
-from moldau.broker.coordinators.loading import Loading
 from moldau.broker.coordinators.partition_log import CoordinatorLog
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType
-from moldau.broker.coordinators.shard_runner import ShardRunner
+from moldau.broker.coordinators.shard_runner import Loading, ShardRunner
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.errors import ErrorCode

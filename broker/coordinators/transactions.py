@@ -1,4 +1,6 @@
-"""The transactions that this broker coordinates."""
+"""The transactions that this broker coordinates, and the row of their coordinator: `__transaction_state` →
+`TransactionShard`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,25 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from moldau.broker.config.config import Config
+from moldau.broker.config.internal_topics import TRANSACTION_STATE_TOPIC, InternalTopic
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
 from moldau.broker.coordinators.shards import Shards
-from moldau.broker.coordinators.transaction_row import transaction_row
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.transaction.events import TransactionConfig
+from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from moldau.coordinator.runtime.log_reading import RecordReader
+    from moldau.coordinator.transaction.events import TransactionEvent
+    from moldau.coordinator.transaction.records import TransactionChange
+    from moldau.coordinator.transaction.shard import TransactionShard
+
+    TransactionRow: TypeAlias = CoordinatorRow[TransactionShard, TransactionEvent, TransactionChange]
+    Perform: TypeAlias = Callable[[object, Reports[TransactionEvent]], None]
     from moldau.broker.coordinators.shard_runner import ShardRunner
-    from moldau.broker.coordinators.transaction_row import Perform
     from moldau.coordinator.transaction.events import TransactionEvent
     from moldau.coordinator.transaction.records import TransactionChange
     from moldau.coordinator.transaction.shard import TransactionShard
@@ -51,3 +62,72 @@ class TransactionCoordinator:
     def runners(self) -> list[TransactionRunner]:
         """All shards, loaded or not, in the order of their partitions."""
         return self.shards.runners
+
+
+def transaction_row(
+    config: TransactionConfig,
+    next_producer_id: Callable[[], int | None],
+    transaction_version: Callable[[], int],
+    perform: Perform,
+) -> TransactionRow:
+    """The row of the transaction coordinator. `next_producer_id`: gives a new producer id; None while this broker has
+    none. `transaction_version`: the finalized level of that feature. `perform` sends the markers that a machine
+    commands.
+    """
+
+    def new_shard(high_watermark: int, leader_epoch: int) -> TransactionShard:
+        """Create a shard.
+
+        Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+        """
+        from moldau.coordinator.transaction.shard import TransactionShard
+
+        return TransactionShard(config, high_watermark, leader_epoch, next_producer_id, transaction_version)
+
+    return CoordinatorRow(
+        topic=state_topic(config),
+        key_type=KeyType.TRANSACTION,
+        log_name="moldau.transactions",
+        new_shard=new_shard,
+        new_reader=new_reader,
+        load_buffer_size=config.load_buffer_size,
+        codec=Codec.NONE,
+        perform=perform,
+    )
+
+
+def state_topic(config: TransactionConfig) -> InternalTopic:
+    return InternalTopic(
+        TRANSACTION_STATE_TOPIC,
+        config.state_topic_num_partitions,
+        config.state_topic_replication_factor,
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.state_topic_min_isr),
+            "segment.bytes": str(config.state_topic_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+def new_reader() -> RecordReader[TransactionChange]:
+    from moldau.coordinator.transaction.records import TransactionRecordReader
+
+    return TransactionRecordReader()
+
+
+def transaction_config(config: Config) -> TransactionConfig:
+    """The transaction settings in a node's configuration."""
+    return TransactionConfig(
+        max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+        id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+        id_cleanup_interval_ms=config.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        abort_interval_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        state_topic_num_partitions=config.integer("transaction.state.log.num.partitions"),
+        state_topic_replication_factor=config.integer("transaction.state.log.replication.factor"),
+        state_topic_min_isr=config.integer("transaction.state.log.min.isr"),
+        state_topic_segment_bytes=config.integer("transaction.state.log.segment.bytes"),
+        load_buffer_size=config.integer("transaction.state.log.load.buffer.size"),
+        commit_timeout_ms=config.integer("request.timeout.ms"),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from moldau.kraft.controller.throttling import STRICT_SINCE
+from moldau.kraft.controller.context import STRICT_SINCE
 from moldau.protocol.compiler import decoder_of, encode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import MalformedMessage, read_uvarint, skip_tags, uvarint

@@ -12,8 +12,13 @@ from moldau.kraft.quorum.control_records import QuorumDescription, described_by
 from moldau.kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
 from moldau.kraft.raft.log_view import OffsetAndEpoch
 from moldau.kraft.record_frame import decode_record, encode_record
-from moldau.kraft.snapshot.batches import SnapshotContent, read_snapshot, snapshot_batches
-from moldau.kraft.snapshot.loading import LoadedSnapshot, load_snapshot
+from moldau.kraft.snapshot.batches import (
+    LoadedSnapshot,
+    SnapshotContent,
+    load_snapshot,
+    read_snapshot,
+    snapshot_batches,
+)
 from moldau.kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ KIP-876).
 from __future__ import annotations
 
 from moldau.broker.config.config import Config
-from moldau.kraft.snapshot.loading import LoadedSnapshot, load_snapshot
+from moldau.kraft.snapshot.batches import LoadedSnapshot, load_snapshot
 from moldau.kraft.snapshot.names import PART_SUFFIX, SUFFIX, SnapshotId
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.port import File, FileSystem

@@ -21,9 +21,8 @@ from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.controller.feature_control import update_features
 from moldau.kraft.controller.nodes.broker_lifecycle import heartbeat
-from moldau.kraft.controller.nodes.broker_registration import register_broker
+from moldau.kraft.controller.nodes.broker_registration import register_broker, unregister_broker
 from moldau.kraft.controller.nodes.controller_registration import register_controller
-from moldau.kraft.controller.nodes.unregistration import unregister_broker
 from moldau.kraft.controller.partitions.directory_assignment import assign_replicas
 from moldau.kraft.controller.partitions.elections import elect_leaders
 from moldau.kraft.controller.partitions.in_sync_control import alter_partition

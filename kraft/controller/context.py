@@ -1,14 +1,21 @@
-"""The input of the controller's handlers: the metadata at the end of the log, and the state of brokers' sessions."""
+"""The input of the controller's handlers: the metadata at the end of the log, the state of brokers' sessions, and the
+quota of controller mutations (KIP-599).
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.kraft.controller.broker_sessions import BrokerSessions
+from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.controller.failure_detector import FailureDetector
 from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.controller.view import View
 from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.security.principal import ANONYMOUS, Principal
 from moldau.security.quotas.mutations import UNBOUNDED, Mutations
 
@@ -38,3 +45,12 @@ class DecisionContext(NamedTuple):
     @property
     def settings(self) -> ControllerSettings:
         return self.view.settings
+
+
+STRICT_SINCE: Final[dict[type[object], int]] = {
+    CreateTopicsRequest: 6,
+    CreatePartitionsRequest: 3,
+    DeleteTopicsRequest: 5,
+}
+"""The requests that are counted, with the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+THROTTLED: Final = ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")

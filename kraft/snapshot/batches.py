@@ -1,4 +1,4 @@
-"""The bytes of a snapshot: a header batch, batches of records, a footer batch."""
+"""The bytes of a snapshot: a header batch, batches of records, a footer batch; and its loading into an image."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from moldau.kraft.features import record_version
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
 from moldau.kraft.quorum.control_records import (
     QuorumDescription,
     described_by,
@@ -15,6 +17,7 @@ from moldau.kraft.quorum.control_records import (
     snapshot_header,
 )
 from moldau.kraft.record_frame import decode_record, encode_record
+from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.primitives import BytesLike, MalformedMessage
@@ -94,3 +97,23 @@ class SnapshotReading:
             raise MalformedMessage("the snapshot has no header")
         if kinds[-1] is not ControlRecordType.SNAPSHOT_FOOTER:
             raise MalformedMessage("the snapshot has no footer: it was not finished")
+
+
+# Loading
+
+
+class LoadedSnapshot(NamedTuple):
+    """The metadata at the end of a snapshot, and the quorum that it names."""
+
+    replay: Replay
+    quorum: QuorumDescription
+
+
+def load_snapshot(data: BytesLike, snapshot_id: SnapshotId) -> LoadedSnapshot:
+    """Load a snapshot.
+
+    With a million partitions that takes seconds: call it in an executor thread. Raises `MalformedMessage`.
+    """
+    reading, replay = SnapshotReading(data), Replay()
+    replay.replay(reading.records(), Provenance(snapshot_id.end_offset, snapshot_id.epoch))
+    return LoadedSnapshot(replay, reading.quorum)

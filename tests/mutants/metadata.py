@@ -103,7 +103,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         54,
         "a broker is unregistered and goes on leading",
-        "kraft/controller/nodes/unregistration.py",
+        "kraft/controller/nodes/broker_registration.py",
         "return Decision([*leaves(view, broker.id), record]",
         "return Decision([record]",
         Hunt.SCENARIOS,

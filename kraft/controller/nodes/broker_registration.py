@@ -1,4 +1,6 @@
-"""Registering a broker: its incarnation, its directories, its features, and the epoch that names them."""
+"""Registering a broker: its incarnation, its directories, its features, and the epoch that names them. UnregisterBroker
+removes the registration, after other replicas have taken over the leadership of its partitions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from moldau.kraft.image.cluster import Broker
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from moldau.protocol.records.metadata import BrokerEndpoint, BrokerFeature, PartitionChangeRecord, RegisterBrokerRecord
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from moldau.protocol.records.metadata import (
+    BrokerEndpoint,
+    BrokerFeature,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 
 RESERVED_DIRECTORIES_COUNT = 100
 """Directory ids below this number have a special meaning and name no directory."""
@@ -144,3 +153,27 @@ def finalized(view: View) -> Iterator[tuple[str, int]]:
     if view.settings.quorum.kraft_version > 0:
         yield KRAFT_VERSION, view.settings.quorum.kraft_version
     yield from ((name, level) for name, level in image.features.levels.items() if name != METADATA_VERSION)
+
+
+# UnregisterBroker
+
+
+def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest) -> Decision:
+    """Remove the registration of a broker.
+
+    Other replicas become leaders of its partitions first. The broker stays in the replica lists until a reassignment
+    removes it.
+    """
+    view = context.view
+    broker = view.image.cluster.brokers.get(request.broker_id)
+    if broker is None:
+        return Decision(
+            (),
+            UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                error_message=f"Broker ID {request.broker_id} is not currently registered",
+            ),
+        )
+    leaves = changes_after_loss if view.has_eligible_replicas else changes_without
+    record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return Decision([*leaves(view, broker.id), record], UnregisterBrokerResponse(error_message=""), is_atomic=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.context import THROTTLED, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
-from moldau.kraft.controller.throttling import THROTTLED
 from moldau.kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,

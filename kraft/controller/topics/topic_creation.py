@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.context import THROTTLED, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.settings import ControllerSettings
-from moldau.kraft.controller.throttling import THROTTLED
 from moldau.kraft.controller.topics.new_partitions import (
     NEW_PARTITIONS_MAX,
     TOO_MANY,

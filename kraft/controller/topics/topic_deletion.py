@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from moldau.kraft.controller.context import DecisionContext
+from moldau.kraft.controller.context import THROTTLED, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
 from moldau.kraft.controller.settings import ControllerSettings
-from moldau.kraft.controller.throttling import THROTTLED
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode

@@ -6,6 +6,8 @@ prospective.
           ⟶ snapshot     FetchSnapshot ... SnapshotFetched ⟶ SnapshotLoaded ⟶ Fetch from its end
 
 An observer (a node that is not a voter) does the same; without a response in time it looks for the leader again.
+
+A snapshot is fetched in parts (KIP-630) where the log of this node ends before the leader's log starts.
 """
 
 from __future__ import annotations
@@ -14,18 +16,25 @@ from collections.abc import Mapping
 from typing import cast
 
 from moldau.kraft.quorum.voter_set import Address
-from moldau.kraft.raft.events import AppendFetched, Destination, OutgoingRequest, ResponseReceived, TruncateLog
+from moldau.kraft.raft.events import (
+    AppendFetched,
+    Destination,
+    OutgoingRequest,
+    ResponseReceived,
+    SnapshotFetched,
+    SnapshotPart,
+    TruncateLog,
+)
 from moldau.kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
 from moldau.kraft.raft.member import QuorumMember
-from moldau.kraft.raft.outgoing_requests import fetch_request
+from moldau.kraft.raft.outgoing_requests import fetch_request, fetch_snapshot_request
 from moldau.kraft.raft.roles.role import RaftRole, RequestedVote
-from moldau.kraft.raft.snapshot_fetch import SnapshotFetch
 from moldau.kraft.raft.transitions import BecomeProspective, BecomeUnattached, Transition
 from moldau.kraft.raft.voters.voter_description import ChangeOfItself, change_of_itself
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import EpochEndOffset, PartitionData
-from moldau.protocol.messages.fetch_snapshot import ResponsePartitionSnapshot
+from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, ResponsePartitionSnapshot
 from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterResponse
 from moldau.protocol.primitives import BytesLike
 
@@ -262,3 +271,37 @@ class FollowerRole(RaftRole):
 def leader_address(member: QuorumMember, endpoints: Mapping[str, Address]) -> Address:
     """The leader's address at the quorum's listener; any of its addresses where it has no listener of that name."""
     return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))
+
+
+class SnapshotFetch:
+    """The fetch of one snapshot.
+
+    The follower begins another fetch where the response names another snapshot id or position.
+    """
+
+    def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
+        self._member = member
+        self._snapshot_id = snapshot_id
+        self._position = 0
+        """The position in the file: every byte before it has been received."""
+
+    def request(self) -> FetchSnapshotRequest:
+        """The request for the next part."""
+        return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
+
+    def append_part(self, partition: ResponsePartitionSnapshot) -> bool:
+        """Take the next part. False where the response is not the next part of this snapshot: the caller begins another
+        fetch."""
+        data = cast("BytesLike", partition.unaligned_records) or b""  # The response was decoded before.
+        said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        size = len(data)
+        end_position = self._position + size
+        is_next = said == self._snapshot_id and partition.position == self._position
+        if not is_next or end_position > partition.size or (size == 0 and end_position < partition.size):
+            return False
+        self._member.put(SnapshotPart(said, self._position, data))
+        self._position = end_position
+        if end_position == partition.size:
+            self._member.is_loading = True
+            self._member.put(SnapshotFetched(said))
+        return True

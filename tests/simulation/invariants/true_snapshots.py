@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.quorum.control_records import QuorumDescription
-from moldau.kraft.snapshot.loading import load_snapshot
+from moldau.kraft.snapshot.batches import load_snapshot
 from moldau.kraft.snapshot.names import SnapshotId
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.invariants.observation import Node, Observation, Violation

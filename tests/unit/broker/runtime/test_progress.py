@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from moldau.broker.coordinators.loading import Loading
+from moldau.broker.coordinators.shard_runner import Loading
 from moldau.broker.replicas.log_directories import LogOpening
 from moldau.broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, rest, size
 

@@ -8,8 +8,7 @@ import pytest
 
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
-from moldau.kraft.snapshot.batches import BATCH_RECORDS_MAX, read_snapshot, snapshot_batches
-from moldau.kraft.snapshot.loading import load_snapshot
+from moldau.kraft.snapshot.batches import BATCH_RECORDS_MAX, load_snapshot, read_snapshot, snapshot_batches
 from moldau.kraft.snapshot.names import SnapshotId, parse_snapshot_name, snapshots_in
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from moldau.kraft.controller.topics.placement import place_replicas
+from moldau.kraft.controller.topics.new_partitions import place_replicas
 from moldau.kraft.image.cluster import Broker
 
 
