@@ -14,6 +14,7 @@ from moldau.protocol.schema import spec_of
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 
@@ -30,7 +31,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     METADATA_VERSION: SupportedRange(25, 30),
     KRAFT_VERSION: SupportedRange(0, 1),
     TRANSACTION_VERSION: SupportedRange(0, 2),
-    "group.version": SupportedRange(0, 0),
+    GROUP_VERSION: SupportedRange(0, 0),
     "share.version": SupportedRange(0, 0),
     "streams.version": SupportedRange(0, 0),
     ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),

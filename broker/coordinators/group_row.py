@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
-from moldau.broker.coordinators.row import CoordinatorRow, KeyType
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, MigrationPolicy
 from moldau.protocol.compression import Codec
 from moldau.replication.partition import ACKS_LEADER
 
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from moldau.coordinator.runtime.log_reading import RecordReader
     from moldau.coordinator.shard.shard import GroupShard
 
+    Perform: TypeAlias = Callable[[object, Reports[ShardRequest]], None]
     GroupRow: TypeAlias = CoordinatorRow[GroupShard, ShardRequest, LoadedChange]
 
 
-def group_row(config: GroupConfig, current_image: Callable[[], CoordinatorImage]) -> GroupRow:
+def group_row(
+    config: GroupConfig, current_image: Callable[[], CoordinatorImage], perform: Perform = performs_nothing
+) -> GroupRow:
     return CoordinatorRow(
         topic=offsets_topic(config),
         key_type=KeyType.GROUP,
@@ -34,6 +38,7 @@ def group_row(config: GroupConfig, current_image: Callable[[], CoordinatorImage]
         # As in Apache Kafka. A refusal at once would make every member begin the next generation at once, for as long
         # as too few replicas are in sync.
         required_acks=ACKS_LEADER,
+        perform=perform,
     )
 
 
@@ -83,4 +88,24 @@ def group_config(config: Config) -> GroupConfig:
         offsets_topic_compression_codec=config.integer("offsets.topic.compression.codec"),
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
+        consumer=consumer_settings(config),
+    )
+
+
+def consumer_settings(config: Config) -> ConsumerGroupSettings:
+    """The settings of consumer groups in a node's configuration."""
+    return ConsumerGroupSettings(
+        assignors=config.entries("group.consumer.assignors"),
+        migration_policy=MigrationPolicy(config.text("group.consumer.migration.policy").lower()),
+        max_size=config.integer("group.consumer.max.size"),
+        session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
+        min_session_timeout_ms=config.integer("group.consumer.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.consumer.max.session.timeout.ms"),
+        heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
+        min_heartbeat_interval_ms=config.integer("group.consumer.min.heartbeat.interval.ms"),
+        max_heartbeat_interval_ms=config.integer("group.consumer.max.heartbeat.interval.ms"),
+        assignment_interval_ms=config.integer("group.consumer.assignment.interval.ms"),
+        min_assignment_interval_ms=config.integer("group.consumer.min.assignment.interval.ms"),
+        max_assignment_interval_ms=config.integer("group.consumer.max.assignment.interval.ms"),
+        regex_refresh_interval_ms=config.integer("group.consumer.regex.refresh.interval.ms"),
     )

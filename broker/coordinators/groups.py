@@ -15,6 +15,7 @@ from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.row import Reports
     from moldau.broker.coordinators.shard_runner import ShardRunner
     from moldau.coordinator.group.events import ShardRequest
     from moldau.coordinator.group.records import LoadedChange
@@ -39,7 +40,17 @@ class Groups:
         current_image: Callable[[], CoordinatorImage],
     ) -> None:
         self._environment = environment
-        self.shards = Shards(group_row(config, current_image), environment, loop, spawn, partitions_count)
+        self._spawn = spawn
+        row = group_row(config, current_image, self._perform)
+        self.shards = Shards(row, environment, loop, spawn, partitions_count)
+
+    def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
+        """Carry out a command of a machine."""
+        from moldau.broker.coordinators.regex_resolution import resolve
+        from moldau.coordinator.consumer.events import ResolveRegexes
+
+        assert isinstance(command, ResolveRegexes)
+        self._spawn(resolve(self._environment, command, reports))
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of topics that do not exist any more."""

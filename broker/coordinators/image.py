@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import PublishedMetadata
+from moldau.coordinator.group.image import CoordinatorTopic
+from moldau.coordinator.group.metadata_hash import topic_hash
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import Topic
+
+HASHES_MAX: Final = 100_000
+"""The most hashes of topics that are kept."""
 
 
 class ImageTopic(NamedTuple):
@@ -29,16 +34,40 @@ class ImageTopic(NamedTuple):
     def partitions_count(self) -> int:
         return len(self.topic.partitions)
 
-    def racks_of(self, partition: int) -> frozenset[str]:
+    def racks_of(self, partition: int) -> Sequence[str]:
         brokers = self.image.cluster.brokers
         nodes = [brokers.get(replica) for replica in self.topic.partitions[partition].replicas]
-        return frozenset(node.rack for node in nodes if node is not None and node.rack is not None)
+        return [node.rack for node in nodes if node is not None and node.rack is not None]
+
+
+class HashedTopic(NamedTuple):
+    """The hash of a topic, and what it was computed from."""
+
+    topic: Topic
+    cluster: object
+    value: int
 
 
 class GroupsImage(NamedTuple):
     """A `CoordinatorImage` over a metadata image."""
 
     image: MetadataImage
+    topics_changed_at: int
+    hashes: dict[bytes, HashedTopic]
+    """The hashes computed so far, by topic id. Later images take them over."""
+
+    @property
+    def version(self) -> int:
+        return self.image.provenance.end_offset - 1
+
+    def topic_hash(self, topic: CoordinatorTopic) -> int:
+        assert isinstance(topic, ImageTopic)
+        known = self.hashes.get(topic.id)
+        if known is None or known.topic is not topic.topic or known.cluster is not self.image.cluster:
+            if len(self.hashes) >= HASHES_MAX:
+                self.hashes.clear()
+            known = self.hashes[topic.id] = HashedTopic(topic.topic, self.image.cluster, topic_hash(topic))
+        return known.value
 
     def topic_of_name(self, name: str) -> ImageTopic | None:
         topic = self.image.topics.by_name(name)
@@ -65,7 +94,7 @@ class CurrentImage:
 
     def __init__(self, published: PublishedMetadata) -> None:
         self._published = published
-        self._image = GroupsImage(published.image)
+        self._image = GroupsImage(published.image, published.image.provenance.end_offset - 1, {})
 
     def __call__(self) -> GroupsImage:
         known, image = self._image.image, self._published.image
@@ -75,5 +104,7 @@ class CurrentImage:
             or image.configs is not known.configs
             or image.features is not known.features
         ):
-            self._image = GroupsImage(image)
+            is_same = image.topics.ids is known.topics.ids
+            changed_at = self._image.topics_changed_at if is_same else image.provenance.end_offset - 1
+            self._image = GroupsImage(image, changed_at, self._image.hashes)
         return self._image

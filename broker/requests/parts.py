@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SIZE: Final = 32
 """The most elements of a part: their handler takes about a millisecond."""
+RECORDS_SIZE: Final = 256
+"""Elements of a part whose handler writes records: that many are one batch."""
 SLICE_NS: Final = 2_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 SLICE_PARTS_MAX: Final = 16

@@ -1,9 +1,9 @@
 """The table of the APIs that this server serves. ApiVersions and `docs/protocol-support.md` are computed from it.
 
-A new API is one declaration in `protocol/messages/`, one handler in `broker/requests/handlers/`, one row here. An API
-that the controller decides is one declaration, one handler in `kraft/controller/` and one row in
-`kraft/controller/apis.py`: it needs a row here only where brokers do more than forward it, or where its rule of
-authorization is more than an operation on the cluster.
+A new API is one declaration in `protocol/messages/`, one handler in `broker/requests/handlers/`, one row here, or in
+`group_rows.py` for groups and offsets. An API that the controller decides is one declaration, one handler in
+`kraft/controller/` and one row in `kraft/controller/apis.py`: it needs a row here only where brokers do more than
+forward it, or where its rule of authorization is more than an operation on the cluster.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.requests import authorization, handlers
 from moldau.broker.requests.api import Api, api, handler_asks, on_cluster, open_to_all, route
+from moldau.broker.requests.group_rows import GROUP_ROWS
 from moldau.broker.requests.long_lists import FetchParts, MetadataParts, TopicPages, too_many_topics
-from moldau.broker.requests.parts import ListPath, Parts, cut
+from moldau.broker.requests.parts import RECORDS_SIZE, ListPath, Parts, cut
 from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ENTRIES_MAX, ControllerApi
@@ -31,7 +32,6 @@ from moldau.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_records import DeleteRecordsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest
@@ -39,7 +39,6 @@ from moldau.protocol.messages.describe_client_quotas import DescribeClientQuotas
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
 from moldau.protocol.messages.describe_configs import DescribeConfigsRequest
 from moldau.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from moldau.protocol.messages.describe_producers import DescribeProducersRequest
 from moldau.protocol.messages.describe_quorum import DescribeQuorumRequest
@@ -55,19 +54,12 @@ from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
-from moldau.protocol.messages.join_group import JoinGroupRequest
-from moldau.protocol.messages.leave_group import LeaveGroupRequest
 from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsRequest
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.messages.offset_commit import OffsetCommitRequest
-from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest
 from moldau.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from moldau.protocol.messages.produce import ProduceRequest
 from moldau.protocol.messages.push_telemetry import PushTelemetryRequest
@@ -75,7 +67,6 @@ from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from moldau.protocol.messages.sync_group import SyncGroupRequest
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from moldau.protocol.messages.vote import VoteRequest
@@ -99,14 +90,12 @@ if TYPE_CHECKING:
         create_partitions,
         create_topics,
         decision,
-        delete_groups,
         delete_records,
         describe_acls,
         describe_client_quotas,
         describe_cluster,
         describe_configs,
         describe_delegation_token,
-        describe_groups,
         describe_log_dirs,
         describe_producers,
         describe_topic_partitions,
@@ -119,19 +108,12 @@ if TYPE_CHECKING:
         find_coordinator,
         forwarded,
         get_telemetry_subscriptions,
-        heartbeat,
         incremental_alter_configs,
         init_producer_id,
-        join_group,
-        leave_group,
         list_config_resources,
-        list_groups,
         list_offsets,
         list_transactions,
         metadata,
-        offset_commit,
-        offset_delete,
-        offset_fetch,
         offset_for_leader_epoch,
         produce,
         push_telemetry,
@@ -139,13 +121,10 @@ if TYPE_CHECKING:
         renew_delegation_token,
         sasl_authenticate,
         sasl_handshake,
-        sync_group,
         txn_offset_commit,
         write_txn_markers,
     )
 
-RECORDS_SIZE: Final = 256
-"""Elements of a part whose handler writes records: that many are one batch."""
 OPEN_MAX: Final = 8
 """The most parts of a request that wait for the controller, so that it answers other requests between them."""
 
@@ -154,6 +133,7 @@ ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE
 """Errors of transactions that older clients do not know, each with the one that they know."""
 
 ROWS: Final = (
+    *GROUP_ROWS,
     api(
         ProduceRequest,
         broker=lambda: handlers.produce.handle,
@@ -187,60 +167,10 @@ ROWS: Final = (
         parts=MetadataParts((ListPath("topics", "topics"),), is_distinct=True),
     ),
     api(
-        OffsetCommitRequest,
-        broker=lambda: handlers.offset_commit.handle,
-        rule=lambda: authorization.group_rules.offset_commit,
-        parts=cut("topics.partitions", size=RECORDS_SIZE),
-    ),
-    api(
-        OffsetFetchRequest,
-        broker=lambda: handlers.offset_fetch.handle,
-        rule=lambda: authorization.group_rules.offset_fetch,
-        parts=Parts(
-            (
-                ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
-                ListPath("topics.partition_indexes", "topics.partitions"),
-            )
-        ),
-    ),
-    api(
         FindCoordinatorRequest,
         broker=lambda: handlers.find_coordinator.handle,
         rule=lambda: authorization.group_rules.find_coordinator,
         parts=cut("coordinator_keys", "coordinators"),
-    ),
-    api(
-        JoinGroupRequest,
-        broker=lambda: handlers.join_group.handle,
-        rule=lambda: authorization.group_rules.join_group,
-        bounds={"protocols": ENTRIES_MAX},
-    ),
-    api(HeartbeatRequest, broker=lambda: handlers.heartbeat.handle, rule=lambda: authorization.group_rules.MEMBER),
-    api(
-        LeaveGroupRequest,
-        broker=lambda: handlers.leave_group.handle,
-        rule=lambda: authorization.group_rules.MEMBER,
-        parts=cut("members"),
-    ),
-    api(
-        SyncGroupRequest,
-        broker=lambda: handlers.sync_group.handle,
-        rule=lambda: authorization.group_rules.sync_group,
-        one_pass={
-            "assignments": "the assignments become those of the members, of which group.max.size bounds the number"
-        },
-    ),
-    api(
-        DescribeGroupsRequest,
-        broker=lambda: handlers.describe_groups.handle,
-        rule=lambda: authorization.group_rules.DESCRIBE_GROUPS,
-        parts=cut("groups", is_distinct=True),
-    ),
-    api(
-        ListGroupsRequest,
-        broker=lambda: handlers.list_groups.handle,
-        rule=lambda: authorization.group_rules.list_groups,
-        bounds={"states_filter": ENTRIES_MAX, "types_filter": ENTRIES_MAX},
     ),
     api(
         SaslHandshakeRequest,
@@ -403,12 +333,6 @@ ROWS: Final = (
         rule=open_to_all,
     ),
     api(
-        DeleteGroupsRequest,
-        broker=lambda: handlers.delete_groups.handle,
-        rule=lambda: authorization.group_rules.DELETE_GROUPS,
-        parts=cut("groups_names", "results"),
-    ),
-    api(
         IncrementalAlterConfigsRequest,
         broker=lambda: handlers.incremental_alter_configs.handle,
         controller=lambda: handlers.incremental_alter_configs.handle,
@@ -417,12 +341,6 @@ ROWS: Final = (
         parts=cut("resources", "responses", open_max=OPEN_MAX),
         bounds={"resources.configs": ENTRIES_MAX},
         is_forwardable=True,
-    ),
-    api(
-        OffsetDeleteRequest,
-        broker=lambda: handlers.offset_delete.handle,
-        rule=lambda: authorization.group_rules.offset_delete,
-        parts=cut("topics.partitions", size=RECORDS_SIZE),
     ),
     api(
         DescribeClientQuotasRequest,

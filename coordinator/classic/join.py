@@ -192,6 +192,14 @@ def normalise(event: Join) -> None:
 
 
 def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
+    """The error of a join that the group refuses whatever its state is; NONE where the decision depends on that."""
+    error = invalid_join(step, event)
+    if error is ErrorCode.NONE and event.request.member_id and group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return error
+
+
+def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
     """The error of a join that every group refuses; NONE where the decision depends on the group."""
     request, config = event.request, step.config
     if not request.group_id:
@@ -204,8 +212,6 @@ def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> Erro
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if request.member_id and group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE
 
 

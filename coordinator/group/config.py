@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+
 MINUTE_MS = 60_000
 
 
@@ -72,6 +74,8 @@ class GroupConfig(NamedTuple):
     streams: StreamsConfig = StreamsConfig()
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """The time (ms) that the join of a member without an id may be parked: such a member cannot send heartbeats."""
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    """group.consumer.*"""
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change, RecordChange, RecordType
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import Step, Timers
 from moldau.protocol.errors import ErrorCode
 
@@ -115,10 +114,7 @@ class GroupStep(Step[Change]):
 
 
 class AboutGroup(Protocol):
-    """A request about one group, which may not exist. The decision depends on the kind of the group."""
-
-    @property
-    def waiter(self) -> Waiter: ...
+    """A request or a report about one group, which may not exist. The decision depends on the kind of the group."""
 
     @property
     def group_id(self) -> str: ...
@@ -153,6 +149,8 @@ class GroupKind:
     """The whole log is replayed and committed. The group begins its timers."""
     unloaded: OnEvent
     """This broker does not lead the partition any more. The group refuses its waiting requests."""
+    fetch_refusal: Callable[[Group, str | None, int], ErrorCode] = lambda group, member_id, epoch: ErrorCode.NONE
+    """The error of an OffsetFetch with this member id (None: none) and member epoch (-1: none)."""
 
 
 GroupT = TypeVar("GroupT", bound=Group)

@@ -18,16 +18,27 @@ class CoordinatorTopic(Protocol):
     @property
     def partitions_count(self) -> int: ...
 
-    def racks_of(self, partition: int) -> frozenset[str]:
-        """The racks of the partition's replicas; brokers without a rack are left out."""
+    def racks_of(self, partition: int) -> Iterable[str]:
+        """The rack of each replica of the partition; brokers without a rack are left out."""
 
 
 class CoordinatorImage(Protocol):
     """The metadata of the cluster. An object never changes; equal metadata may be several objects."""
 
+    @property
+    def version(self) -> int:
+        """The offset in the metadata log up to which it is known; -1: none."""
+
+    @property
+    def topics_changed_at(self) -> int:
+        """The version in which topics were created or deleted last, as far as this broker has seen it."""
+
     def topic_of_name(self, name: str) -> CoordinatorTopic | None: ...
 
     def topic_of_id(self, topic_id: bytes) -> CoordinatorTopic | None: ...
+
+    def topic_hash(self, topic: CoordinatorTopic) -> int:
+        """The hash of a topic of this image (`metadata_hash.py`); it is computed once."""
 
     def topic_names(self) -> Iterable[str]:
         """The names of all topics, in no order."""
@@ -42,11 +53,16 @@ class CoordinatorImage(Protocol):
 class NoMetadata:
     """The metadata of a cluster without topics, settings and features: a `CoordinatorImage`."""
 
+    version = topics_changed_at = -1
+
     def topic_of_name(self, name: str) -> None:
         return None
 
     def topic_of_id(self, topic_id: bytes) -> None:
         return None
+
+    def topic_hash(self, topic: CoordinatorTopic) -> int:
+        raise AssertionError("there is no topic")
 
     def topic_names(self) -> Iterable[str]:
         return ()

@@ -7,10 +7,11 @@ Numbers are little-endian, text is UTF-16 followed by its length in units of 16 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from struct import pack
-from typing import Final, Protocol
+from typing import Final
 
+from moldau.coordinator.group.image import CoordinatorTopic
 from moldau.protocol.xxh3 import xxh3_64
 
 HASH_VERSION: Final = 0
@@ -19,21 +20,7 @@ NO_TOPICS_HASH: Final = 0
 """The hash of a group without any topic that exists."""
 
 
-class HashedTopic(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def id(self) -> bytes: ...
-
-    @property
-    def partitions_count(self) -> int: ...
-
-    def racks_of(self, partition: int) -> Iterable[str]:
-        """The rack of each replica that has one; equal racks are all given."""
-
-
-def topic_hash(topic: HashedTopic) -> int:
+def topic_hash(topic: CoordinatorTopic) -> int:
     """The hash of a topic, its partitions and the racks of their replicas: a signed int64."""
     most, least = topic.id[:8], topic.id[8:]
     parts = [bytes((HASH_VERSION,)), most[::-1], least[::-1], _text(topic.name), pack("<i", topic.partitions_count)]

@@ -10,6 +10,7 @@ from typing import Final
 
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.classic.kind import CLASSIC
+from moldau.coordinator.consumer.kind import CONSUMER
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, OnRequest
 from moldau.coordinator.group.records import (
     LEGACY_OFFSET_KEY,
@@ -25,11 +26,13 @@ from moldau.coordinator.group.records import (
     read_offset,
 )
 from moldau.coordinator.streams.kind import STREAMS
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import read_prefix
 
-KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, STREAMS)
+KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, CONSUMER, STREAMS)
 
 KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for kind in KINDS}
 FIRST_REQUESTS: Final[Mapping[type[AboutGroup], OnRequest]] = {
@@ -49,6 +52,14 @@ def decision(group: Group | None, event: AboutGroup) -> OnRequest:
     """The decision on a request about this group; None: it does not exist."""
     own = None if group is None else KIND_OF_GROUP[type(group)].requests.get(type(event))
     return FIRST_REQUESTS[type(event)] if own is None else own
+
+
+def fetch_refusal(group: Group | None, request: OffsetFetchRequestGroup) -> ErrorCode:
+    """The error of an OffsetFetch by the member that it names; NONE: it is accepted, as it is for a group that does not
+    exist."""
+    if group is None:
+        return ErrorCode.NONE
+    return KIND_OF_GROUP[type(group)].fetch_refusal(group, request.member_id, request.member_epoch)
 
 
 def record_of(change: Change, wall_ms: int) -> Record:

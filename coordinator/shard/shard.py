@@ -32,7 +32,15 @@ from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offset
 from moldau.coordinator.offsets.offset_store import OffsetStore
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import Timers
-from moldau.coordinator.shard.kinds import KIND_OF_GROUP, KIND_OF_KEY, decision, group_of_offsets, record_of
+from moldau.coordinator.shard.kinds import (
+    KIND_OF_GROUP,
+    KIND_OF_KEY,
+    decision,
+    fetch_refusal,
+    group_of_offsets,
+    record_of,
+)
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListedGroup
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from moldau.protocol.primitives import MalformedMessage
@@ -159,6 +167,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         match request:
             case EndOffsetsTransaction():
                 end_transaction(step, request)
+            case FetchStableOffsets(waiter, asked) if error := fetch_refusal(self._groups.get(asked.group_id), asked):
+                step.reply(waiter, OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error))
             case FetchStableOffsets():
                 fetch_stable_offsets(step, self._offsets, request)
             case DeleteOffsets():
@@ -211,6 +221,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """The committed offsets of a group, without those of open transactions. The request names topics by name."""
+        error = fetch_refusal(self.group(request.group_id), request)
+        if error is not ErrorCode.NONE:
+            return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
         return offsets_of(self._offsets.committed(request.group_id), request)
 
     def group(self, group_id: str) -> Group | None:

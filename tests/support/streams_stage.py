@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 from moldau.coordinator.group.config import GroupConfig, StreamsConfig
 from moldau.coordinator.group.events import CommitOffsets, ShardRequest
+from moldau.coordinator.group.image import CoordinatorTopic
+from moldau.coordinator.group.metadata_hash import topic_hash
 from moldau.coordinator.runtime.machine import Appended, AppendRefused, Committed, Effects, Loaded, Tick, Waiter
 from moldau.coordinator.shard.kinds import change_of
 from moldau.coordinator.shard.shard import GroupShard
@@ -39,6 +41,8 @@ GROUP = "app"
 class Image:
     """The metadata of the cluster; an object never changes."""
 
+    version = topics_changed_at = 0
+
     def __init__(self, topics: Mapping[str, int], settings: Mapping[str, str]) -> None:
         self._topics = dict(topics)
         self._settings = dict(settings)
@@ -55,6 +59,9 @@ class Image:
         return next(
             (self.topic_of_name(name) for name in self._topics if name.encode()[:16] == topic_id.rstrip(b"\0")), None
         )
+
+    def topic_hash(self, topic: CoordinatorTopic) -> int:
+        return topic_hash(topic)
 
     def topic_names(self) -> Iterable[str]:
         return self._topics

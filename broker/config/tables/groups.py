@@ -41,33 +41,33 @@ offsets.topic.segment.bytes  int  104857600  1..  honoured  read-only
     Segment size of __consumer_offsets.
 offsets.topic.compression.codec  int  0  any  honoured  read-only
     Codec of __consumer_offsets, by number.
-group.consumer.assignors  list  uniform,range  non-empty-list  accepted:kip848  read-only
+group.consumer.assignors  list  uniform,range  non-empty-list  honoured  read-only
     Assignors on the server for consumer groups.
 group.consumer.migration.policy  string  \
     bidirectional  \
-    any-case:DISABLED,DOWNGRADE,UPGRADE,BIDIRECTIONAL  accepted:kip848  read-only
+    any-case:DISABLED,DOWNGRADE,UPGRADE,BIDIRECTIONAL  honoured  read-only
     Whether a group may change between classic and consumer protocol.
-group.consumer.max.size  int  2147483647  1..  accepted:kip848  read-only
+group.consumer.max.size  int  2147483647  1..  honoured  read-only
     Most members of a consumer group.
-group.consumer.session.timeout.ms  int  45000  1..  accepted:kip848  read-only
+group.consumer.session.timeout.ms  int  45000  1..  honoured  read-only
     Session timeout of consumer groups.
-group.consumer.min.session.timeout.ms  int  45000  1..  accepted:kip848  read-only
+group.consumer.min.session.timeout.ms  int  45000  1..  honoured  read-only
     Shortest session timeout of a consumer group.
-group.consumer.max.session.timeout.ms  int  60000  1..  accepted:kip848  read-only
+group.consumer.max.session.timeout.ms  int  60000  1..  honoured  read-only
     Longest session timeout of a consumer group.
-group.consumer.heartbeat.interval.ms  int  5000  1..  accepted:kip848  read-only
+group.consumer.heartbeat.interval.ms  int  5000  1..  honoured  read-only
     Heartbeat interval of consumer groups.
-group.consumer.min.heartbeat.interval.ms  int  5000  1..  accepted:kip848  read-only
+group.consumer.min.heartbeat.interval.ms  int  5000  1..  honoured  read-only
     Shortest heartbeat interval of a consumer group.
-group.consumer.max.heartbeat.interval.ms  int  15000  1..  accepted:kip848  read-only
+group.consumer.max.heartbeat.interval.ms  int  15000  1..  honoured  read-only
     Longest heartbeat interval of a consumer group.
-group.consumer.assignment.interval.ms  int  1000  0..  accepted:kip848  cluster-wide
+group.consumer.assignment.interval.ms  int  1000  0..  honoured  cluster-wide
     Least time between two assignments of a consumer group.
-group.consumer.min.assignment.interval.ms  int  0  0..  accepted:kip848  read-only
+group.consumer.min.assignment.interval.ms  int  0  0..  honoured  read-only
     Shortest assignment interval of a consumer group.
-group.consumer.max.assignment.interval.ms  int  15000  0..  accepted:kip848  read-only
+group.consumer.max.assignment.interval.ms  int  15000  0..  honoured  read-only
     Longest assignment interval of a consumer group.
-group.consumer.regex.refresh.interval.ms  int  600000  10000..  accepted:kip848  read-only internal
+group.consumer.regex.refresh.interval.ms  int  600000  10000..  honoured  read-only internal
     Interval at which subscriptions by pattern are matched again.
 group.share.assignors  list  simple  non-empty-list  accepted:share  read-only
     Assignors of share groups.

@@ -76,11 +76,11 @@ unclean.leader.election.enable  boolean  false  any  honoured  unclean.leader.el
 """
 
 GROUP_ROWS = """
-consumer.assignment.interval.ms  int  1000  0..  accepted:kip848  group.consumer.assignment.interval.ms
+consumer.assignment.interval.ms  int  1000  0..  honoured  group.consumer.assignment.interval.ms
     Least time between two assignments of this consumer group.
-consumer.heartbeat.interval.ms  int  5000  1..  accepted:kip848  group.consumer.heartbeat.interval.ms
+consumer.heartbeat.interval.ms  int  5000  1..  honoured  group.consumer.heartbeat.interval.ms
     Heartbeat interval of this consumer group.
-consumer.session.timeout.ms  int  45000  1..  accepted:kip848  group.consumer.session.timeout.ms
+consumer.session.timeout.ms  int  45000  1..  honoured  group.consumer.session.timeout.ms
     Session timeout of this consumer group.
 share.assignment.interval.ms  int  1000  0..  accepted:share  group.share.assignment.interval.ms
     Least time between two assignments of this share group.

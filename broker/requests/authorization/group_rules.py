@@ -17,12 +17,16 @@ from moldau.broker.requests.authorization.rule import (
     field_of,
     group,
     only_visible,
+    refuse_all,
     topic,
     transactional_id,
     with_field,
 )
 from moldau.broker.requests.handlers import offset_fetch as offset_fetch_handler
+from moldau.coordinator.consumer.describe import describe_error
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.protocol.messages.delete_groups import DeletableGroupResult
 from moldau.protocol.messages.describe_groups import DescribedGroup
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -112,6 +116,50 @@ DELETE_GROUPS: Rule = ElementsRule(
     lambda element: group(AclOperation.DELETE, _text(element)),
     lambda element, error: DeletableGroupResult(group_id=_text(element), error_code=error),
 )
+
+
+def consumer_group_heartbeat(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """READ on the group, and DESCRIBE on each topic that the request names. Topics of a regular expression are filtered
+    when it is resolved.
+    """
+    assert isinstance(request, ConsumerGroupHeartbeatRequest)
+    if not group(AclOperation.READ, request.group_id).is_met(context.access):
+        return refuse_all(context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    names = dict.fromkeys(request.subscribed_topic_names or ())
+    if not all(topic(AclOperation.DESCRIBE, name).is_met(context.access) for name in names):
+        return refuse_all(context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return answer(context, request)
+
+
+_DESCRIBED_GROUPS: Rule = ElementsRule(
+    "group_ids",
+    "groups",
+    lambda element: group(AclOperation.DESCRIBE, _text(element)),
+    lambda element, error: describe_error(_text(element), error),
+)
+
+
+def consumer_group_describe(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on each group; a group with a topic that the client may not describe is refused as a whole."""
+
+    def without_hidden_topics(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+        visible: dict[str, bool] = {}
+        for place, described in enumerate(response.groups):
+            for name in {
+                assigned.topic_name
+                for member in described.members
+                for assignment in (member.assignment, member.target_assignment)
+                for assigned in assignment.topic_partitions
+            }:
+                if name not in visible:
+                    visible[name] = topic(AclOperation.DESCRIBE, name).is_met_quietly(context.access)
+                if not visible[name]:
+                    message = "the group has topics that the client may not describe"
+                    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    response.groups[place] = describe_error(described.group_id, error, message)
+        return response
+
+    return change_response(_DESCRIBED_GROUPS(services, context, request, answer), without_hidden_topics)
 
 
 def list_groups(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

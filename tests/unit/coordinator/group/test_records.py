@@ -102,8 +102,8 @@ def test_keys_of_the_oldest_release_are_read() -> None:
     assert change_of(Record(b"\0\0" + record.key[2:], None)) == OffsetChange("g", "t", 3, None)
 
 
-def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
-    assert change_of(Record(b"\0\x03\0\1g", b"\0\0")) is None
+def test_records_of_no_kind_of_group_are_passed_over() -> None:
+    assert change_of(Record(b"\x03\xe8\0\1g", b"\0\0")) is None
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def some_record(random: Random, *, is_sound: bool) -> Record:
     if kind < 0.05:
         return record_of(RecordChange(group, GroupMetadataKey(group=group), None), 7)
     if kind < 0.08:
-        return Record(type_prefix(3) + b"what another kind of group writes", b"", 7)
+        return Record(type_prefix(1_000) + b"what a later release writes", b"", 7)
     return Record(key, random.choice((None, *[bytes(data)] * 9)), record.timestamp, headers)
 
 

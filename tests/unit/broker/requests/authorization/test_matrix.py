@@ -153,6 +153,16 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
     ("BeginQuorumEpoch", CONTROLLER): CLUSTER_ACTION,
     ("BrokerHeartbeat", CONTROLLER): CLUSTER_ACTION,
     ("BrokerRegistration", CONTROLLER): CLUSTER_ACTION,
+    ("ConsumerGroupDescribe", BROKER): Row(
+        lambda r: [(Op.DESCRIBE, Kind.GROUP, each) for each in r.group_ids], GROUP_FAILED
+    ),
+    ("ConsumerGroupHeartbeat", BROKER): Row(
+        lambda r: [
+            (Op.READ, Kind.GROUP, r.group_id),
+            *((Op.DESCRIBE, Kind.TOPIC, each) for each in r.subscribed_topic_names or ()),
+        ],
+        GROUP_FAILED,
+    ),
     ("ControllerRegistration", CONTROLLER): CLUSTER_ACTION,
     ("CreateAcls", CONTROLLER): on_cluster(Op.ALTER),
     ("CreatePartitions", CONTROLLER): on_topics(Op.ALTER),

@@ -40,7 +40,8 @@ OF_CONTROLLERS: Final = names("""
     BrokerRegistration ControllerRegistration EndQuorumEpoch Envelope FetchSnapshot UpdateRaftVoter Vote
 """)
 OF_BROKERS: Final = names("""
-    AddOffsetsToTxn AddPartitionsToTxn AlterReplicaLogDirs DeleteGroups DeleteRecords DescribeClientQuotas
+    AddOffsetsToTxn AddPartitionsToTxn AlterReplicaLogDirs ConsumerGroupDescribe ConsumerGroupHeartbeat
+    DeleteGroups DeleteRecords DescribeClientQuotas
     DescribeDelegationToken DescribeGroups DescribeLogDirs DescribeProducers DescribeTopicPartitions
     DescribeTransactions DescribeUserScramCredentials EndTxn FindCoordinator GetTelemetrySubscriptions
     Heartbeat InitProducerId JoinGroup LeaveGroup ListConfigResources ListGroups ListOffsets ListTransactions

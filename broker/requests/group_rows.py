@@ -1,0 +1,121 @@
+"""The rows of the APIs of groups and their offsets in the table of APIs (`table.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.requests import authorization, handlers
+from moldau.broker.requests.api import api
+from moldau.broker.requests.parts import RECORDS_SIZE, ListPath, Parts, cut
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
+from moldau.protocol.messages.heartbeat import HeartbeatRequest
+from moldau.protocol.messages.join_group import JoinGroupRequest
+from moldau.protocol.messages.leave_group import LeaveGroupRequest
+from moldau.protocol.messages.list_groups import ListGroupsRequest
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest
+from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest
+from moldau.protocol.messages.sync_group import SyncGroupRequest
+
+if TYPE_CHECKING:
+    from moldau.broker.requests.authorization import group_rules  # noqa: F401  the rows name it through its package
+    from moldau.broker.requests.handlers import (  # noqa: F401  the rows name them through their package
+        consumer_group_describe,
+        consumer_group_heartbeat,
+        delete_groups,
+        describe_groups,
+        heartbeat,
+        join_group,
+        leave_group,
+        list_groups,
+        offset_commit,
+        offset_delete,
+        offset_fetch,
+        sync_group,
+    )
+
+GROUP_ROWS: Final = (
+    api(
+        OffsetCommitRequest,
+        broker=lambda: handlers.offset_commit.handle,
+        rule=lambda: authorization.group_rules.offset_commit,
+        parts=cut("topics.partitions", size=RECORDS_SIZE),
+    ),
+    api(
+        OffsetFetchRequest,
+        broker=lambda: handlers.offset_fetch.handle,
+        rule=lambda: authorization.group_rules.offset_fetch,
+        parts=Parts(
+            (
+                ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
+                ListPath("topics.partition_indexes", "topics.partitions"),
+            )
+        ),
+    ),
+    api(
+        JoinGroupRequest,
+        broker=lambda: handlers.join_group.handle,
+        rule=lambda: authorization.group_rules.join_group,
+        bounds={"protocols": ENTRIES_MAX},
+    ),
+    api(HeartbeatRequest, broker=lambda: handlers.heartbeat.handle, rule=lambda: authorization.group_rules.MEMBER),
+    api(
+        LeaveGroupRequest,
+        broker=lambda: handlers.leave_group.handle,
+        rule=lambda: authorization.group_rules.MEMBER,
+        parts=cut("members"),
+    ),
+    api(
+        SyncGroupRequest,
+        broker=lambda: handlers.sync_group.handle,
+        rule=lambda: authorization.group_rules.sync_group,
+        one_pass={
+            "assignments": "the assignments become those of the members, of which group.max.size bounds the number"
+        },
+    ),
+    api(
+        DescribeGroupsRequest,
+        broker=lambda: handlers.describe_groups.handle,
+        rule=lambda: authorization.group_rules.DESCRIBE_GROUPS,
+        parts=cut("groups", is_distinct=True),
+    ),
+    api(
+        ConsumerGroupHeartbeatRequest,
+        broker=lambda: handlers.consumer_group_heartbeat.handle,
+        rule=lambda: authorization.group_rules.consumer_group_heartbeat,
+        bounds={
+            "subscribed_topic_names": ENTRIES_MAX,
+            "topic_partitions": ENTRIES_MAX,
+            "topic_partitions.partitions": NEW_PARTITIONS_MAX,
+        },
+    ),
+    api(
+        ConsumerGroupDescribeRequest,
+        broker=lambda: handlers.consumer_group_describe.handle,
+        rule=lambda: authorization.group_rules.consumer_group_describe,
+        parts=cut("group_ids", "groups", is_distinct=True),
+    ),
+    api(
+        ListGroupsRequest,
+        broker=lambda: handlers.list_groups.handle,
+        rule=lambda: authorization.group_rules.list_groups,
+        bounds={"states_filter": ENTRIES_MAX, "types_filter": ENTRIES_MAX},
+    ),
+    api(
+        DeleteGroupsRequest,
+        broker=lambda: handlers.delete_groups.handle,
+        rule=lambda: authorization.group_rules.DELETE_GROUPS,
+        parts=cut("groups_names", "results"),
+    ),
+    api(
+        OffsetDeleteRequest,
+        broker=lambda: handlers.offset_delete.handle,
+        rule=lambda: authorization.group_rules.offset_delete,
+        parts=cut("topics.partitions", size=RECORDS_SIZE),
+    ),
+)

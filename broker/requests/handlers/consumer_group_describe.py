@@ -1,0 +1,63 @@
+"""ConsumerGroupDescribe (API key 69, versions 0-1; KIP-848): members, epochs and assignments of consumer groups.
+
+The reply tells only what is committed: it waits for the writes before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.consumer.describe import describe_error
+from moldau.coordinator.consumer.events import DescribeConsumerGroup
+from moldau.kraft.features import GROUP_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from moldau.security.access import ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+
+class ConsumerGroupDescribeServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+def handle(
+    services: ConsumerGroupDescribeServices, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Pending[ConsumerGroupDescribeResponse]:
+    is_on = services.cluster.image.features.levels.get(GROUP_VERSION, 0) > 0
+    answers = [describe(services.groups, group_id, context.version, is_on=is_on) for group_id in request.group_ids]
+
+    def with_operations(described: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
+        for group in described if request.include_authorized_operations else ():
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = permitted(
+                    context.access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id
+                )
+        return ConsumerGroupDescribeResponse(groups=described)
+
+    return join_answers(answers, with_operations)
+
+
+def describe(groups: Groups, group_id: str, version: int, *, is_on: bool) -> DescribedGroup | Pending[DescribedGroup]:
+    if not is_on:
+        return describe_error(group_id, ErrorCode.UNSUPPORTED_VERSION)
+    return submit_event(
+        groups.runner_of(group_id),
+        version,
+        lambda waiter: DescribeConsumerGroup(waiter, group_id),
+        lambda error: describe_error(group_id, error if group_id else ErrorCode.INVALID_GROUP_ID),
+    )

@@ -1,0 +1,48 @@
+"""ConsumerGroupHeartbeat (API key 68, versions 0-1; KIP-848, KIP-1082): members of a consumer group join, stay and go.
+
+KIP-1082: from version 1 on the member makes its id itself, and may subscribe by a regular expression. The reply waits
+until what the heartbeat changes is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.consumer.events import ConsumerHeartbeat
+from moldau.coordinator.consumer.heartbeat import refusal
+from moldau.kraft.features import GROUP_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+
+class ConsumerGroupHeartbeatServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+def handle(
+    services: ConsumerGroupHeartbeatServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
+    if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
+        return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    access = context.access
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, services.groups.fresh_id(), access),
+        lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
+    )

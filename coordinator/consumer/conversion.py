@@ -1,0 +1,266 @@
+"""A group turns from the classic protocol into the consumer protocol and back, member by member, while it lives.
+
+* **Upgrade**: the first member of the consumer protocol that joins a classic group of consumers turns it. The other
+  members stay as classic members of the consumer group (`classic_members.py`); the epoch is the generation, the target
+  assignment is the last one of the leader.
+* **Downgrade**: when the last member of the consumer protocol leaves, or is replaced by a classic one with its instance
+  id, the group becomes a classic one, with the target assignment as assignment, and rebalances.
+* An empty group of either kind gives its place to a group of the other.
+
+`group.consumer.migration.policy` says which of the first two are allowed. The batch that writes the records of the new
+kind removes those of the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from moldau.coordinator.classic.group import NO_ASSIGNMENT, STABLE, ClassicGroup, Member
+from moldau.coordinator.classic.rebalance import (
+    expect_heartbeat,
+    generation_change,
+    prepare_rebalance,
+    refuse_join,
+    refuse_sync,
+)
+from moldau.coordinator.consumer.assignors import NOTHING, Assignment
+from moldau.coordinator.consumer.embedded_protocol import (
+    read_assignment,
+    read_subscription,
+    read_version,
+    written_assignment,
+)
+from moldau.coordinator.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup, ConsumerTimer, hash_of_topics
+from moldau.coordinator.consumer.member import ClassicMember, ConsumerMember
+from moldau.coordinator.consumer.member_update import Refused
+from moldau.coordinator.consumer.records import (
+    current_change,
+    epoch_change,
+    group_tombstones,
+    member_change,
+    target_change,
+    target_epoch_change,
+)
+from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.records import Change
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
+from moldau.protocol.primitives import MalformedMessage
+
+
+class Entered(NamedTuple):
+    """The group that a request enters, and the changes that make it a consumer group."""
+
+    group: ConsumerGroup
+    changes: Sequence[Change] = ()
+    upgraded: ClassicGroup | None = None
+    """The living classic group that it was."""
+
+    def finish(self, step: GroupStep) -> None:
+        """The request is accepted: the members of the classic group are told to rejoin, and get their sessions."""
+        if self.upgraded is None:
+            return
+        for member in self.upgraded.members.values():
+            refuse_join(step, self.upgraded, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            refuse_sync(step, member, ErrorCode.REBALANCE_IN_PROGRESS)
+            step.schedule(ConsumerTimer.SESSION, self.group, member.session_timeout_ms, member.member_id)
+        step.note(self.group, "it becomes a consumer group")
+
+
+def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refused:
+    """The consumer group for a heartbeat. A join creates it, or turns a classic group into it."""
+    if isinstance(known, ConsumerGroup):
+        return Entered(known)
+    if known is None and is_join:
+        return Entered(ConsumerGroup(group_id))
+    if isinstance(known, ClassicGroup) and is_join:
+        if known.is_empty:
+            return Entered(ConsumerGroup(group_id), known.tombstones())
+        return _upgraded(step, known)
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+
+
+# Upgrade
+
+
+def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refused:
+    fault = None
+    if not step.config.consumer.migration_policy.is_upgrade_enabled:
+        fault = "the upgrade of groups is disabled"
+    elif classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        fault = "its members are not consumers"
+    elif len(classic.members) > step.config.consumer.max_size:
+        fault = "it has more members than a consumer group may have"
+    else:
+        try:
+            group = _from_classic(classic, step.image)
+        except MalformedMessage as malformed:
+            fault = str(malformed)
+    if fault is not None:
+        message = f"the classic group {classic.group_id!r} cannot become a consumer group: {fault}"
+        return Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    group_id, members = group.group_id, group.members.values()
+    changes: list[Change] = [
+        *classic.tombstones(),
+        *(member_change(group_id, member) for member in members),
+        epoch_change(group_id, group.epoch, group.metadata_hash),
+        *(target_change(group_id, member_id, target) for member_id, target in group.targets.items()),
+        target_epoch_change(group_id, group.assignment_epoch, group.assigned_ms),
+        *(current_change(group_id, member) for member in members),
+    ]
+    return Entered(group, changes, classic)
+
+
+def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:
+    """The consumer group with the members, the generation and the assignments of a classic one.
+
+    Raises `MalformedMessage` where a subscription or an assignment cannot be read, or has data of a client's own
+    assignor, which would be lost.
+    """
+    group = ConsumerGroup(classic.group_id)
+    group.epoch = group.assignment_epoch = epoch = classic.generation
+    for member in classic.members.values():
+        assigned: dict[bytes, frozenset[int]] = {}
+        if member.assignment != NO_ASSIGNMENT:
+            assignment = read_assignment(member.assignment)
+            if assignment.user_data:
+                raise MalformedMessage("the assignment has data of an assignor of the clients")
+            for topic in assignment.assigned_partitions:
+                found = image.topic_of_name(topic.topic)
+                if found is not None:
+                    assigned[found.id] = frozenset(topic.partitions)
+        subscription = read_subscription(member.metadata_of(classic.protocol_name))
+        group.targets[member.member_id] = assigned
+        group.put_member(
+            ConsumerMember(
+                member.member_id,
+                member.group_instance_id,
+                subscription.rack_id or None,
+                member.client_id,
+                member.client_host,
+                frozenset(subscription.topics),
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                classic=ClassicMember(
+                    member.session_timeout_ms,
+                    tuple((protocol.name, bytes(protocol.metadata)) for protocol in member.protocols),
+                ),
+                epoch=epoch,
+                previous_epoch=epoch,
+                assigned={topic_id: dict.fromkeys(sorted(indexes), epoch) for topic_id, indexes in assigned.items()},
+            )
+        )
+    group.metadata_hash = hash_of_topics(group.subscriptions.topics, image)
+    return group
+
+
+# Downgrade
+
+
+class Downgraded(NamedTuple):
+    """The outcome of a downgrade: where the log refuses it, the group is the consumer group that it was."""
+
+    former: ConsumerGroup
+    group: ClassicGroup
+
+    def committed(self, step: GroupStep) -> None:
+        pass
+
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT and step.groups.get(self.group.group_id) is self.group:
+            step.groups[self.group.group_id] = self.former
+
+
+def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+    """Turn the group into a classic one if these members leave and only members of the classic protocol are left.
+    Returns whether it was."""
+    gone = {member.member_id for member in leaving}
+    left = [member for member in group.members.values() if member.member_id not in gone]
+    if not left or any(member.classic is None for member in left) or not _may_downgrade(step, len(left)):
+        return False
+    tombstones = group_tombstones(group.group_id, group.members, group.resolved)
+    classic = _turn_classic(step, group, left, tombstones, group.targets)
+    if classic is None:
+        return False
+    prepare_rebalance(step, classic, "the last member of the consumer protocol left")
+    return True
+
+
+def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: ConsumerMember, *, is_rebalance: bool) -> bool:
+    """Turn the group into a classic one as a static member of the classic protocol takes the place of the last one of
+    the consumer protocol. Returns whether it was. The batch does not have the records that put it there, as Apache
+    Kafka's has, because it would remove them again.
+    """
+    replaced = group.static_members[joining.instance_id or ""]
+    members = [joining if member_id == replaced else member for member_id, member in group.members.items()]
+    targets = {joining.member_id if member_id == replaced else member_id: t for member_id, t in group.targets.items()}
+    tombstones = group_tombstones(group.group_id, group.members, group.resolved)
+    classic = _turn_classic(step, group, members, tombstones, targets)
+    if classic is None:
+        return False
+    if is_rebalance:
+        prepare_rebalance(step, classic, "its assignment is of an earlier epoch of the consumer group")
+    return True
+
+
+def may_downgrade_replacing(step: GroupStep, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+    """Whether a member is the only one of the consumer protocol, and its group may turn classic without it."""
+    others_are_classic = group.classic_members_count == len(group.members) - 1 and replaced.classic is None
+    return others_are_classic and _may_downgrade(step, len(group.members))
+
+
+def _may_downgrade(step: GroupStep, members_count: int) -> bool:
+    return step.config.consumer.migration_policy.is_downgrade_enabled and members_count <= step.config.max_size
+
+
+def _turn_classic(
+    step: GroupStep,
+    group: ConsumerGroup,
+    members: Iterable[ConsumerMember],
+    tombstones: Sequence[Change],
+    targets: dict[str, Assignment],
+) -> ClassicGroup | None:
+    """Write the group as a classic one, which takes its place at once: a rebalance is not in the log.
+
+    None: the subscription of a member cannot be read.
+    """
+    classic = ClassicGroup(group.group_id, step.wall_ms)
+    classic.generation = group.epoch
+    try:
+        for member in members:
+            classic.add(_classic_member(member))
+        classic.protocol_name = classic.select_protocol()
+        for member_id, classic_member in classic.members.items():
+            version = read_version(classic_member.metadata_of(classic.protocol_name))
+            classic_member.assignment = written_assignment(targets.get(member_id, NOTHING), version, step.image)
+    except MalformedMessage as malformed:
+        step.note(group, f"it cannot become a classic group: {malformed}")
+        return None
+    classic.state = STABLE
+    classic.learn_subscription()
+    classic.visible_from = group.visible_from
+    assignments = {member_id: member.assignment for member_id, member in classic.members.items()}
+    step.write(*tombstones, generation_change(classic, assignments))
+    for key in group.timers:
+        step.timers.cancel(key)
+    step.groups[group.group_id] = classic
+    step.when_committed(Downgraded(group, classic))
+    for classic_member in classic.members.values():
+        expect_heartbeat(step, classic, classic_member)
+    step.note(classic, "it becomes a classic group")
+    return classic
+
+
+def _classic_member(member: ConsumerMember) -> Member:
+    assert member.classic is not None, "only members of the classic protocol are left"
+    return Member(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in member.classic.protocols],
+    )

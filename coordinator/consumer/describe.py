@@ -1,0 +1,96 @@
+"""ConsumerGroupDescribe: what a consumer group is, as of the records that are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from moldau.coordinator.consumer.assignors import NOTHING
+from moldau.coordinator.consumer.events import DescribeConsumerGroup
+from moldau.coordinator.consumer.group import ConsumerGroup
+from moldau.coordinator.consumer.member import ConsumerMember
+from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+"""The types of members in the response."""
+
+
+def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumerGroup) -> None:
+    """Describe the group as it is now; the answer is sent once all of it is committed."""
+    if not event.group_id:
+        described = describe_error(event.group_id, ErrorCode.INVALID_GROUP_ID)
+    elif isinstance(group, ConsumerGroup):
+        described = describe(group, step.image, step.config.consumer.assignors[0])
+    else:
+        described = describe_absent(event.group_id)
+    refused = partial(_refused_by_the_log, event.group_id)
+    step.when_committed(ReplyWhenCommitted(event.waiter, described, refused))
+
+
+def _refused_by_the_log(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return describe_error(group_id, write_error(error))
+
+
+def describe(group: ConsumerGroup, image: CoordinatorImage, default_assignor: str) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor(default_assignor),
+        members=[_member(group, member, image) for member in group.members.values()],
+    )
+
+
+def describe_error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
+    """The description of a group that cannot be described."""
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+    )
+
+
+def describe_absent(group_id: str) -> DescribedGroup:
+    return describe_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, image: CoordinatorImage) -> Member:
+    owned: dict[bytes, list[int]] = {}
+    for partitions in (member.assigned, member.revoking):
+        for topic_id, epochs in partitions.items():
+            owned.setdefault(topic_id, []).extend(epochs)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topics),
+        subscribed_topic_regex=member.subscribed_regex,
+        assignment=_assignment(owned, image),
+        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), image),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, Iterable[int]], image: CoordinatorImage) -> Assignment:
+    """Topics that do not exist any more are left out."""
+    found = [(image.topic_of_id(topic_id), indexes) for topic_id, indexes in partitions.items()]
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=sorted(indexes))
+            for topic, indexes in found
+            if topic is not None
+        ]
+    )

@@ -1,0 +1,322 @@
+"""One consumer group: its epochs, members, target assignment and regular expressions, as its records say.
+
+    Empty ──join──▶ Assigning ──target computed──▶ Reconciling ──every member follows──▶ Stable
+      ▲                 ▲                               │                                  │
+      └───no member─────┴──── a subscription, a member or a topic changes: the group epoch grows
+
+Three epochs follow each other: the **group epoch** grows with each change; the **assignment epoch** is the group epoch
+for which the target assignment was computed; the **epoch of each member** is the assignment epoch that it has reached.
+A partition is given to a member when no other member owns it (`reconciliation.py`).
+
+The group changes only when its records are replayed (`replay.py`), save the note that its topics were looked at. So a
+group that is loaded from its log is the group that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from moldau.coordinator.consumer.assignors import NOTHING, Assignment
+from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
+from moldau.coordinator.consumer.records import group_tombstones
+from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.group.metadata_hash import group_hash
+from moldau.coordinator.group.records import Change
+from moldau.protocol.errors import ErrorCode
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+FIRST_EPOCH: Final = 1
+"""The group epoch and the assignment epoch of a group before its first record."""
+NO_ASSIGNMENT_EPOCH: Final = -1
+"""The assignment epoch after its tombstone: the group is about to be removed."""
+
+
+class ConsumerTimer(Enum):
+    SESSION = auto()
+    """The session timeout of a member."""
+    REBALANCE = auto()
+    """The time in which a member must revoke partitions."""
+    JOIN = auto()
+    """The time in which a member of the classic protocol must rejoin."""
+    SYNC = auto()
+    """The time in which a member of the classic protocol must fetch its assignment."""
+    RESOLUTION = auto()
+    """A resolution of the group's regular expressions runs."""
+
+
+class ConsumerGroupState(Enum):
+    """The states of a consumer group. The values are Kafka's names in the protocol."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    topics: frozenset[str]
+    version: int
+    """The offset of the metadata at which it was resolved."""
+    resolved_ms: int
+    """The time (wall clock, ms)."""
+
+
+class Subscriptions(NamedTuple):
+    """The topics of a group, with the number of their subscriptions. All counts are positive."""
+
+    by_name: Counter[str]
+    """The number of members that subscribe to each topic by its name."""
+    by_regex: Counter[str]
+    """The number of resolved regular expressions that match each topic."""
+    regexes: Counter[str]
+    """The number of members that use each regular expression."""
+
+    @property
+    def topics(self) -> Collection[str]:
+        return self.by_name.keys() | self.by_regex.keys()
+
+    def is_homogeneous(self, members_count: int) -> bool:
+        """Whether all members subscribe to the same topics, by Kafka's rule: all by name, or all by one and the same
+        regular expression."""
+        if not self.regexes:
+            return all(self.by_name[topic] == members_count for topic in self.topics)
+        return (
+            next(iter(self.regexes.values())) == members_count
+            and not self.by_name
+            and all(count == 1 for count in self.by_regex.values())
+        )
+
+
+class ConsumerGroup:
+    """A group of the consumer protocol; it implements `moldau.coordinator.group.group.Group`."""
+
+    type_name = "consumer"
+    protocol_type = CONSUMER_PROTOCOL_TYPE
+    is_simple = False
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.visible_from: int | None = None
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        """The hash of the subscribed topics at the group epoch (`metadata_hash.py`)."""
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_ms = 0
+        """When the target assignment was computed (wall clock, ms); 0: unknown, or never."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Assignment] = {}
+        """The target assignment by member id."""
+        self.static_members: dict[str, str] = {}
+        """Member ids by instance id."""
+        self.resolved: dict[str, ResolvedRegex] = {}
+        """The regular expressions that are resolved."""
+        self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
+        self.assignors: Counter[str] = Counter()
+        """The number of members that prefer each assignor."""
+        self.classic_protocols: Counter[str] = Counter()
+        """The number of members of the classic protocol that support each of its protocols."""
+        self.classic_members_count = 0
+        self.has_partition_metadata = False
+        """Whether the log has a record of the topics as releases before 4.1 wrote it, which the next look removes.
+        """
+        self.looked_at: tuple[CoordinatorImage, int] | None = None
+        """The metadata at which the subscribed topics were hashed last, and the group epoch that this led to. It is not
+        in the log: the next coordinator looks again."""
+        self._owners: dict[bytes, dict[int, str]] = {}
+        """The member that owns each partition, by topic id and index."""
+
+    # What all kinds of groups have
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def timers(self) -> Collection[TimerKey]:
+        return [TimerKey(kind, self.group_id, member_id) for member_id in ("", *self.members) for kind in ConsumerTimer]
+
+    def deletion_error(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def offset_deletion_error(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscriptions.by_name or topic in self.subscriptions.by_regex
+
+    def retention_begins_ms(self, commit_ms: int) -> int | None:
+        return commit_ms
+
+    def tombstones(self) -> list[Change]:
+        return [*group_tombstones(self.group_id, self.members, self.resolved)]
+
+    # Looking at members
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member: ConsumerMember) -> Assignment:
+        """The target assignment of a member; that of the member it replaces, if it is static and has just joined."""
+        if member.instance_id is None:
+            return self.targets.get(member.member_id, NOTHING)
+        return self.targets.get(self.static_members.get(member.instance_id, ""), NOTHING)
+
+    def is_owned(self, topic_id: bytes, partition: int) -> bool:
+        """Whether any member owns the partition, be it that the member has still to revoke it."""
+        return partition in self._owners.get(topic_id, ())
+
+    def waits_for_release(self, member: ConsumerMember) -> bool:
+        """Whether any partition of the member's target that it has not got belongs to another member."""
+        return any(
+            partition not in member.assigned.get(topic_id, ()) and self.is_owned(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, NOTHING).items()
+            for partition in partitions
+        )
+
+    def has_met(self, image: CoordinatorImage) -> bool:
+        """Whether the subscribed topics were hashed at this metadata, and the epoch that followed was stored."""
+        return self.looked_at is not None and self.looked_at[0] is image and self.epoch >= self.looked_at[1]
+
+    def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:
+        """The subscriptions after `member` (None: a new one) becomes `updated` (None: it leaves)."""
+        by_name, by_regex, regexes = (Counter(counts) for counts in self.subscriptions)
+        _recount(by_name, _topics(member), _topics(updated))
+        old, new = pattern_of(member), pattern_of(updated)
+        if old is not None and old != new and self.subscriptions.regexes[old] == 1 and old in self.resolved:
+            _recount(by_regex, self.resolved[old].topics, ())
+        _recount(regexes, _patterns(member), _patterns(updated))
+        return Subscriptions(by_name, by_regex, regexes)
+
+    def preferred_assignor(
+        self, default: str, member: ConsumerMember | None = None, updated: ConsumerMember | None = None
+    ) -> str:
+        """The assignor that most members prefer, after `member` becomes `updated`; `default` where none prefers any. Of
+        two with as many members `uniform` comes before `range`, as in Apache Kafka.
+        """
+        counts = Counter(self.assignors)
+        _recount(counts, _assignors(member), _assignors(updated))
+        return max(sorted(counts, reverse=True), key=counts.__getitem__, default=default)
+
+    # Replaying
+
+    def put_member(self, member: ConsumerMember) -> None:
+        """Add a member, or replace it by a newer value."""
+        former = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        self._count(former, member)
+        if former is None or (former.assigned, former.revoking) != (member.assigned, member.revoking):
+            self._release(former)
+            for partitions in (member.assigned, member.revoking):
+                for topic_id, epochs in partitions.items():
+                    self._owners.setdefault(topic_id, {}).update(dict.fromkeys(epochs, member.member_id))
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        former = self.members.pop(member_id)
+        self._count(former, None)
+        self._release(former)
+        if former.instance_id is not None:
+            self.static_members.pop(former.instance_id, None)
+
+    def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Store the topics of a regular expression; None: it is not used any more."""
+        former = self.resolved.pop(regex, None)
+        if resolved is not None:
+            self.resolved[regex] = resolved
+        _recount(
+            self.subscriptions.by_regex,
+            () if former is None else former.topics,
+            () if resolved is None else resolved.topics,
+        )
+
+    def _count(self, former: ConsumerMember | None, member: ConsumerMember | None) -> None:
+        _recount(self.subscriptions.by_name, _topics(former), _topics(member))
+        _recount(self.subscriptions.regexes, _patterns(former), _patterns(member))
+        _recount(self.assignors, _assignors(former), _assignors(member))
+        _recount(self.classic_protocols, _protocols(former), _protocols(member))
+        self.classic_members_count += _is_classic(member) - _is_classic(former)
+
+    def _release(self, member: ConsumerMember | None) -> None:
+        for partitions in () if member is None else (member.assigned, member.revoking):
+            for topic_id, epochs in partitions.items():
+                owners = self._owners.get(topic_id, {})
+                for partition in epochs:
+                    if member is not None and owners.get(partition) == member.member_id:
+                        del owners[partition]
+                if not owners:
+                    self._owners.pop(topic_id, None)
+
+
+def _topics(member: ConsumerMember | None) -> Iterable[str]:
+    return () if member is None else member.subscribed_topics
+
+
+def _patterns(member: ConsumerMember | None) -> Iterable[str]:
+    pattern = pattern_of(member)
+    return () if pattern is None else (pattern,)
+
+
+def _assignors(member: ConsumerMember | None) -> Iterable[str]:
+    return () if member is None or not member.assignor else (member.assignor,)
+
+
+def _protocols(member: ConsumerMember | None) -> Iterable[str]:
+    return () if member is None or member.classic is None else [name for name, _ in member.classic.protocols]
+
+
+def _is_classic(member: ConsumerMember | None) -> bool:
+    return member is not None and member.classic is not None
+
+
+def _recount(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> None:
+    """Count some names less and others more; names that are counted 0 times are removed."""
+    for name in gone:
+        counts[name] -= 1
+        if counts[name] <= 0:
+            del counts[name]
+    for name in come:
+        counts[name] += 1
+
+
+def hash_of_topics(topics: Iterable[str], image: CoordinatorImage) -> int:
+    """The hash of those topics that exist."""
+    found = ((name, image.topic_of_name(name)) for name in topics)
+    return group_hash({name: image.topic_hash(topic) for name, topic in found if topic is not None})
+
+
+def consumer_group(groups: Mapping[str, Group], group_id: str) -> ConsumerGroup | None:
+    """The group of this id if it is a consumer group."""
+    group = groups.get(group_id)
+    return group if isinstance(group, ConsumerGroup) else None
+
+
+def settings_of(step: GroupStep, group_id: str) -> ConsumerGroupSettings:
+    """The broker's settings, save what the group's own say."""
+    return step.config.consumer.of_group(step.image.group_settings(group_id))

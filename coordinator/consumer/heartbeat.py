@@ -1,0 +1,274 @@
+"""ConsumerGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1 (or -2).
+
+The heartbeat carries what has changed about the member, and the answer what has changed about its assignment. An answer
+may be lost: a member may come with the epoch before its own, if it owns no more than the coordinator has given it.
+Every other epoch fences the member: it gives up its partitions and joins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from moldau.coordinator.consumer.conversion import consumer_group_of
+from moldau.coordinator.consumer.events import ConsumerHeartbeat
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, settings_of
+from moldau.coordinator.consumer.leaving import fence_members, leave_for_a_while
+from moldau.coordinator.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    PartitionEpochs,
+    has_other_assignment,
+)
+from moldau.coordinator.consumer.member_update import MemberUpdate, Refused, replaced_static_member
+from moldau.coordinator.consumer.reconciliation import OwnedPartitions
+from moldau.coordinator.consumer.regular_expressions import resolve_if_due
+from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from moldau.protocol.records.record_frames import is_storable
+
+MEMBER_ID_VERSION = 1
+"""From this version on a member makes its id itself (KIP-1082)."""
+
+
+def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
+    request = event.request
+    settings = settings_of(step, request.group_id)
+    answer: Refused | ConsumerGroupHeartbeatResponse | None = invalid_request(request, event.waiter.version, settings)
+    if answer is None and request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+        answer = leave(step, group, request)
+    elif answer is None:
+        answer = join_or_stay(step, group, event, settings)
+    if isinstance(answer, Refused):
+        step.reply(event.waiter, refusal(answer.error, answer.message))
+    else:
+        assert answer is not None
+        step.when_committed(ReplyWhenCommitted(event.waiter, answer, partial(_refused_by_the_log)))
+
+
+def refusal(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+    )
+
+
+def _refused_by_the_log(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+    return refusal(write_error(error), None)
+
+
+def invalid_request(
+    request: ConsumerGroupHeartbeatRequest, version: int, settings: ConsumerGroupSettings
+) -> Refused | None:
+    """Why a request is invalid whatever the group is; None: it is valid."""
+    epoch, member_id = request.member_epoch, request.member_id
+    needs_id = version >= MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
+    fault = None
+    if needs_id and not member_id.strip():
+        fault = "the member id is empty"
+    elif not request.group_id.strip():
+        fault = "the group id is empty"
+    elif not is_storable(request.group_id) or not is_storable(member_id):
+        fault = "the group id or the member id is too long"
+    elif request.instance_id is not None and not request.instance_id.strip():
+        fault = "the instance id is empty"
+    elif request.rack_id is not None and not request.rack_id.strip():
+        fault = "the rack id is empty"
+    elif epoch == JOIN_EPOCH and request.rebalance_timeout_ms == -1:
+        fault = "a member that joins gives its rebalance timeout"
+    elif epoch == JOIN_EPOCH and (request.topic_partitions is None or request.topic_partitions):
+        fault = "a member that joins owns no partitions, and says so"
+    elif epoch == JOIN_EPOCH and request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        fault = "a member that joins gives its topics or a regular expression"
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        fault = "a member without an instance id cannot leave for a while"
+    elif epoch < LEAVE_STATIC_EPOCH:
+        fault = f"the member epoch {epoch} has no meaning"
+    if fault is not None:
+        return Refused(ErrorCode.INVALID_REQUEST, fault)
+    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
+        known = ", ".join(settings.assignors)
+        return Refused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"the assignor {request.server_assignor!r} is not one of: {known}"
+        )
+    return None
+
+
+def leave(
+    step: GroupStep, group: Group | None, request: ConsumerGroupHeartbeatRequest
+) -> Refused | ConsumerGroupHeartbeatResponse:
+    """Remove a member, or let a static member go until another one comes with its instance id."""
+    if not isinstance(group, ConsumerGroup):
+        return _no_consumer_group(request.group_id)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
+    )
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+        if member is None:
+            return _unknown_member(request.member_id)
+    else:
+        found = _static_member(group, request.instance_id, request.member_id)
+        if isinstance(found, Refused):
+            return found
+        if request.member_epoch == LEAVE_STATIC_EPOCH:
+            step.write(*leave_for_a_while(group, found))
+            return response
+        member = found
+    fence_members(step, group, [member], "it left the group")
+    return response
+
+
+def join_or_stay(
+    step: GroupStep, known: Group | None, event: ConsumerHeartbeat, settings: ConsumerGroupSettings
+) -> Refused | ConsumerGroupHeartbeatResponse:
+    """The answer to a member that joins or stays; its changes are written."""
+    request = event.request
+    is_join = request.member_epoch == JOIN_EPOCH
+    converted = consumer_group_of(step, known, request.group_id, is_join=is_join)
+    if isinstance(converted, Refused):
+        return converted
+    group, changes = converted.group, [*converted.changes]
+    limit = step.config.consumer.max_size
+    if len(group.members) >= limit and request.member_id not in group.members:
+        return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has the {limit} members that it may have")
+    member_id = request.member_id or event.fresh_id
+    owned = _owned(request.topic_partitions)
+    found = _member(group, member_id, request, owned, changes)
+    if isinstance(found, Refused):
+        return found
+    update = MemberUpdate(step, group, settings, found, _with_request(found, event), changes)
+    fault = update.change_subscription()
+    if fault is None:
+        update.update_target()
+        fault = update.reconcile(owned)
+    if fault is not None:
+        return fault
+    resolve_if_due(step, group, found, update.updated, event.client)
+    converted.finish(step)
+    step.write(*update.changes)
+    step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member_id)
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and owned is not None
+    )
+    is_told = is_join or is_full or has_other_assignment(found, update.updated)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=update.updated.epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        assignment=_assignment(update.updated.assigned) if is_told else None,
+    )
+
+
+def _with_request(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
+    """The member with what the request says; what it leaves out stays."""
+    request = event.request
+    names = request.subscribed_topic_names
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        subscribed_topics=member.subscribed_topics if names is None else frozenset(names),
+        subscribed_regex=(
+            member.subscribed_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex
+        ),
+        client_id=event.client_id,
+        client_host=event.client_host,
+        classic=None,
+    )
+
+
+def _member(
+    group: ConsumerGroup,
+    member_id: str,
+    request: ConsumerGroupHeartbeatRequest,
+    owned: OwnedPartitions | None,
+    changes: list[Change],
+) -> ConsumerMember | Refused:
+    """The member of a request, or a new one; changes that put it in the place of another static member are added."""
+    is_join = request.member_epoch == JOIN_EPOCH
+    if request.instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            return ConsumerMember(member_id) if is_join else _unknown_member(member_id)
+        return _fenced(member, request.member_epoch, owned) or member
+    if not is_join:
+        found = _static_member(group, request.instance_id, member_id)
+        return found if isinstance(found, Refused) else _fenced(found, request.member_epoch, owned) or found
+    former = group.static_member(request.instance_id)
+    if former is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if former.classic is None and former.epoch != LEAVE_STATIC_EPOCH:
+        return Refused(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"the instance id {request.instance_id!r} is that of the member {former.member_id!r}, which has not left",
+        )
+    member, replacing = replaced_static_member(group, former, member_id)
+    changes += replacing
+    return member
+
+
+def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember | Refused:
+    member = group.static_member(instance_id)
+    if member is None:
+        return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
+    if member.member_id != member_id:
+        return Refused(
+            ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} is that of the member {member.member_id!r}"
+        )
+    return member
+
+
+def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -> Refused | None:
+    """Why the epoch of a request fences the member; None: it is accepted."""
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return None
+    if epoch == member.previous_epoch and epoch < member.epoch and owned is not None:
+        assigned = member.assigned
+        if all(topic in assigned and assigned[topic].keys() >= set(indexes) for topic, indexes in owned.items()):
+            return None
+    return Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"the member epoch {epoch} is not {member.epoch}: the member must give up its partitions and rejoin",
+    )
+
+
+def _no_consumer_group(group_id: str) -> Refused:
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+
+
+def _unknown_member(member_id: str) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id!r}")
+
+
+def _owned(topics: Iterable[TopicPartitions] | None) -> OwnedPartitions | None:
+    if topics is None:
+        return None
+    owned: dict[bytes, set[int]] = {}
+    for topic in topics:
+        owned.setdefault(topic.topic_id, set()).update(topic.partitions)
+    return owned
+
+
+def _assignment(partitions: PartitionEpochs) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(epochs)) for topic_id, epochs in partitions.items()
+        ]
+    )

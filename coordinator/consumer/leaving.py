@@ -1,0 +1,88 @@
+"""Members that leave a consumer group or are removed from it, and the timers that remove them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from moldau.coordinator.consumer.conversion import downgrade_without
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, hash_of_topics, settings_of
+from moldau.coordinator.consumer.member import (
+    LEAVE_STATIC_EPOCH,
+    NO_PARTITIONS,
+    ConsumerMember,
+    MemberState,
+    pattern_of,
+)
+from moldau.coordinator.consumer.records import current_change, epoch_change, member_tombstones, regex_tombstone
+from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.records import Change
+
+MEMBER_TIMERS = (ConsumerTimer.SESSION, ConsumerTimer.REBALANCE, ConsumerTimer.JOIN, ConsumerTimer.SYNC)
+REASONS = {
+    ConsumerTimer.SESSION: "it was not heard of for its session",
+    ConsumerTimer.REBALANCE: "it did not revoke its partitions within its rebalance timeout",
+    ConsumerTimer.JOIN: "it did not rejoin within its rebalance timeout",
+    ConsumerTimer.SYNC: "it did not fetch its assignment within its rebalance timeout",
+}
+
+
+def fence_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str) -> None:
+    """Remove members and raise the group epoch; turn the group into a classic one if only such members are left."""
+    if not members:
+        return
+    for member in members:
+        step.note(group, f"member {member.member_id!r} is removed: {reason}")
+        for kind in MEMBER_TIMERS:
+            step.cancel(kind, group, member.member_id)
+    if downgrade_without(step, group, members):
+        return
+    changes: list[Change] = []
+    for member in members:
+        changes += member_tombstones(group.group_id, member.member_id)
+    gone = Counter(pattern for member in members if (pattern := pattern_of(member)) is not None)
+    by_name = Counter(group.subscriptions.by_name)
+    by_regex = Counter(group.subscriptions.by_regex)
+    for member in members:
+        by_name.subtract(member.subscribed_topics)
+    for regex, count in gone.items():
+        if group.subscriptions.regexes[regex] == count:
+            changes.append(regex_tombstone(group.group_id, regex))
+            if regex in group.resolved:
+                by_regex.subtract(group.resolved[regex].topics)
+    topics = {*+by_name, *+by_regex}
+    changes.append(epoch_change(group.group_id, group.epoch + 1, hash_of_topics(topics, step.image)))
+    step.write(*changes)
+
+
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> list[Change]:
+    """A static member goes and will come back under another id: its partitions stay with its instance id until its
+    session ends. Their epochs begin anew at 0, so that the member that comes may commit them with any epoch.
+    """
+    kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
+    away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking=NO_PARTITIONS)
+    return [current_change(group.group_id, away)]
+
+
+def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
+    """Remove the member whose timer is due. A timer of a member that has moved on does nothing."""
+    member = group.members.get(key.member_id)
+    if member is None or not isinstance(key.kind, ConsumerTimer):
+        return
+    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEAVE_STATIC_EPOCH
+    if key.kind is not ConsumerTimer.REBALANCE or is_revoking:
+        fence_members(step, group, [member], REASONS[key.kind])
+
+
+def loaded(step: GroupStep, group: ConsumerGroup) -> None:
+    """Begin the sessions anew, so that the members have time to find this coordinator."""
+    settings = settings_of(step, group.group_id)
+    for member in group.members.values():
+        step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            step.schedule(ConsumerTimer.REBALANCE, group, member.rebalance_timeout_ms, member.member_id)
+
+
+def unloaded(_step: GroupStep, _group: ConsumerGroup) -> None:
+    """No request of a consumer group is parked; those that wait for a commit are refused by the shard."""

@@ -1,0 +1,121 @@
+"""Subscriptions by regular expression (RE2, in linear time): when they are resolved, and what a resolution changes.
+
+The coordinator resolves all regular expressions of a group at once, off the event loop, with the rights of the member
+whose heartbeat asked for it:
+
+* when a member brings a new one, or one is not resolved yet,
+* when topics were created or deleted since the last resolution,
+* when the last resolution is older than `group.consumer.regex.refresh.interval.ms`,
+
+but not while a resolution of the group runs, and not within 10 s of the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, hash_of_topics
+from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
+from moldau.coordinator.consumer.records import epoch_change, regex_change
+from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.records import Change
+
+REFRESH_INTERVAL_MIN_MS: Final = 10_000
+"""The least time (ms) between two resolutions of a group."""
+RESOLUTION_MAX_MS: Final = 60_000
+"""A resolution whose outcome is missing for so long (ms) is given up, and another one may begin."""
+NO_TOPICS: Final[frozenset[str]] = frozenset()
+
+
+def compiled(regex: str) -> Any:
+    """The regular expression as RE2 compiles it. Raises `ValueError` if it is not valid."""
+    import re2  # here, because most nodes have no regular expressions, and the library holds 2.6 MB
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error as fault:
+        raise ValueError(str(fault)) from None
+
+
+def regex_fault(regex: str) -> str | None:
+    """What is wrong with a regular expression; None: it is valid."""
+    try:
+        compiled(regex)
+    except ValueError as fault:
+        return f"{regex!r} is not a valid regular expression: {fault}"
+    return None
+
+
+def matching_topics(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The topics whose whole name matches, by regular expression. It may take long: the shell calls it in a thread."""
+    names = [*topics]
+    matches: dict[str, frozenset[str]] = {}
+    for regex in regexes:
+        try:
+            pattern = compiled(regex)
+        except ValueError:  # a log that another release wrote has it
+            matches[regex] = NO_TOPICS
+            continue
+        matches[regex] = frozenset(name for name in names if pattern.fullmatch(name))
+    return matches
+
+
+def resolve_if_due(
+    step: GroupStep, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, client: object
+) -> None:
+    """Ask for a resolution if the update of a member, the topics or the time call for it."""
+    new = pattern_of(updated)
+    is_new = new is not None and new != pattern_of(member) and new not in group.subscriptions.regexes
+    if not is_new and not group.subscriptions.regexes:
+        return
+    key = TimerKey(ConsumerTimer.RESOLUTION, group.group_id)
+    resolved = next(iter(group.resolved.values()), None)
+    if step.timers.has(key):
+        return
+    if resolved is not None and step.wall_ms <= resolved.resolved_ms + REFRESH_INTERVAL_MIN_MS:
+        return
+    regexes = group.subscriptions_with(member, updated).regexes
+    is_due = (
+        is_new
+        or resolved is None
+        or len(regexes) != len(group.resolved)
+        or resolved.version < step.image.topics_changed_at
+        or step.wall_ms > resolved.resolved_ms + step.config.consumer.regex_refresh_interval_ms
+    )
+    if is_due and regexes:
+        step.timers.schedule(key, step.now_ms + RESOLUTION_MAX_MS)
+        step.command(ResolveRegexes(group.group_id, frozenset(regexes), step.image, client))
+
+
+def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolved) -> None:
+    """Store the topics of those regular expressions that members still use; raise the epoch if the topics changed."""
+    step.timers.cancel(TimerKey(ConsumerTimer.RESOLUTION, event.group_id))
+    if not isinstance(group, ConsumerGroup):
+        return
+    changes, raises_epoch, by_regex = _resolutions(group, event.topics, event.version, event.resolved_ms)
+    metadata_hash = hash_of_topics({*group.subscriptions.by_name, *by_regex}, step.image)
+    if raises_epoch or metadata_hash != group.metadata_hash:
+        epoch = group.epoch + 1
+        changes.append(epoch_change(group.group_id, epoch, metadata_hash))
+        group.looked_at = step.image, epoch
+    step.write(*changes)
+
+
+def _resolutions(
+    group: ConsumerGroup, resolved: Mapping[str, frozenset[str]], version: int, resolved_ms: int
+) -> tuple[list[Change], bool, set[str]]:
+    """The changes, whether any topics changed, and all topics that match afterwards."""
+    changes: list[Change] = []
+    raises_epoch = False
+    topics_by_regex = {regex: former.topics for regex, former in group.resolved.items()}
+    for regex, topics in sorted(resolved.items()):
+        if regex not in group.subscriptions.regexes:
+            continue
+        raises_epoch |= topics_by_regex.get(regex, NO_TOPICS) != topics
+        topics_by_regex[regex] = topics
+        changes.append(regex_change(group.group_id, regex, topics, version, resolved_ms))
+    return changes, raises_epoch, {topic for topics in topics_by_regex.values() for topic in topics}

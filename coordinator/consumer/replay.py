@@ -1,0 +1,145 @@
+"""Replaying the records of a consumer group. Here alone a consumer group changes, in a live shard and while loading.
+
+Records that contradict the log before them are refused where Apache Kafka 4.3.1 refuses them: a tombstone of a group
+that has members or targets, and a tombstone of a member that has partitions or a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from moldau.coordinator.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup, ResolvedRegex
+from moldau.coordinator.consumer.member import (
+    LEAVE_EPOCH,
+    NO_PARTITIONS,
+    ConsumerMember,
+    with_assignment,
+    with_metadata,
+)
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import RecordChange
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.records.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+
+def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group | None:
+    """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored.
+
+    Raises `MalformedMessage`.
+    """
+    assert group is None or isinstance(group, ConsumerGroup)
+    if group is None:
+        if change.value is None:
+            return None
+        group = ConsumerGroup(change.group_id)
+    if isinstance(change.key, ConsumerGroupMetadataKey) and change.value is None:
+        _check_removal(group)
+        return None
+    REPLAYS[type(change.key)](group, change.key, change.value)
+    return group
+
+
+def _check_removal(group: ConsumerGroup) -> None:
+    if group.members or group.targets or group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
+        raise MalformedMessage(
+            f"a tombstone of the consumer group {group.group_id!r}, which has {len(group.members)} members, "
+            f"{len(group.targets)} targets and the assignment epoch {group.assignment_epoch}"
+        )
+
+
+def _replay_epoch(group: ConsumerGroup, _key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue) -> None:
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+
+
+def _replay_partition_metadata(
+    group: ConsumerGroup, _key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+) -> None:
+    group.has_partition_metadata = value is not None
+
+
+def _replay_member(
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is not None:
+        group.put_member(with_metadata(member or ConsumerMember(key.member_id), value))
+    elif member is not None:
+        if member.epoch != LEAVE_EPOCH or key.member_id in group.targets:
+            raise MalformedMessage(f"a tombstone of the member {key.member_id!r}, which has partitions or a target")
+        group.remove_member(key.member_id)
+
+
+def _replay_current(
+    group: ConsumerGroup,
+    key: ConsumerGroupCurrentMemberAssignmentKey,
+    value: ConsumerGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    member = group.members.get(key.member_id)
+    if value is not None:
+        group.put_member(with_assignment(member or ConsumerMember(key.member_id), value))
+    elif member is not None:
+        left = replace(
+            member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NO_PARTITIONS, revoking=NO_PARTITIONS
+        )
+        group.put_member(left)
+
+
+def _replay_target(
+    group: ConsumerGroup,
+    key: ConsumerGroupTargetAssignmentMemberKey,
+    value: ConsumerGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
+
+
+def _replay_target_epoch(
+    group: ConsumerGroup,
+    _key: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    if value is not None:
+        group.assignment_epoch, group.assigned_ms = value.assignment_epoch, value.assignment_timestamp
+        return
+    if group.targets:
+        raise MalformedMessage(f"a tombstone of the assignment epoch of {group.group_id!r}, which has targets")
+    group.assignment_epoch, group.assigned_ms = NO_ASSIGNMENT_EPOCH, 0
+
+
+def _replay_regex(
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> None:
+    resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+    group.put_regex(key.regular_expression, resolved)
+
+
+REPLAYS: Final[Mapping[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
+    ConsumerGroupMetadataKey: _replay_epoch,
+    ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
+    ConsumerGroupMemberMetadataKey: _replay_member,
+    ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: _replay_target,
+    ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
+    ConsumerGroupRegularExpressionKey: _replay_regex,
+}
+"""What each type of record changes. Only some have a meaning as tombstones of a living group (`replay`)."""
