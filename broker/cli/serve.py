@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli.invocation import Invocation, Terminal, load_config
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config
 from moldau.broker.release import form
 from moldau.broker.runtime.progress import duration, size
 
@@ -28,18 +28,32 @@ examples:
   moldau serve --data /tmp/try --override num.partitions=3
   moldau serve server.properties --override log.retention.hours=24
   moldau serve --greeting json 2>moldau.log
+  moldau serve --memory --port 0 --greeting json
   KAFKA_LISTENERS=PLAINTEXT://:19092,CONTROLLER://:19093 moldau serve
 
 A later source wins: file, variables (KAFKA_LOG_DIRS is log.dirs), --data, --override. docs/configuration.md lists every
 name and what this broker does with it."""
 LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"
+MEMORY: Final = "/memory"
+"""The log directory of a node that keeps everything in memory."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument("file", nargs="?", metavar="server.properties", help="settings, in Apache Kafka's own names")
     parser.add_argument("--data", metavar="DIR", help="the directory for the data; log.dirs (without a file: ./data)")
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="keep everything in memory: nothing is on a disk, and all of it ends with the process (without a file)",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="PORT",
+        help="the port for clients on 127.0.0.1 (without a file); 0: any free port, which the greeting names",
+    )
     parser.add_argument(
         "--override",
         action="append",
@@ -59,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Serve until a signal stops the node."""
-    overrides = list(arguments.override)
+    overrides = [*own_settings(arguments), *arguments.override]
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
     config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
@@ -69,11 +83,42 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     greeting = arguments.greeting or ("text" if is_seen else "none")
     start = StartOptions(
         formats=arguments.file is None,
+        in_memory=arguments.memory,
         until_eof=arguments.until_eof,
         greet=greeter(greeting, invocation),
         is_quiet=is_seen and greeting == "text",
     )
     return serve(config, invocation.errors, start)
+
+
+def own_settings(arguments: argparse.Namespace) -> list[str]:
+    """The settings that --memory and --port stand for. Raises `CommandError`."""
+    if arguments.file is not None and (arguments.memory or arguments.port is not None):
+        raise CommandError("--memory and --port are for a node without a file", "in a file: listeners, log.dirs")
+    if arguments.memory and arguments.data is not None:
+        raise CommandError("--memory keeps no data, and --data names a directory for them")
+    settings = [f"log.dirs={MEMORY}"] if arguments.memory else []
+    if arguments.port is not None:
+        free, controller = free_ports()
+        port = arguments.port or free
+        settings += [
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}",
+        ]
+    return settings
+
+
+def free_ports() -> tuple[int, int]:
+    """Two ports of 127.0.0.1 on which no process listens now. Another process may take one before this one does; the
+    start then fails with its number.
+    """
+    import socket
+
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
 
 
 def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], None] | None:

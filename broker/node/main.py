@@ -62,6 +62,8 @@ class StartOptions:
 
     formats: bool = False
     """Whether empty directories are formatted, for a single node."""
+    in_memory: bool = False
+    """Whether all files of the node are in memory, and end with the process."""
     until_eof: bool = False
     """Whether the node also stops when its standard input ends."""
     greet: Callable[[StartReport], None] | None = None
@@ -88,7 +90,7 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
         log.warning("%s", warning)
     loop = TimedLoop(LocalEnvironment.precise_ns)
     asyncio.set_event_loop(loop)
-    environment = LocalEnvironment(loop)
+    environment = LocalEnvironment(loop, in_memory=start.in_memory)
     environment.prevent_core_files()
     descriptors_max = environment.raise_descriptors_max()
     if descriptors_max < DESCRIPTORS_WANTED:

@@ -97,12 +97,21 @@ class Environment(Protocol):
 class LocalEnvironment:
     """The environment of a process on a machine, with its one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, offload_threads_max: int = 4) -> None:
-        self.fs: FileSystem = LocalFiles()
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, in_memory: bool = False, offload_threads_max: int = 4
+    ) -> None:
+        """`in_memory`: no file of the node is on a disk, and all of them end with the process."""
+        self.fs: FileSystem = self._memory() if in_memory else LocalFiles()
+        self._in_memory = in_memory
         self.random = Random()
         self._loop = loop
         self._offload_threads_max = offload_threads_max
         self._threads: ThreadPoolExecutor | None = None
+
+    def _memory(self) -> FileSystem:
+        from moldau.storage.files.memory_files import MemoryFiles
+
+        return MemoryFiles(self.wall_ms)
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -165,9 +174,9 @@ class LocalEnvironment:
         return await self._loop.run_in_executor(threads, work)
 
     def in_process(self, work: Work[E]) -> RunningWork[E]:
-        from moldau.broker.runtime.worker import WorkInProcess
+        from moldau.broker.runtime.worker import WorkInProcess, WorkInThread
 
-        return WorkInProcess(work)
+        return WorkInThread(work, self.fs, self.offload) if self._in_memory else WorkInProcess(work)
 
     def keep_allocated(self) -> None:
         gc.freeze()

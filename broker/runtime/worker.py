@@ -23,10 +23,17 @@ from moldau.broker.runtime.work_reply import FRAME_LENGTH, Reply
 from moldau.storage.files.port import FileSystem
 
 E = TypeVar("E")
+T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
 
 Work: TypeAlias = Callable[[FileSystem], Iterator[E]]
 """Picklable: a function of a module, or a `functools.partial` of one."""
+
+
+class Offload(Protocol):
+    """Runs work in an executor thread (`Environment.offload`)."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
 class RunningWork(Protocol[E_co]):
@@ -49,6 +56,30 @@ class WorkerDied(ChildProcessError):
 
     It has no errno, because it is not an error of the disk.
     """
+
+
+class WorkInThread(Generic[E]):
+    """One piece of work in an executor thread of this process: another process could not read its files, which are in
+    memory.
+    """
+
+    def __init__(self, work: Work[E], fs: FileSystem, offload: Offload) -> None:
+        self._begin: Callable[[], Iterator[E]] = lambda: work(fs)
+        self._events: Iterator[E] | None = None
+        self._offload = offload
+
+    async def next_event(self) -> E | None:
+        return await self._offload(self._step)
+
+    def _step(self) -> E | None:
+        if self._events is None:
+            self._events = self._begin()
+        return next(self._events, None)
+
+    def close(self) -> None:
+        """End the work. A step that is under way in its thread ends by itself."""
+        self._begin = lambda: iter(())
+        self._events = None
 
 
 class WorkInProcess(Generic[E]):

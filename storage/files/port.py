@@ -1,7 +1,8 @@
 """The file port: all operations that the log performs on a disk.
 
-There are two implementations: `storage/files/local_files.py` for the machine's disk, and the simulated disk of the
-tests, which loses and tears writes, damages stored bytes and returns errors. Paths are plain strings. Errors are
+There are three implementations: `storage/files/local_files.py` for the machine's disk, `storage/files/memory_files.py`
+for a node without one, and the simulated disk of the tests, which loses and tears writes, damages stored bytes and
+returns errors. Paths are plain strings. Errors are
 `OSError` with the errno of the failed call; a caller never retries a failed `sync`, because the kernel has then dropped
 the dirty pages.
 """
@@ -77,7 +78,7 @@ class File(Protocol):
         too."""
 
     def fileno(self) -> int | None:
-        """The descriptor, None where there is none (the simulated disk): such a file has no `send`."""
+        """The descriptor, None where there is none (files in memory): such a file has no `send`."""
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""

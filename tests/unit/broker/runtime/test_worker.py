@@ -140,3 +140,23 @@ def test_a_process_that_cannot_be_started_says_nothing_of_the_disk(monkeypatch: 
     with pytest.raises(WorkerDied, match="cannot be started") as raised:
         asyncio.run(scenario())
     assert raised.value.errno is None
+
+
+def test_work_on_files_in_memory_runs_in_this_process() -> None:
+    async def scenario() -> None:
+        environment = LocalEnvironment(asyncio.get_running_loop(), in_memory=True)
+        environment.fs.make_directories("/d")
+        running = environment.in_process(partial(count, directory="/d", steps=3))
+        assert await running.next_event() == (0, os.getpid())
+        assert environment.fs.list_directory("/d") == ["0"]
+        assert [await running.next_event() for _ in range(3)] == [(1, os.getpid()), (2, os.getpid()), None]
+        failing = environment.in_process(lack_space)
+        assert await failing.next_event() == 1
+        with pytest.raises(OSError, match="No space left"):
+            await failing.next_event()
+        closed = environment.in_process(partial(count, directory="/d", steps=3))
+        closed.close()
+        assert await closed.next_event() is None
+        environment.close()
+
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ import pytest
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.local_files import BUFFERS_PER_CALL_MAX, LocalFile, LocalFiles
-from moldau.storage.files.port import File, FileSystem, write_atomically
+from moldau.storage.files.port import File, FileSystem
 
 
 @pytest.fixture
@@ -51,14 +51,6 @@ def test_new_files_are_for_the_owner_and_its_group_and_credentials_for_the_owner
     assert mode("data/.lock") == 0o640
     with pytest.raises(FileExistsError):
         fs.make_directories(f"{tmp_path}/data/meta.properties")
-
-
-def test_append_returns_the_position_of_its_first_byte(file: File) -> None:
-    assert file.append([b"abc", bytearray(b"de"), memoryview(b"f")]) == 0
-    assert file.append([b"gh"]) == 6
-    assert file.append([]) == 8
-    assert file.size() == 8
-    assert file.pread(100, 0) == b"abcdefgh"
 
 
 def test_append_takes_more_buffers_than_one_system_call(file: File) -> None:
@@ -100,20 +92,6 @@ def test_failed_append_leaves_the_file_as_it_was(file: File, monkeypatch: pytest
     assert file.append([b"next"]) == 4
 
 
-def test_pread_ends_at_the_end(file: File) -> None:
-    file.append([b"0123456789"])
-    assert file.pread(4, 3) == b"3456"
-    assert file.pread(4, 8) == b"89"
-    assert file.pread(4, 10) == b""
-
-
-def test_cached_read_answers_what_was_just_written(file: File) -> None:
-    file.append([b"0123456789"])
-    assert file.pread_cached(4, 3) == b"3456"
-    assert file.pread_cached(4, 8) == b"89"
-    assert file.pread_cached(4, 10) == b""
-
-
 def test_cached_read_says_none_where_the_kernel_would_block(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     file.append([b"0123456789"])
 
@@ -147,75 +125,12 @@ def test_cached_read_is_a_plain_read_where_the_volume_knows_no_nowait(
     assert calls == 1
 
 
-def test_pwrite_overwrites_in_place_and_may_extend(file: File) -> None:
-    file.append([b"0123456789"])
-    file.pwrite(b"abc", 2)
-    assert file.pread(99, 0) == b"01abc56789"
-    file.pwrite(b"xyz", 9)
-    assert file.size() == 12
-    assert file.pread(99, 8) == b"8xyz"
-
-
-def test_truncate_cuts_and_appends_go_on_there(file: File) -> None:
-    file.append([b"0123456789"])
-    file.truncate(4)
-    assert file.size() == 4
-    assert file.append([b"ab"]) == 4
-    file.sync()
-    assert file.pread(99, 0) == b"0123ab"
-
-
 def test_evicted_pages_are_read_from_the_disk(file: File) -> None:
     file.append([b"0123456789"])
     file.sync()
     file.evict()
     assert file.pread_cached(4, 3) in (None, b"3456")
     assert file.pread(4, 3) == b"3456"
-
-
-def test_open_finds_the_size_and_close_may_repeat(fs: FileSystem, tmp_path: Path) -> None:
-    path = f"{tmp_path}/log"
-    with pytest.raises(FileNotFoundError):
-        fs.open(path)
-    first = fs.open(path, create=True)
-    first.append([b"abc"])
-    first.close()
-    first.close()
-    again = fs.open(path, read_only=True)
-    assert again.size() == 3
-    with pytest.raises(OSError):
-        again.append([b"d"])
-    again.close()
-    assert fs.read(path) == b"abc"
-
-
-def test_directories(fs: FileSystem, tmp_path: Path) -> None:
-    root = f"{tmp_path}/data"
-    fs.make_directories(f"{root}/topic-0/deep")
-    fs.make_directories(f"{root}/topic-0/deep")
-    fs.open(f"{root}/topic-0/deep/b", create=True).close()
-    fs.open(f"{root}/topic-0/deep/a", create=True).close()
-    assert fs.list_directory(f"{root}/topic-0/deep") == ["a", "b"]
-    assert fs.is_directory(f"{root}/topic-0")
-    assert not fs.is_directory(f"{root}/topic-0/deep/a")
-    fs.rename(f"{root}/topic-0", f"{root}/topic-0-delete")
-    fs.sync_directory(root)
-    assert fs.list_directory(root) == ["topic-0-delete"]
-    fs.unlink(f"{root}/topic-0-delete/deep/a")
-    assert not fs.exists(f"{root}/topic-0-delete/deep/a")
-    fs.remove_tree(f"{root}/topic-0-delete")
-    assert fs.list_directory(root) == []
-
-
-def test_write_atomically_replaces_and_clears_a_leftover(fs: FileSystem, tmp_path: Path) -> None:
-    path = f"{tmp_path}/checkpoint"
-    leftover = fs.open(f"{path}.tmp", create=True)
-    leftover.append([b"a long leftover of a crash"])
-    leftover.close()
-    write_atomically(fs, path, b"one")
-    write_atomically(fs, path, memoryview(b"two"))
-    assert fs.read(path) == b"two"
-    assert fs.list_directory(str(tmp_path)) == ["checkpoint"]
 
 
 def test_lock_excludes_this_process_and_another(fs: FileSystem, tmp_path: Path) -> None:

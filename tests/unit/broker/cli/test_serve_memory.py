@@ -1,0 +1,73 @@
+"""`moldau serve --memory`: a node whose files are all in memory, as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.cli.serve import free_ports, own_settings
+
+RECORDS = 200
+
+
+@pytest.mark.processes
+def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--memory", "--port", "0", "--greeting", "json"]
+    node = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert node.stdout is not None
+        bootstrap = json.loads(node.stdout.readline())["listeners"]["PLAINTEXT"]
+        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        for number in range(RECORDS):
+            producer.produce("t", str(number))
+        assert producer.flush(20) == 0
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        read: list[bytes | None] = []
+        while len(read) < RECORDS:
+            messages = consumer.consume(RECORDS, 10)
+            assert messages, f"{len(read)} of {RECORDS} records"
+            read += [message.value() for message in messages if message.error() is None]
+        consumer.close()
+        assert read == [str(number).encode() for number in range(RECORDS)]
+        opened = [link.readlink() for link in Path(f"/proc/{node.pid}/fd").iterdir()]
+        assert not [path for path in opened if path.is_relative_to(tmp_path) or path.suffix == ".log"]
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(20) == 0
+    finally:
+        node.kill()
+        node.communicate()
+    assert list(tmp_path.iterdir()) == []
+
+
+def settings(**given: object) -> list[str]:
+    return own_settings(Namespace(**{"file": None, "data": None, "memory": False, "port": None} | given))
+
+
+def test_a_port_is_that_of_the_clients() -> None:
+    listeners, advertised, quorum = settings(port=29_092)
+    assert listeners.startswith("listeners=PLAINTEXT://127.0.0.1:29092,CONTROLLER://127.0.0.1:")
+    assert advertised == f"advertised.{listeners}"
+    assert quorum.rpartition(":")[2] == listeners.rpartition(":")[2]
+
+
+def test_port_0_is_a_free_one() -> None:
+    listeners = settings(port=0)[0]
+    assert "127.0.0.1:0" not in listeners
+    assert len(set(free_ports())) == 2
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    for given in ({"file": "server.properties", "memory": True}, {"file": "server.properties", "port": 1}):
+        with pytest.raises(CommandError, match="without a file"):
+            settings(**given)
+    with pytest.raises(CommandError, match="--data"):
+        settings(memory=True, data="/tmp/d")
