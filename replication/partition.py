@@ -27,7 +27,6 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, crc_is_valid, parse_header
 from moldau.protocol.record_validation import RejectedBatch, ValidBatch
 from moldau.replication.leadership import FollowerProgress, InSyncSet, Leadership
-from moldau.replication.verification import batch_verification
 from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.log import Log
 from moldau.storage.producers.verification import NOT_REQUIRED, VerificationGuard
@@ -237,12 +236,6 @@ class Partition:
 
     # Leading
 
-    def verification_needed(self, records: BytesLike, now_ms: int, produce_version: int) -> VerificationGuard | None:
-        """The guard for `append`, where the transaction coordinator must confirm the transaction first; None where no
-        verification is needed.
-        """
-        return batch_verification(self, records, now_ms, produce_version)
-
     def append(
         self,
         records: BytesLike,
@@ -254,7 +247,7 @@ class Partition:
         """Append a client's batch. Where the result has an error, nothing was written.
 
         INVALID_TXN_STATE where the batch would open a transaction and `guard` is not the one noted by
-        `verification_needed`. NOT_LEADER_OR_FOLLOWER where the guard is of another term: the client tries again."""
+        `batch_verification`. NOT_LEADER_OR_FOLLOWER where the guard is of another term: the client tries again."""
         refusal = _append_refusal(self, required_acks, guard)
         if refusal is not NONE:
             return _refused(self.log, refusal)

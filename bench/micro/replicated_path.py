@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, produce_frame
 from bench.trio import NODES, PROPERTIES
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
@@ -111,7 +111,7 @@ async def started(home: str) -> list[int]:
         voters = ",".join(f"{each}@127.0.0.1:{its + 1}" for each, its in ports.items())
         data = f"{home}/{node_id}"
         text = PROPERTIES.format(node_id=node_id, voters=voters, port=port, controller_port=port + 1, data=data)
-        config = Config.load(dict(line.split("=", 1) for line in text.splitlines()))
+        config = checked_config(dict(line.split("=", 1) for line in text.splitlines()))
         environment = LocalEnvironment(loop)
         format_directories(
             environment.fs,

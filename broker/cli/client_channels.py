@@ -46,8 +46,8 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
     properties = read_file(command_config) if command_config is not None else {}
     if properties.get("security.protocol", "PLAINTEXT") == "PLAINTEXT":
         return PeerChannels(loop, timeouts, purpose, KAFKA_VERSION)
-    from moldau.broker.config import Config
     from moldau.broker.config.config import ConfigError
+    from moldau.broker.config.loading import checked_config
     from moldau.broker.node.security import NodeMechanisms, NodeSecurity
     from moldau.broker.runtime.environment import LocalEnvironment
     from moldau.broker.runtime.tasks import Tasks
@@ -55,7 +55,7 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
 
     environment = LocalEnvironment(loop)
     try:
-        config = Config.load(settings_of(properties))
+        config = checked_config(settings_of(properties))
         mechanisms = NodeMechanisms(config, environment, "", MetadataImage)
         security = NodeSecurity(config, environment, loop, Tasks(environment.halt).spawn, mechanisms)
         _, channels = security.channels(timeouts)

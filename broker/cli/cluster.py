@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.config.loading import checked_config
 
 if TYPE_CHECKING:
     from moldau.broker.cli.local_cluster import Layout
@@ -101,11 +102,11 @@ def _layout(arguments: argparse.Namespace) -> Layout:
 
 
 def _refuse_bad_settings(layout: Layout) -> None:
-    from moldau.broker.config import Config, ConfigError
+    from moldau.broker.config import ConfigError
 
     for node_id in layout.node_ids:
         try:
-            Config.load(layout.properties(node_id))
+            checked_config(layout.properties(node_id))
         except ConfigError as refusal:
             raise CommandError(f"the settings of node {node_id} cannot be used", *refusal.problems) from None
 
@@ -128,12 +129,11 @@ def _format(layout: Layout) -> list[str]:
     from time import time_ns
 
     from moldau.broker.cli.format_storage import cluster_id_of_a_formatted_directory, fresh_cluster_id
-    from moldau.broker.config import Config
     from moldau.broker.metadata.storage_format import FormatError, format_directories
     from moldau.storage.files.local_files import LocalFiles
 
     files = LocalFiles()
-    configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]
+    configs = [checked_config(layout.properties(node_id)) for node_id in layout.node_ids]
     known = [found for each in configs if (found := cluster_id_of_a_formatted_directory(files, each)) is not None]
     if len(known) == len(configs):
         return []

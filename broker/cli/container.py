@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.invocation import CommandError, Invocation, read_file
+from moldau.broker.config.loading import checked_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,10 +79,10 @@ def single_node() -> dict[str, str]:
 
 
 def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
-    from moldau.broker.config import Config, ConfigError
+    from moldau.broker.config import ConfigError
 
     try:
-        return Config.load(settings, unknown_variables)
+        return checked_config(settings, unknown_variables)
     except ConfigError as refusal:
         raise CommandError("the settings of this container cannot be used", *refusal.problems) from None
 

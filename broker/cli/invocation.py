@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
+from moldau.broker.config.loading import checked_config
+
 if TYPE_CHECKING:
     from moldau.broker.config import Config
 
@@ -86,7 +88,7 @@ class Invocation:
 
 def load_config(file: str | None, data: str | None, overrides: list[str], variables: Mapping[str, str]) -> Config:
     """The configuration of a node: file (or a ready node of one), then environment, then command line."""
-    from moldau.broker.config import Config, ConfigError
+    from moldau.broker.config import ConfigError
     from moldau.broker.config.sources import (
         MalformedOverride,
         from_environment,
@@ -101,7 +103,7 @@ def load_config(file: str | None, data: str | None, overrides: list[str], variab
         settings["log.dirs"] = data
     try:
         settings |= read_overrides(overrides)
-        return Config.load(settings, unknown_variables(variables))
+        return checked_config(settings, unknown_variables(variables))
     except MalformedOverride as problem:
         raise CommandError(str(problem)) from None
     except ConfigError as refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -136,15 +136,6 @@ class Config:
     log_roll_ms: int
     log_roll_jitter_ms: int
     log_flush_interval_ms: int
-
-    @classmethod
-    def load(cls, properties: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
-        """The checked configuration of a node, or ConfigError with every problem. `unknown_variables`: environment
-        variables that name no setting, for a warning.
-        """
-        from moldau.broker.config.loading import load
-
-        return load(properties, unknown_variables)
 
     @property
     def is_broker(self) -> bool:

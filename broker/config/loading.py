@@ -21,7 +21,7 @@ _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.p
 OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 
 
-def load(properties: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
+def checked_config(properties: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
     """The checked configuration of a node, or ConfigError with every problem. `unknown_variables`: environment
     variables that name no setting, for a warning.
     """

@@ -17,12 +17,14 @@ from moldau.security.access import Access, Unrestricted
 from moldau.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from moldau.broker.network.authentication.sasl import AccessMaker, SaslAuthentication, SaslGate
     from moldau.broker.network.peer_security import NodeTls
+    from moldau.broker.network.route import Authentication
     from moldau.broker.network.tls.stream import TlsStream
 
 TLS: Final = "SSL"
 """The name in place of a mechanism for the TLS handshake."""
+AccessMaker = Callable[[Principal, str], Access]
+"""Makes the access of a principal from a host."""
 CertificatePrincipal = Callable[[bytes], Principal]
 """Maps a client's certificate, in DER, to its principal. Raises ValueError."""
 
@@ -36,21 +38,23 @@ class ListenerSecurity:
         counts: AuthenticationCounts,
         *,
         entrance: NodeTls | None = None,
-        gate: SaslGate | None = None,
+        login: Callable[[Connection], Authentication] | None = None,
         principal_of: CertificatePrincipal | None = None,
     ) -> None:
-        """`principal_of` maps a client's certificate to its principal, on a listener without SASL."""
+        """`login` begins the SASL exchange of a connection; None on a listener without SASL. There `principal_of` maps a
+        client's certificate to its principal.
+        """
         self.counts = counts
         self.access_of = access_of
         self.principal_of = principal_of
         self._entrance = entrance
-        self._gate = gate
+        self._login = login
 
     def first_access(self, client_host: str) -> Access:
         return self.access_of(ANONYMOUS, client_host)
 
-    def authentication_of(self, connection: Connection) -> SaslAuthentication | None:
-        return None if self._gate is None else self._gate.begin(connection)
+    def authentication_of(self, connection: Connection) -> Authentication | None:
+        return None if self._login is None else self._login(connection)
 
     def protocol_for(self, connection: Connection) -> Connection | TlsStream:
         """The protocol for a connection's transport: the connection itself, or the TLS stream around it."""

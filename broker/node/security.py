@@ -147,7 +147,7 @@ class NodeSecurity:
             self.access_of,
             counts,
             entrance=self._tls[name] if protocol in ENCRYPTED else None,
-            gate=gate,
+            login=None if gate is None else gate.begin,
             principal_of=self._certificate_principal(name) if protocol == "SSL" else None,
         )
 

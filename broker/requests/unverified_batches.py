@@ -2,7 +2,7 @@
 partition.
 
 KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no
-coordinator would end. The log provides a guard (`Partition.verification_needed`), the broker asks the coordinator, and
+coordinator would end. The log provides a guard (`batch_verification`), the broker asks the coordinator, and
 then appends the records with the guard: the log refuses them where a marker was appended meanwhile. The connection is
 not read until then, so that a producer's batches stay in order. Later records of the same transaction need no
 verification.
@@ -19,6 +19,7 @@ from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRe
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT, parse_header
 from moldau.replication.partition import Partition
+from moldau.replication.verification import batch_verification
 from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
@@ -70,7 +71,7 @@ def unverified_batch(
     """
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    guard = partition.verification_needed(records, now_ms, version)
+    guard = batch_verification(partition, records, now_ms, version)
     return None if guard is None else UnverifiedBatch(partition, records, guard, NONE)
 
 

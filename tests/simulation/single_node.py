@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
 from moldau.protocol.compiler import decode, encode
@@ -69,7 +69,7 @@ async def serve(environment: SimulatedEnvironment) -> None:
 
 
 async def start(environment: SimulatedEnvironment) -> None:
-    config = Config.load(PROPERTIES)
+    config = checked_config(PROPERTIES)
     if read_meta_properties(environment.fs, "/data") is None:
         format_directories(
             environment.fs,

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.quorum import Quorum
@@ -44,7 +45,7 @@ def config(*, standalone: bool) -> Config:
     quorum = (
         {"controller.quorum.bootstrap.servers": "h:9093"} if standalone else {"controller.quorum.voters": "1@h:9093"}
     )
-    return Config.load(
+    return checked_config(
         {
             "process.roles": "broker,controller",
             "node.id": "1",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.registration import RegistrationRefused
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
@@ -107,7 +108,7 @@ class ClusterNode:
             self._stop.set()
 
     async def _serve(self, environment: SimulatedEnvironment) -> None:
-        config = Config.load(self.properties)
+        config = checked_config(self.properties)
         self._stop = asyncio.Event()
         try:
             self._format(config, environment)

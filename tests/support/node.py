@@ -15,7 +15,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
 from moldau.protocol.compiler import decode, encode
@@ -155,7 +155,7 @@ class Node:
         self.host.boot(self._serve)
 
     async def _serve(self, environment: SimulatedEnvironment) -> None:
-        config = Config.load(self.properties)
+        config = checked_config(self.properties)
         if read_meta_properties(environment.fs, config.log_dirs[0]) is None:
             format_directories(
                 environment.fs,

@@ -84,7 +84,7 @@ class SecuredListener:
             lambda principal, host: Unrestricted(principal),
             counts,
             entrance=tls,
-            gate=gate,
+            login=None if gate is None else gate.begin,
             principal_of=lambda certificate: Principal(USER, subject_name(certificate)),
         )
         self._loop = loop

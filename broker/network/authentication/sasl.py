@@ -14,7 +14,7 @@ the same time for a renewal, from its SaslHandshake on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Final, Protocol, TypeVar
 
 from moldau.broker.config.sasl import SaslSettings
@@ -30,7 +30,7 @@ from moldau.broker.network.authentication.exchange import (
     TokenOutcome,
 )
 from moldau.broker.network.authentication.refused_request import api_type, refused_response
-from moldau.broker.network.listener_security import AuthenticationCounts
+from moldau.broker.network.listener_security import AccessMaker, AuthenticationCounts
 from moldau.broker.network.route import FrameHook, RawTokens, RequestContext, Route, ServingListener
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import AUTHENTICATION, Pending
@@ -39,7 +39,6 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from moldau.security.access import Access
-from moldau.security.principal import Principal
 
 LOGIN_S: Final = 30
 """The time (seconds) for a login.
@@ -57,8 +56,6 @@ SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 
 Response = TypeVar("Response")
-AccessMaker = Callable[[Principal, str], Access]
-"""Makes the access of a principal at an address."""
 SASL_AUTHENTICATE: Final = 36
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, cast
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.local_logs import LogCheckpoints
@@ -120,7 +120,7 @@ class Process:
         watched.has_failed = lambda: self.cleaner.totals.failures > 0
         watched.on_cleaned = lambda: self.on_cleaned()
         self.cleaner = LogCleaner(
-            DynamicConfig(Config.load(PROPERTIES | dict(properties))),
+            DynamicConfig(checked_config(PROPERTIES | dict(properties))),
             cast("Any", watched),
             self.tasks.spawn,
             self.replicas,

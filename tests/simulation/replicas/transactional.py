@@ -17,6 +17,7 @@ from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.replication.verification import batch_verification
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.producers.verification import VerificationGuard
 from tests.simulation.invariants.observation import LogContent, Violation
@@ -198,7 +199,7 @@ class TransactionalClients:
         return made
 
     def _send(self, host: Host, producer: TransactionalProducer, batch: bytes) -> None:
-        guard = host.partition.verification_needed(batch, self._swarm.now_ms, PRODUCE_VERSIONS[producer.version])
+        guard = batch_verification(host.partition, batch, self._swarm.now_ms, PRODUCE_VERSIONS[producer.version])
         if guard is None:
             self._append(host, producer, batch, None)
         else:

@@ -11,6 +11,7 @@ import yaml
 
 from moldau.broker.cli.container import container_settings
 from moldau.broker.config import Config
+from moldau.broker.config.loading import checked_config
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -26,7 +27,7 @@ def of_profile(profile: str | None) -> set[str]:
 
 def config_of(name: str) -> Config:
     variables = {name: str(value) for name, value in SERVICES[name]["environment"].items()}
-    return Config.load(container_settings({}, variables))
+    return checked_config(container_settings({}, variables))
 
 
 def test_profiles() -> None:

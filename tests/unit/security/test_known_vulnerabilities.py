@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.config import Config, ConfigError
+from moldau.broker.config import ConfigError
 from moldau.broker.config.describing import describe_broker
 from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
 from moldau.protocol.compression import Codec, decompress
 from moldau.protocol.errors import ErrorCode
@@ -50,7 +51,7 @@ def test_cve_2019_12399_no_description_shows_a_secret() -> None:
         "sasl.oauthbearer.client.credentials.client.secret": SECRET,
         "delegation.token.secret.key": SECRET,
     }
-    config = Config.load(DEFAULTS | secrets)
+    config = checked_config(DEFAULTS | secrets)
     described = describe_broker(config, BrokerLayers.of(config))
     assert set(secrets) <= {each.name for each in described}
     assert SECRET not in repr(described) + repr(config) + repr(config.originals) + "".join(config.warnings)
@@ -144,11 +145,11 @@ def test_cve_2023_25194_2025_27818_2025_27819_no_login_module_is_loaded(module: 
 
 @pytest.mark.parametrize("value", ["${env:HOME}", "${file:/etc/passwd:root}", "${directory:/etc:passwd}"])
 def test_cve_2024_31141_a_setting_reads_neither_files_nor_variables(value: str) -> None:
-    assert Config.load(DEFAULTS | {"broker.rack": value}).text("broker.rack") == value
+    assert checked_config(DEFAULTS | {"broker.rack": value}).text("broker.rack") == value
     for name in ("config.providers", "config.providers.file.class"):
         given: dict[str, Any] = {name: "org.apache.kafka.common.config.provider.FileConfigProvider"}
         with suppress(ConfigError):
-            assert any(name in each for each in Config.load(DEFAULTS | given).warnings)
+            assert any(name in each for each in checked_config(DEFAULTS | given).warnings)
 
 
 def test_cve_2023_34455_a_snappy_block_does_not_say_how_much_is_allocated() -> None:

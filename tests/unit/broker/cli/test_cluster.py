@@ -18,7 +18,7 @@ import pytest
 from moldau.broker.cli import cluster, main
 from moldau.broker.cli.invocation import Terminal
 from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended_text, properties_text
-from moldau.broker.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.storage.checkpoints.java_properties import read_properties
 from moldau.storage.files.local_files import LocalFiles
 
@@ -32,7 +32,7 @@ class Tty(io.StringIO):
 
 def test_three_nodes_are_voters_and_brokers_further_ones_brokers_only() -> None:
     layout = Layout("/d", 5, port=9000)
-    configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]
+    configs = [checked_config(layout.properties(node_id)) for node_id in layout.node_ids]
     assert [config.is_controller for config in configs] == [True, True, True, False, False]
     assert all(config.is_broker for config in configs)
     assert {config.controller_quorum_voters for config in configs} == {configs[0].controller_quorum_voters}
@@ -44,7 +44,7 @@ def test_three_nodes_are_voters_and_brokers_further_ones_brokers_only() -> None:
 
 @pytest.mark.parametrize(("count", "voters", "replicas", "in_sync"), [(1, 1, 1, 1), (2, 1, 2, 1), (3, 3, 3, 2)])
 def test_replicas_and_voters_follow_the_number_of_nodes(count: int, voters: int, replicas: int, in_sync: int) -> None:
-    config = Config.load(Layout("/d", count).properties(1))
+    config = checked_config(Layout("/d", count).properties(1))
     assert len(config.controller_quorum_voters) == voters
     assert (
         config.integer("default.replication.factor") == config.integer("offsets.topic.replication.factor") == replicas
@@ -54,7 +54,7 @@ def test_replicas_and_voters_follow_the_number_of_nodes(count: int, voters: int,
 
 def test_racks_go_round_and_overrides_win() -> None:
     layout = Layout("/d", 3, racks=("a", "b"), overrides={"num.partitions": "6"})
-    configs = [Config.load(layout.properties(node_id)) for node_id in layout.node_ids]
+    configs = [checked_config(layout.properties(node_id)) for node_id in layout.node_ids]
     assert [config.text("broker.rack") for config in configs] == ["a", "b", "a"]
     assert {config.integer("num.partitions") for config in configs} == {6}
 

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from moldau.broker.cli.command import main
 from moldau.broker.cli.invocation import read_file
-from moldau.broker.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sasl import sasl_settings, token_key
 from moldau.broker.config.tls import tls_settings
 from moldau.broker.network.connection_quota import connection_limits
@@ -26,7 +26,7 @@ def test_the_files_fit_each_other_and_are_closed(tmp_path: Path, capsys: pytest.
     assert main(["format", "--secure", str(secure), "--host", "kafka.example.org", "--host", "10.1.2.3"]) == 0
     assert "Formatting" in capsys.readouterr().out
     assert all((secure / name).stat().st_mode & 0o777 == 0o600 for name in SECRET_FILES)
-    config = Config.load(read_file(str(secure / "server.properties")))
+    config = checked_config(read_file(str(secure / "server.properties")))
     assert config.warnings == ()
     open_listeners = [each for each in config.listeners if each.security_protocol == "PLAINTEXT"]
     assert [each.host for each in open_listeners] == ["127.0.0.1"]
@@ -99,7 +99,7 @@ def test_a_directory_of_another_user_is_refused(
 
 def test_a_secured_node_limits_its_connections(tmp_path: Path) -> None:
     assert main(["format", "--secure", str(tmp_path / "secure")]) == 0
-    config = Config.load(read_file(str(tmp_path / "secure" / "server.properties")))
+    config = checked_config(read_file(str(tmp_path / "secure" / "server.properties")))
     limits = connection_limits(config)
     assert limits.count_max_of_listener == (("SECURE", 10_000),) and limits.per_address_max == 2_000
     assert limits.creation_rate_of_listener == (("SECURE", 200),)

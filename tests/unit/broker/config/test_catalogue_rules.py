@@ -7,12 +7,12 @@ from typing import SupportsIndex, cast
 
 import pytest
 
-from moldau.broker.config import Config
 from moldau.broker.config.altering import effective
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
 from moldau.broker.config.describing import describe_resource
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import ValueType
 from moldau.broker.config.sources import single_node_defaults
 from moldau.broker.config.values import InvalidValue, linear_match, parse_type
@@ -27,7 +27,7 @@ class InForce:
     """The settings of a node without a file, and what was changed for all brokers."""
 
     def __init__(self, dynamic_default: dict[str, str] | None = None) -> None:
-        started_with = Config.load(single_node_defaults("./data"))
+        started_with = checked_config(single_node_defaults("./data"))
         self.layers = BrokerLayers.of(started_with, dynamic_default)
         self.config = effective(self.layers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.config import Config, ConfigError, ListenerAddress, resolved
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import single_node_defaults
 from moldau.storage.checkpoints.java_properties import read_properties
 
@@ -57,7 +58,7 @@ def load(*changes: str) -> Config:
             del properties[change[1:]]
         else:
             properties[name] = value
-    return Config.load(properties)
+    return checked_config(properties)
 
 
 def problems(*changes: str) -> list[str]:
@@ -67,7 +68,7 @@ def problems(*changes: str) -> list[str]:
 
 
 def test_the_stock_file_starts_unchanged() -> None:
-    config = Config.load(read_properties(STOCK))
+    config = checked_config(read_properties(STOCK))
     assert config.node_id == 1
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.metadata_log_dir == "/tmp/kraft-combined-logs"
@@ -78,7 +79,7 @@ def test_the_stock_file_starts_unchanged() -> None:
 
 
 def test_a_node_without_a_file_starts_without_a_warning() -> None:
-    config = Config.load(single_node_defaults("./data"))
+    config = checked_config(single_node_defaults("./data"))
     assert config.warnings == ()
     assert config.is_broker and config.is_controller
     assert config.advertised_listeners == (ListenerAddress("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config import Config, ConfigError
+from moldau.broker.config import ConfigError
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.oauthbearer import oauth_login_settings, oauth_server_settings
 from moldau.broker.config.sources import single_node_defaults
 
@@ -35,12 +36,12 @@ SIGNED = {
 
 def problems(changes: dict[str, str]) -> list[str]:
     with pytest.raises(ConfigError) as refusal:
-        Config.load(BASE | SIGNED | changes)
+        checked_config(BASE | SIGNED | changes)
     return refusal.value.problems
 
 
 def test_settings_are_found_behind_listener_and_mechanism() -> None:
-    config = Config.load(BASE | SIGNED)
+    config = checked_config(BASE | SIGNED)
     server, login = oauth_server_settings(config, "SASL"), oauth_login_settings(config, "SASL")
     assert server.keys is not None
     assert (server.keys.url, server.keys.read_ms, server.keys.connect_ms) == (KEYS, 5000, 10_000)
@@ -51,7 +52,7 @@ def test_settings_are_found_behind_listener_and_mechanism() -> None:
 
 
 def test_without_keys_tokens_are_unsecured() -> None:
-    config = Config.load(BASE)
+    config = checked_config(BASE)
     assert oauth_server_settings(config, "SASL").keys is None
     assert oauth_login_settings(config, "SASL").tokens is None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config import Config
 from moldau.broker.config.altering import broker_refusal, effective
 from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue, group_catalogue
 from moldau.broker.config.describing import (
@@ -16,6 +15,7 @@ from moldau.broker.config.describing import (
     describe_topic,
 )
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.topics import log_config, topic_defaults, topic_refusal, topic_warnings
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_batch import TimestampType
@@ -30,7 +30,7 @@ STATIC = {
     "log.retention.minutes": "600",
     "log.roll.hours": "5",
 }
-CONFIG = Config.load(STATIC)
+CONFIG = checked_config(STATIC)
 LAYERS = BrokerLayers.of(CONFIG)
 
 
@@ -166,7 +166,7 @@ def test_a_log_without_overrides_has_apache_kafkas_defaults() -> None:
     from moldau.storage.log_config import LogConfig
 
     plain = {name: text for name, text in STATIC.items() if not name.startswith(("log.ret", "log.roll"))}
-    assert log_config(Config.load(plain), {}) == LogConfig()
+    assert log_config(checked_config(plain), {}) == LogConfig()
 
 
 def test_what_changes_for_all_brokers_reaches_the_logs() -> None:
@@ -301,6 +301,6 @@ def test_a_change_in_a_finer_unit_hides_the_coarser_one() -> None:
 def test_names_of_our_own_are_told_where_they_are_set() -> None:
     layers = BrokerLayers.of(CONFIG)
     assert not [each.name for each in describe_broker(CONFIG, layers) if each.name.startswith(OWN_PREFIX)]
-    config = Config.load({**STATIC, "moldau.log.format": "json"})
+    config = checked_config({**STATIC, "moldau.log.format": "json"})
     (entry,) = [each for each in describe_broker(config, BrokerLayers.of(config)) if each.name.startswith(OWN_PREFIX)]
     assert (entry.name, entry.value, entry.source) == ("moldau.log.format", "json", ConfigSource.STATIC_BROKER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.config import Config, ConfigError
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sasl import login_settings, sasl_settings
 from moldau.broker.config.tls import ClientAuth, tls_settings
 
@@ -29,7 +30,7 @@ def load(protocol: str, *changes: dict[str, str]) -> Config:
     properties = BASE | {"listener.security.protocol.map": f"INTERNAL:{protocol},CONTROLLER:PLAINTEXT"}
     for change in changes:
         properties |= change
-    return Config.load(properties)
+    return checked_config(properties)
 
 
 def problems(protocol: str, *changes: dict[str, str]) -> list[str]:
@@ -131,6 +132,6 @@ def test_a_controller_listener_has_a_mechanism_of_its_own() -> None:
         "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
         "listener.name.controller.scram-sha-512.sasl.jaas.config": "secret",
     }
-    config = Config.load(BASE | properties)
+    config = checked_config(BASE | properties)
     assert sasl_settings(config, "CONTROLLER").mechanisms == ("SCRAM-SHA-512",)
     assert login_settings(config, "CONTROLLER").mechanism == "SCRAM-SHA-512"

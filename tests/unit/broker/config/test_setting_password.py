@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from moldau.broker.config import Config
 from moldau.broker.config.describing import describe_broker, describe_broker_defaults
 from moldau.broker.config.layers import BrokerLayers
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import Password
 
 SECRET = "correct horse"
@@ -51,7 +51,7 @@ def test_it_is_not_pickled() -> None:
 
 
 def test_a_configuration_shows_no_password() -> None:
-    config = Config.load(PROPERTIES)
+    config = checked_config(PROPERTIES)
     password = config.settings.password("ssl.keystore.password")
     assert password is not None and password.reveal() == SECRET
     assert SECRET not in repr(config) and SECRET not in repr(vars_of(config.settings))
@@ -63,7 +63,7 @@ def vars_of(settings: object) -> list[object]:
 
 
 def test_describe_configs_shows_no_password_of_any_level() -> None:
-    config = Config.load(PROPERTIES)
+    config = checked_config(PROPERTIES)
     dynamic = {"listener.name.external.ssl.keystore.key": SECRET}
     layers = BrokerLayers.of(config, {"sasl.jaas.config": SECRET}, dynamic)
     assert SECRET not in repr(describe_broker(config, layers))

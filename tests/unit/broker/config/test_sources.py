@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.sources import (
     MalformedOverride,
     from_environment,
@@ -69,7 +69,7 @@ def test_a_variable_that_names_no_setting_is_no_setting() -> None:
 
 def test_the_warning_names_the_variables() -> None:
     settings = single_node_defaults("/data") | {"lib": "x"}
-    config = Config.load(settings, ["KAFKA_LIB", "KAFKA_X"])
+    config = checked_config(settings, ["KAFKA_LIB", "KAFKA_X"])
     assert [each for each in config.warnings if "KAFKA_" in each or "lib" in each] == [
         "No setting has the name of these variables: KAFKA_LIB, KAFKA_X.",
         "lib is not a name that Apache Kafka 4.3.1 knows; it has no effect.",

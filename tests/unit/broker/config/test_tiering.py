@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.config.config import Config, ConfigError
+from moldau.broker.config.config import ConfigError
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.tiering import metadata_topic
 from moldau.broker.config.topics import log_config, topic_refusal
 from tests.support.node import PROPERTIES
@@ -20,12 +21,12 @@ DISABLING = (
 
 def test_tiered_storage_needs_a_storage() -> None:
     with pytest.raises(ConfigError, match=r"needs moldau\.tiered\.storage"):
-        Config.load(PROPERTIES | {"remote.log.storage.system.enable": "true"})
+        checked_config(PROPERTIES | {"remote.log.storage.system.enable": "true"})
 
 
 def test_a_java_class_is_refused_with_the_setting_that_takes_its_place() -> None:
     with pytest.raises(ConfigError, match=r"moldau\.tiered\.storage names the storage"):
-        Config.load(TIERED | {"remote.log.storage.manager.class.name": "a.B"})
+        checked_config(TIERED | {"remote.log.storage.manager.class.name": "a.B"})
 
 
 @pytest.mark.parametrize(
@@ -40,18 +41,18 @@ def test_a_java_class_is_refused_with_the_setting_that_takes_its_place() -> None
 )
 def test_settings_of_a_broker_that_do_not_go_together_stop_the_start(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Config.load(TIERED | change)
+        checked_config(TIERED | change)
 
 
 def test_the_metadata_topic_is_that_of_apache_kafka_unless_set() -> None:
-    topic = metadata_topic(Config.load(TIERED))
+    topic = metadata_topic(checked_config(TIERED))
     assert topic == (
         "__remote_log_metadata",
         50,
         3,
         {"cleanup.policy": "delete", "retention.ms": "-1"},
     )
-    config = Config.load(TIERED | {"rlmm.config.remote.log.metadata.topic.num.partitions": "4"})
+    config = checked_config(TIERED | {"rlmm.config.remote.log.metadata.topic.num.partitions": "4"})
     assert metadata_topic(config).partitions == 4
     assert not any("rlmm" in warning for warning in config.warnings)
 
@@ -83,18 +84,18 @@ def test_the_metadata_topic_is_that_of_apache_kafka_unless_set() -> None:
     ],
 )
 def test_settings_of_a_topic(overrides: dict[str, str], message: str | None) -> None:
-    assert topic_refusal(Config.load(TIERED), overrides) == message
+    assert topic_refusal(checked_config(TIERED), overrides) == message
 
 
 def test_tiering_of_a_topic_ends_only_with_its_remote_data() -> None:
-    config, before = Config.load(TIERED), {"remote.storage.enable": "true"}
+    config, before = checked_config(TIERED), {"remote.storage.enable": "true"}
     assert topic_refusal(config, {}, before) == DISABLING
     assert topic_refusal(config, {"remote.storage.enable": "false"}, before) == DISABLING
     assert topic_refusal(config, {"remote.log.delete.on.disable": "true"}, before) is None
 
 
 def test_local_retention_is_that_of_both_tiers_unless_set() -> None:
-    config = Config.load(TIERED)
+    config = checked_config(TIERED)
     log = log_config(config, {"remote.storage.enable": "true", "retention.ms": "5000"})
     assert (log.is_tiered, log.local_retention_ms, log.local_retention_bytes) == (True, 5000, -1)
     log = log_config(config, {"retention.ms": "5000", "local.retention.ms": "7"})

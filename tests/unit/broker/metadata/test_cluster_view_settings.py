@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.coordinators.group_row import group_config, offsets_topic
 from moldau.broker.metadata.cluster_view import LOG_CONFIGS_MAX, DynamicConfig
 from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
@@ -25,7 +25,7 @@ OTHER = ConfigResource(ResourceType.BROKER, "2")
 
 
 def test_the_brokers_own_setting_wins_over_that_of_all_brokers_and_that_over_the_file() -> None:
-    settings = DynamicConfig(Config.load(PROPERTIES | {"log.retention.ms": "1000"}))
+    settings = DynamicConfig(checked_config(PROPERTIES | {"log.retention.ms": "1000"}))
     assert settings.log_config({}).retention_ms == 1000
     settings.follow(image({ALL: {"log.retention.ms": "2000"}, OTHER: {"log.retention.ms": "9"}}))
     assert settings.log_config({}).retention_ms == 2000
@@ -37,14 +37,14 @@ def test_the_brokers_own_setting_wins_over_that_of_all_brokers_and_that_over_the
 
 
 def test_an_image_without_news_for_this_broker_changes_nothing() -> None:
-    settings = DynamicConfig(Config.load(PROPERTIES))
+    settings = DynamicConfig(checked_config(PROPERTIES))
     before = settings.config
     settings.follow(image({OTHER: {"log.retention.ms": "9"}}))
     assert settings.config is before
 
 
 def test_topics_with_the_same_overrides_share_what_their_logs_know_within_a_limit() -> None:
-    settings = DynamicConfig(Config.load(PROPERTIES))
+    settings = DynamicConfig(checked_config(PROPERTIES))
     shared = settings.log_config({"retention.ms": "5", "segment.ms": "6"})
     assert settings.log_config({"segment.ms": "6", "retention.ms": "5"}) is shared
     for i in range(2 * LOG_CONFIGS_MAX):
@@ -54,7 +54,7 @@ def test_topics_with_the_same_overrides_share_what_their_logs_know_within_a_limi
 
 
 def test_the_topic_of_group_offsets_is_made_as_its_settings_say() -> None:
-    config = Config.load(
+    config = checked_config(
         PROPERTIES
         | {
             "offsets.topic.num.partitions": "7",

@@ -9,6 +9,7 @@ import pytest
 
 from moldau.broker.cli.scram_credentials import scram_record
 from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.broker.metadata.quorum_start import UnusableMetadata, bootstrap_records, history_of
 from moldau.broker.metadata.storage_format import FormatError, format_directories
@@ -30,7 +31,7 @@ FS = LocalFiles()
 
 
 def config(root: Path, **overrides: str) -> Config:
-    return Config.load(
+    return checked_config(
         {
             "process.roles": "broker,controller",
             "node.id": "1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.network.connection_quota import (
     BURST_S,
     WAIT_MS_MAX,
@@ -101,7 +101,7 @@ def test_a_change_takes_effect_and_leaves_the_rates_that_stay_alone() -> None:
 
 
 def test_limits_come_from_the_settings() -> None:
-    config = Config.load(
+    config = checked_config(
         {
             **PROPERTIES,
             "max.connections": "100",
@@ -116,4 +116,4 @@ def test_limits_come_from_the_settings() -> None:
         100, 50, 10, (("10.0.0.1", 5), ("::1", 7)), (("PLAINTEXT", 80),), (("PLAINTEXT", 20),)
     )
     assert config.warnings == ()
-    assert connection_limits(Config.load(PROPERTIES)) == ConnectionLimits()
+    assert connection_limits(checked_config(PROPERTIES)) == ConnectionLimits()

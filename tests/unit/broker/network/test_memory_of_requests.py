@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metrics.exposition import Page
 from moldau.broker.metrics.traffic import collect_limits
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
@@ -256,7 +256,7 @@ def test_whatever_the_order_of_arrival_everybody_gets_through(seed: int) -> None
 def test_the_bound_is_on_unless_somebody_takes_it_away() -> None:
     def size_max(**settings: str) -> int | None:
         given = {name.replace("_", "."): value for name, value in settings.items()}
-        return request_memory_size_max(Config.load({**PROPERTIES, **given}))
+        return request_memory_size_max(checked_config({**PROPERTIES, **given}))
 
     assert size_max() == SIZE_MAX_DEFAULT
     assert size_max(queued_max_request_bytes="-1") is None

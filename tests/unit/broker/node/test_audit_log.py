@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.node import audit_log
 from moldau.broker.node.audit_log import (
     COUNT_INTERVAL_S,
@@ -166,7 +166,7 @@ def restored() -> Iterator[None]:
 def written(path: Path, **settings: str) -> logging.Logger:
     """The audit log of a node that writes to a file."""
     settings = {name.replace("_", "."): value for name, value in settings.items()}
-    open_audit_file(Config.load({**NODE, "moldau.audit.log.file": str(path), **settings}))
+    open_audit_file(checked_config({**NODE, "moldau.audit.log.file": str(path), **settings}))
     return logging.getLogger("moldau.audit")
 
 

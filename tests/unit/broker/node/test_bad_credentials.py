@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.config import Config, ConfigError
+from moldau.broker.config import ConfigError
+from moldau.broker.config.loading import checked_config
 from moldau.broker.config.tls import ClientAuth
 from moldau.broker.network.tls.contexts import ReloadingTls
 from moldau.broker.network.tls.stores import InvalidStore
@@ -79,7 +80,7 @@ def test_gssapi_is_refused_with_a_reason() -> None:
         "sasl.enabled.mechanisms": "GSSAPI",
     }
     with pytest.raises(ConfigError) as refused:
-        Config.load(settings)
+        checked_config(settings)
     assert any("Kerberos needs a native library" in each for each in refused.value.problems)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.node.start_messages import advertised_addresses, advertised_warnings, with_advertised_hosts
 
 BASE = {
@@ -18,12 +19,12 @@ BASE = {
 
 
 def config(**properties: str) -> Config:
-    return Config.load(BASE | {name.replace("_", "."): value for name, value in properties.items()})
+    return checked_config(BASE | {name.replace("_", "."): value for name, value in properties.items()})
 
 
 def voters(entries: str) -> Config:
     properties = {name: value for name, value in BASE.items() if name != "controller.quorum.bootstrap.servers"}
-    return Config.load(properties | {"controller.quorum.voters": entries})
+    return checked_config(properties | {"controller.quorum.voters": entries})
 
 
 def nobody() -> str:
@@ -95,9 +96,9 @@ def test_loopback_is_right_where_every_node_is_on_this_machine() -> None:
 
 def test_loopback_is_doubted_for_a_broker_whose_controller_is_elsewhere() -> None:
     broker = {"process.roles": "broker", "node.id": "4", "listeners": "PLAINTEXT://127.0.0.1:9092"}
-    (warning,) = advertised_warnings(Config.load(BASE | broker | {"controller.quorum.bootstrap.servers": "a:9093"}))
+    (warning,) = advertised_warnings(checked_config(BASE | broker | {"controller.quorum.bootstrap.servers": "a:9093"}))
     assert "the quorum has nodes on other machines" in warning
-    assert advertised_warnings(Config.load(BASE | broker)) == []
+    assert advertised_warnings(checked_config(BASE | broker)) == []
 
 
 @pytest.mark.parametrize(

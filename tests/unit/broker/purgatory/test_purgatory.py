@@ -26,6 +26,7 @@ from moldau.protocol.messages.produce import PartitionProduceResponse, ProduceRe
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.follower_fetch import UpdatedPartitions
 from moldau.replication.partition import Partition
+from moldau.replication.verification import batch_verification
 from tests.support.node import batch
 from tests.support.partitions import partition
 from tests.support.purgatories import ManualLoop, purgatory_of, watch_count
@@ -109,7 +110,7 @@ def test_a_reader_at_the_last_stable_offset_looks_when_a_marker_is_committed_and
         sent = build_batch(
             [Record(b"k", b"v", 1)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
         )
-        first.append(sent, -1, 0, 12, first.verification_needed(sent, 0, 12))
+        first.append(sent, -1, 0, 12, batch_verification(first, sent, 0, 12))
 
     def end(producer_id: int) -> None:
         first.end_transaction(producer_id, 1, 0, is_commit=True, coordinator_epoch=0, transaction_version=2)
@@ -147,7 +148,7 @@ def test_a_reader_looks_when_the_start_of_the_first_open_transaction_is_deleted(
         sent = build_batch(
             [Record(b"k", b"v", 1)], producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True
         )
-        first.append(sent, -1, 0, 12, first.verification_needed(sent, 0, 12))
+        first.append(sent, -1, 0, 12, batch_verification(first, sent, 0, 12))
     waiting = stage.operation(LAST_STABLE_OFFSET)
     first.delete_before(1)
     stage.loop.run()

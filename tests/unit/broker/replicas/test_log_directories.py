@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.replicas.log_directories import NodeDirectories, NotFormatted, read_directories
 from moldau.broker.runtime.environment import Environment
 from moldau.storage.checkpoints.meta_properties import (
@@ -25,7 +25,7 @@ def properties(node_id: int, cluster_id: str = "one", directory: bytes = b"d") -
 
 
 def looked_into(disk: SimulatedDisk) -> NodeDirectories:
-    config = Config.load(PROPERTIES | {"log.dirs": "/data,/data2"})
+    config = checked_config(PROPERTIES | {"log.dirs": "/data,/data2"})
     return read_directories(cast("Environment", SimpleNamespace(fs=disk)), config)
 
 

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 import uvloop
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.node.node import Node
@@ -36,7 +36,7 @@ async def served(directory: Path, story: Callable[[Node, Client], Awaitable[None
     addresses = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
     directories = f"{directory}/first,{directory}/second"  # without the first there is no node
     own = {"log.dirs": directories, "listeners": addresses, "advertised.listeners": addresses.partition(",")[0]}
-    config = Config.load(PROPERTIES | own | {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}"})
+    config = checked_config(PROPERTIES | own | {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}"})
     loop = asyncio.get_running_loop()
     environment = LocalEnvironment(loop)
     format_directories(
