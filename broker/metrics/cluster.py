@@ -58,10 +58,10 @@ def collect_groups(page: Page, node: Observed) -> None:
     states: Counter[str] = Counter()
     members = offsets = rebalances = commits = 0
     for runner in node.coordinators.groups.runners:
-        census = runner.shard.census()
-        states.update(census.states)
-        members += census.members
-        offsets += census.offsets
+        counts = runner.shard.group_counts()
+        states.update(counts.states)
+        members += counts.members
+        offsets += counts.offsets
         rebalances += runner.shard.completed_rebalances
         commits += runner.shard.committed_offsets
     page.add(f"{GROUPS}numgroups", states.total())
@@ -76,6 +76,6 @@ def collect_groups(page: Page, node: Observed) -> None:
 def collect_transactions(page: Page, node: Observed) -> None:
     states: Counter[str] = Counter()
     for runner in node.coordinators.transactions.runners:
-        states.update(runner.shard.census())
+        states.update(runner.shard.counts_by_state())
     for state in NAMES.values():
         page.add("moldau_transactional_ids", states[state], (("state", state),))

@@ -41,8 +41,8 @@ class ListenerSecurity:
         login: Callable[[Connection], Authentication] | None = None,
         principal_of: CertificatePrincipal | None = None,
     ) -> None:
-        """`login` begins the SASL exchange of a connection; None on a listener without SASL. There `principal_of` maps a
-        client's certificate to its principal.
+        """`login` begins the SASL exchange of a connection; None on a listener without SASL, where `principal_of` maps
+        a client's certificate to its principal.
         """
         self.counts = counts
         self.access_of = access_of

@@ -136,7 +136,7 @@ class OffsetStore:
 
     def commit(self, committed_end_offset: int) -> None:
         """Make the changes in all batches up to this offset visible to readers."""
-        for change in self._uncommitted.take_committed(committed_end_offset):
+        for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
                 case OffsetChange(group_id, topic, partition, value, producer_id):
                     self._group(group_id).apply(change)

@@ -56,7 +56,7 @@ class RecordReader(Generic[ChangeT]):
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """A marker ends the transaction of the producer. A machine that writes in transactions overrides this."""
 
-    def take(self) -> list[ChangeT]:
+    def take_changes(self) -> list[ChangeT]:
         """The changes in everything read since the last call, in the order of the log."""
         changes, self._changes = self._changes, []
         return changes
@@ -93,7 +93,7 @@ class LogReader(Generic[ChangeT]):
             else:
                 self._records.read(data, position, header)
             self.next_offset = next_offset
-        return [Replayable(change, self.next_offset) for change in self._records.take()]
+        return [Replayable(change, self.next_offset) for change in self._records.take_changes()]
 
     def _read_markers(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         for record in records_of(data, position, header):

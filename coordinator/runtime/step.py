@@ -173,7 +173,7 @@ class PendingChanges(Generic[ChangeT]):
         """Add an appended change; its batch ends at `end_offset`."""
         self._changes.append((end_offset, change))
 
-    def take_committed(self, committed_end_offset: int) -> Iterator[ChangeT]:
+    def pop_committed(self, committed_end_offset: int) -> Iterator[ChangeT]:
         """Remove and return the changes whose batches end at or before this offset, in the order of the log."""
         changes = self._changes
         while changes and changes[0][0] <= committed_end_offset:

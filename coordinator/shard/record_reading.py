@@ -89,9 +89,9 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         self._end_commits()
         self._changes.append(TransactionEnded(producer_id, is_commit))
 
-    def take(self) -> list[LoadedChange]:
+    def take_changes(self) -> list[LoadedChange]:
         self._end_commits()
-        return super().take()
+        return super().take_changes()
 
     def _end_commits(self) -> None:
         """End the run of commits: the next record is of another type or transaction, and is replayed after them."""

@@ -57,7 +57,7 @@ EXPIRED_RECORDS_MAX: Final = 5_000
 """About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
 
 
-class Census(NamedTuple):
+class GroupCounts(NamedTuple):
     """Counts for the metrics."""
 
     states: Mapping[str, int]
@@ -215,9 +215,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """The number of rebalances completed since this shard was loaded."""
         return self._rebalances.completed
 
-    def census(self) -> Census:
+    def group_counts(self) -> GroupCounts:
         states = Counter(group.state_name for group in self._groups.values())
-        return Census(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
+        return GroupCounts(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """The committed offsets of a group, without those of open transactions. The request names topics by name."""

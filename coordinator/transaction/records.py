@@ -135,8 +135,8 @@ class TransactionRecordReader(RecordReader[TransactionChange]):
             raise MalformedMessage("a record without a key")
         self._last[record.key] = record
 
-    def take(self) -> list[TransactionChange]:
+    def take_changes(self) -> list[TransactionChange]:
         for record in self._last.values():
             super().read_record(record)
         self._last.clear()
-        return super().take()
+        return super().take_changes()

@@ -158,7 +158,7 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
 
     # Reading
 
-    def census(self) -> Mapping[str, int]:
+    def counts_by_state(self) -> Mapping[str, int]:
         """The number of transactional ids by Kafka's name of their state, for the metrics."""
         return Counter(NAMES[transaction.state] for transaction in self._transactions.committed.values())
 

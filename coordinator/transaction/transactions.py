@@ -81,7 +81,7 @@ class Transactions:
         self._changes.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> None:
-        for change in self._changes.take_committed(committed_end_offset):
+        for change in self._changes.pop_committed(committed_end_offset):
             self._pending.remove(change.transactional_id)
             before = self.committed_standing(change.transactional_id)
             after = DEAD if change.value is None else change.value.state

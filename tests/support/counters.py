@@ -90,7 +90,7 @@ class CounterShard(Shard[Add, Count, CounterStep]):
             self.commit()
 
     def commit(self) -> None:
-        for change in self._pending.take_committed(self.committed_end_offset):
+        for change in self._pending.pop_committed(self.committed_end_offset):
             apply(self.committed, change)
 
     def loaded(self, step: CounterStep) -> None:

@@ -131,7 +131,7 @@ def test_a_group_that_only_keeps_offsets_gives_its_place_to_any_kind() -> None:
     group = found.group("g")
     assert isinstance(group, Meeting) and group.place == "pub"
     assert group.visible_from == 1, "readers know the group by its first offset"
-    assert found.census().offsets == 1
+    assert found.group_counts().offsets == 1
 
 
 def test_offsets_do_not_change_the_kind_of_a_group() -> None:

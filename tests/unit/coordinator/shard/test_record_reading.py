@@ -150,7 +150,7 @@ def test_both_readers_refuse_the_same_framing(seed: int) -> None:
         shard = GroupShard(GroupConfig(), ALL_COMMITTED)
         try:
             reader.read(bytes(batch), 0, header)
-            for change in reader.take():
+            for change in reader.take_changes():
                 shard.replay(change, 1)
             answers.append(known_to(shard))
         except MalformedMessage:

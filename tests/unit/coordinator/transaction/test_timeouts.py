@@ -87,9 +87,9 @@ def test_many_time_out_in_batches() -> None:
     ongoing = Transaction(7, 0, TIMEOUT_MS, ONGOING, WALL_MS, frozenset({A}), WALL_MS)
     stage.load({f"t{number}": ongoing for number in range(2 * ABORTS_MAX + 1)})
     stage.wait(70_000)
-    assert stage.shard.census() == {"Ongoing": ABORTS_MAX + 1, "PrepareAbort": ABORTS_MAX}
+    assert stage.shard.counts_by_state() == {"Ongoing": ABORTS_MAX + 1, "PrepareAbort": ABORTS_MAX}
     stage.wait(200)
-    assert stage.shard.census() == {"PrepareAbort": 2 * ABORTS_MAX + 1}
+    assert stage.shard.counts_by_state() == {"PrepareAbort": 2 * ABORTS_MAX + 1}
 
 
 def test_an_unused_transactional_id_expires() -> None:
@@ -148,8 +148,8 @@ def test_a_search_examines_some_ids_at_a_time() -> None:
     empty = Transaction(7, 0, TIMEOUT_MS, EMPTY, WALL_MS)
     stage.load({f"t{number}": empty for number in range(2 * EXAMINED_MAX + 1)})
     stage.wait(120_599)
-    assert stage.shard.census() == {"Empty": 2 * EXAMINED_MAX + 1}
+    assert stage.shard.counts_by_state() == {"Empty": 2 * EXAMINED_MAX + 1}
     stage.wait(1)
-    assert stage.shard.census() == {"Empty": EXAMINED_MAX + 1}
+    assert stage.shard.counts_by_state() == {"Empty": EXAMINED_MAX + 1}
     stage.wait(200)
-    assert stage.shard.census() == {}
+    assert stage.shard.counts_by_state() == {}
