@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.conformance.brokers import TRANSACTION_VERSION, Apache, Broker, Moldau, Ports, Running
-from tests.conformance.comparison import RECORDED, Cell, Judgement, judge, known_divergences, record, recorded
+from tests.conformance.comparison import Cell, Judgement, judge, known_divergences, record, recorded
 from tests.conformance.matrix import remarks, table
 from tests.conformance.outcome import Failed, Outcome, Status
 from tests.conformance.plan import COLUMNS, Plan
@@ -87,7 +87,7 @@ def observe(
 def judged(outcomes: Mapping[str, Mapping[Cell, Outcome]], nodes: int) -> dict[Cell, Judgement]:
     """The first broker's cells against Apache Kafka's of this run, or against those recorded."""
     name = next(iter(outcomes))
-    theirs = {} if name == "apache" else outcomes.get("apache") or recorded(RECORDED[nodes])
+    theirs = {} if name == "apache" else outcomes.get("apache") or recorded(nodes)
     known = known_divergences()
     return {cell: judge(cell, outcome, theirs.get(cell), known) for cell, outcome in outcomes[name].items()}
 
@@ -107,7 +107,7 @@ def conclude(options: argparse.Namespace, outcomes: dict[str, dict[Cell, Outcome
     if options.json is not None:
         write_json(options.json, outcomes)
     if options.record and "apache" in outcomes:
-        record(outcomes["apache"], RECORDED[options.nodes])
+        record(outcomes["apache"], options.nodes)
     for name, cells in outcomes.items():
         counts = Counter(outcome.status for outcome in cells.values())
         say(f"{name}: " + ", ".join(f"{counts[status]} {status.value}" for status in Status))

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from tests.conformance.outcome import Outcome, Status
 
 HERE = Path(__file__).parent
-RECORDED = {1: HERE / "apache-4.3.1.json", 3: HERE / "apache-4.3.1-three-nodes.json"}
-"""By the number of nodes."""
+RECORDED: Final = "apache-4.3.1.json"
+"""What one node of Apache Kafka did, by client and scenario."""
+OVERLAYS: Final = {3: "apache-4.3.1-three-nodes.json"}
+"""By the number of nodes: the cells in which that many nodes did something else; null for a cell that was not run."""
 
 Cell = tuple[str, str]  # (client, scenario)
 
@@ -119,22 +122,42 @@ def judge(cell: Cell, ours: Outcome, theirs: Outcome | None, known: tuple[Diverg
     return Judgement(Verdict.KNOWN, "; ".join(meant), found)
 
 
-def recorded(path: Path) -> dict[Cell, Outcome]:
-    """What Apache Kafka did when it was last asked by `--record`."""
-    if not path.exists():
-        return {}
+def recorded(nodes: int, folder: Path = HERE) -> dict[Cell, Outcome]:
+    """What this many nodes of Apache Kafka did when they were last asked by `--record`."""
+    cells = _read(folder / RECORDED)
+    if nodes in OVERLAYS:
+        cells |= _read(folder / OVERLAYS[nodes])
+    return {cell: outcome for cell, outcome in cells.items() if outcome is not None}
+
+
+def record(outcomes: Mapping[Cell, Outcome], nodes: int, folder: Path = HERE) -> None:
+    """Keeps what was observed for runs without Java; cells that were not run now stay as they were."""
+    ran = {
+        cell: Outcome(outcome.status, facts=json.loads(json.dumps(outcome.facts)))
+        for cell, outcome in outcomes.items()
+        if outcome.status is not Status.NOT_APPLICABLE
+    }
+    merged = {each: recorded(each, folder) | (ran if each == nodes else {}) for each in (1, *OVERLAYS)}
+    _write(merged[1], folder / RECORDED)
+    for each, name in OVERLAYS.items():
+        cells = merged[1].keys() | merged[each].keys()
+        _write(
+            {cell: merged[each].get(cell) for cell in cells if merged[each].get(cell) != merged[1].get(cell)},
+            folder / name,
+        )
+
+
+def _read(path: Path) -> dict[Cell, Outcome | None]:
     return {
-        (client, scenario): Outcome(Status(entry["status"]), facts=entry["facts"])
-        for client, scenarios in json.loads(path.read_text()).items()
+        (client, scenario): None if entry is None else Outcome(Status(entry["status"]), facts=entry["facts"])
+        for client, scenarios in (json.loads(path.read_text()) if path.exists() else {}).items()
         for scenario, entry in scenarios.items()
     }
 
 
-def record(outcomes: Mapping[Cell, Outcome], path: Path) -> None:
-    """Keeps what was observed for runs without Java; cells that were not run now stay as they were."""
-    ran = {cell: outcome for cell, outcome in outcomes.items() if outcome.status is not Status.NOT_APPLICABLE}
-    merged = {**recorded(path), **ran}
+def _write(cells: Mapping[Cell, Outcome | None], path: Path) -> None:
     by_client: dict[str, dict[str, object]] = {}
-    for (client, scenario), outcome in sorted(merged.items()):
-        by_client.setdefault(client, {})[scenario] = {"status": outcome.status.value, "facts": outcome.facts}
+    for (client, scenario), outcome in cells.items():
+        entry = None if outcome is None else {"status": outcome.status.value, "facts": outcome.facts}
+        by_client.setdefault(client, {})[scenario] = entry
     path.write_text(json.dumps(by_client, indent=1, sort_keys=True) + "\n")

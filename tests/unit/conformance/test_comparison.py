@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
-from tests.conformance.comparison import Divergence, Verdict, judge, known_divergences, leaves
+from tests.conformance.comparison import (
+    OVERLAYS,
+    RECORDED,
+    Divergence,
+    Verdict,
+    judge,
+    known_divergences,
+    leaves,
+    record,
+    recorded,
+)
 from tests.conformance.outcome import Outcome, Status
 from tests.conformance.plan import Plan
 
@@ -65,3 +77,26 @@ def test_scenario_names_are_unique() -> None:
     names = [each.name for each in plan.scenarios] + [each.name for each in plan.tools]
     names += [each.name for each in plan.directories if each.side == "moldau"]
     assert len(names) == len(set(names))
+
+
+def test_three_nodes_are_recorded_as_what_differs_from_one(tmp_path: Path) -> None:
+    other, third = ("java", "groups"), ("kcat", "groups")
+    record({CELL: seen(nodes=[1]), other: seen(a=1)}, 1, tmp_path)
+    record({CELL: seen(nodes=[1, 2, 3]), other: seen(a=1), third: seen(b=2)}, 3, tmp_path)
+    assert recorded(1, tmp_path) == {CELL: seen(nodes=[1]), other: seen(a=1)}
+    assert recorded(3, tmp_path) == {CELL: seen(nodes=[1, 2, 3]), other: seen(a=1), third: seen(b=2)}
+    overlay = json.loads((tmp_path / OVERLAYS[3]).read_text())
+    assert {client: sorted(cells) for client, cells in overlay.items()} == {
+        "java": ["admin-cluster"],
+        "kcat": ["groups"],
+    }
+
+
+def test_what_one_node_does_now_is_not_what_three_did(tmp_path: Path) -> None:
+    record({CELL: seen(a=1)}, 1, tmp_path)
+    record({CELL: seen(a=1)}, 3, tmp_path)
+    record({CELL: seen(a=2)}, 1, tmp_path)
+    record({("java", "groups"): seen(b=1)}, 1, tmp_path)
+    assert recorded(3, tmp_path)[CELL] == seen(a=1)
+    assert ("java", "groups") not in recorded(3, tmp_path), "three nodes were not asked"
+    assert json.loads((tmp_path / RECORDED).read_text())["java"]["admin-cluster"]["facts"] == {"a": 2}
