@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.broker.requests.authorization.visibility import NOT_ASKED
-from moldau.broker.requests.handlers.metadata import MetadataQuery
-from moldau.broker.requests.large_metadata import LargeMetadata
+from moldau.broker.requests.handlers.metadata import answer
+from moldau.broker.requests.large_metadata import LargeMetadata, MetadataQuery
 from moldau.broker.runtime.environment import LocalEnvironment
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def _asked(image: MetadataImage) -> dict[str, float]:
     started = last = time.process_time()
     longest = 0.0
     large = LargeMetadata(environment, cast("TopicCreation", beside), beside.spawn)
-    large.ask(question_of(image), VERSION).listen(done.set_result)
+    large.ask(question_of(image), VERSION, answer).listen(done.set_result)
     while not done.done():
         await asyncio.sleep(0.001)
         now = time.process_time()

@@ -8,11 +8,12 @@ executor thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.requests.authorization.visibility import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
+from moldau.broker.requests.large_metadata import MetadataQuery
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from moldau.kraft.topic_names import refusal_of_name
@@ -29,14 +30,13 @@ from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig, NodeAddress
+    from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
     from moldau.broker.metadata.topic_creation import TopicCreation
     from moldau.broker.network.replies import EncodedResponse
     from moldau.broker.network.route import RequestContext
     from moldau.broker.requests.large_metadata import LargeMetadata
     from moldau.broker.runtime.pending import Pending
     from moldau.kraft.image.cluster import ClusterImage
-    from moldau.kraft.image.metadata_image import MetadataImage
     from moldau.security.access import Access
 
 NULL_MEANS_ALL_VERSION: Final = 1
@@ -45,27 +45,6 @@ LARGE: Final = 2_000
 """Most topics and partitions in a response that is made on the event loop: it takes 20 ms at most."""
 ASKED_BY_ID_VERSION: Final = 12
 """Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
-
-
-class MetadataQuery(NamedTuple):
-    """The question, and everything that the answer depends on, so that an executor thread can make the answer."""
-
-    image: MetadataImage
-    listener: str
-    nodes: Sequence[NodeAddress]
-    controller_id: int
-    cluster_id: str
-    requested: Sequence[MetadataRequestTopic] | None
-    """None for all topics."""
-    topic_operations: int
-    cluster_operations: int
-    new_topics_max: int
-    """How many of the requested topics may be created: either all missing ones or none, as in Apache Kafka."""
-    denied: Sequence[MetadataResponseTopic] = ()
-    """Refusals of the topics that the client may not describe or create."""
-    operations: Mapping[bytes | str, int] | None = None
-    """What the client may do to each topic, by id, or by the name of a missing topic; None where that is the same for
-    all: `topic_operations`."""
 
 
 class MetadataServices(Protocol):
@@ -113,8 +92,8 @@ def handle(
         question = _as_allowed(question, access, creates=creates)
     if _is_large(question):
         if context.is_part:
-            return services.large_metadata.describe(question)
-        return services.large_metadata.ask(question, context.version)
+            return services.large_metadata.describe(question, answer)
+        return services.large_metadata.ask(question, context.version, answer)
     response, missing = answer(question)
     for name in missing:
         # The response does not wait for the new topic: clients send the request again, as they do with Apache Kafka.
