@@ -22,11 +22,6 @@ class TimeBuckets:
     width_s: int
     count: int
 
-    def index_of(self, second: int) -> int | None:
-        """The bucket of a second; None outside of them."""
-        index = (second - self.start_s) // self.width_s
-        return index if 0 <= index < self.count else None
-
 
 def buckets_between(first_s: int, last_s: int, width_s: int | None = None) -> TimeBuckets:
     """At most `BUCKETS_MAX` buckets that hold the seconds from the first to the last. A width that needs more of them

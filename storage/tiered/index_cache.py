@@ -120,11 +120,6 @@ class RemoteIndexCache:
             self._fs.remove_tree(self._directory)
         self._fs.make_directories(self._directory)
 
-    def resize(self, size_max: int) -> list[str]:
-        """Change the limit (bytes). Returns the paths of the files of evicted entries; the caller removes them."""
-        self._size_max = size_max
-        return self._push_out()
-
     async def open(
         self,
         storage: RemoteStorage,

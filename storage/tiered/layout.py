@@ -63,12 +63,6 @@ def object_key(partition: RemotePartition, start_offset: int, segment_id: bytes,
     return partition_prefix(partition) + name
 
 
-def segment_keys(partition: RemotePartition, start_offset: int, segment_id: bytes) -> list[str]:
-    """The keys of all objects that a segment may have, the manifest first: the order in which they are removed."""
-    kinds = (ObjectKind.MANIFEST, *DATA_KINDS)
-    return [object_key(partition, start_offset, segment_id, kind) for kind in kinds]
-
-
 def parse_key(key: str) -> SegmentObject | None:
     """Parse the key of an object; None for a key of another form."""
     if not key.startswith(TOPICS):

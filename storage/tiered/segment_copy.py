@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
 from moldau.protocol.primitives import BytesLike, crc32c
-from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, SegmentObject, object_key, parse_key
+from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, object_key
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, ObjectSummary, SegmentManifest, decode_manifest
 from moldau.storage.tiered.metadata.lineage import Lineage
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import Content, ObjectEntry, RemoteStorage, get_all, list_all
+from moldau.storage.tiered.port import Content, RemoteStorage, get_all
 
 CHUNK_SIZE: Final = 1 << 20
 NO_LINEAGE: Final = Lineage(0, 0)
@@ -137,15 +137,3 @@ async def remove_manifest(
 async def remove_data(storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes) -> None:
     """Remove the other objects: the second step of a removal. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])
-
-
-async def stored_objects(
-    storage: RemoteStorage, prefix: str
-) -> AsyncIterator[tuple[ObjectEntry, SegmentObject | None]]:
-    """All objects of a prefix, each with the object of a segment that its key names (None: another key).
-
-    A sweep looks each of them up in metadata that it read *after* the listing: a copy writes its record before its
-    first object, so an object without a record then is an orphan. Raises `RemoteStorageError`.
-    """
-    async for entry in list_all(storage, prefix):
-        yield entry, parse_key(entry.key)

@@ -67,11 +67,12 @@ def test_what_was_not_used_for_longest_goes_first_and_nothing_in_use(tmp_path: P
         assert held.offset_index.position_at_or_before(segments[0].last_offset) > 0
         await cache.give_back(held)
         assert files(tmp_path) == [] and cache.size == 0
-        cache.resize(1 << 20)
+        cache._size_max = 1 << 20
         for segment in segments:
             await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segment))
         await cache.give_back(await cache.open(storage, CLUSTER, PARTITION, segments[0]))
-        gone = cache.resize(cache.size - 1)
+        cache._size_max = cache.size - 1
+        gone = cache._push_out()
         assert gone and all(f"/{segments[1].start_offset}_" in path for path in gone)
         await cache.forget(segments[0].segment_id)
         assert not any(name.startswith("0_") for name in files(tmp_path))

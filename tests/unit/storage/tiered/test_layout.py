@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.layout import ObjectKind, SegmentObject, object_key, parse_key, segment_keys
+from moldau.storage.tiered.layout import DATA_KINDS, ObjectKind, SegmentObject, object_key, parse_key
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 
 ORDERS = RemotePartition("orders.v1", bytes(range(16)), 3)
@@ -17,7 +17,7 @@ TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
 
 def test_the_keys_of_a_segment_are_those_that_the_documentation_describes() -> None:
     stem = "topics/orders.v1.AAECAwQFBgcICQoLDA0ODw/3/00000000000000001000-" + uuid_text(ID)
-    assert segment_keys(ORDERS, 1000, ID) == [
+    assert [object_key(ORDERS, 1000, ID, kind) for kind in (ObjectKind.MANIFEST, *DATA_KINDS)] == [
         stem + suffix
         for suffix in (
             *(".manifest.json", ".log", ".index", ".timeindex", ".txnindex", ".snapshot"),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.tiered.layout import ObjectKind, partition_prefix
+from moldau.storage.tiered.layout import ObjectKind, parse_key
 from moldau.storage.tiered.port import RemoteStorageError, WrongCluster
-from moldau.storage.tiered.segment_copy import get_manifest, remove_segment, stored_objects
+from moldau.storage.tiered.segment_copy import get_manifest, remove_segment
 from tests.support.simulated_storage import SimulatedBucket, StorageFaults
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated
@@ -24,13 +24,13 @@ def test_the_objects_are_the_files_of_the_segment(tmp_path: Path) -> None:
         for segment, file in zip(segments, log.segments, strict=False):
             manifest = await get_manifest(storage, CLUSTER, PARTITION, segment)
             assert manifest.objects[ObjectKind.LOG].size == file.size
-        objects = [each async for each in stored_objects(storage, partition_prefix(PARTITION))]
-        assert len(objects) == 6 * len(segments)
-        for entry, found in objects:
+        assert len(bucket.contents()) == 6 * len(segments)
+        for key, data in bucket.contents().items():
+            found = parse_key(key)
             assert found is not None and found.partition == PARTITION
             if found.kind in (ObjectKind.LOG, ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX):
                 path = tmp_path / "t-0" / f"{found.start_offset:020d}{found.kind.value}"
-                assert bucket.contents()[entry.key] == path.read_bytes()
+                assert data == path.read_bytes()
         with pytest.raises(WrongCluster):
             await get_manifest(storage, "another", PARTITION, segments[0])
 
@@ -48,7 +48,7 @@ def test_a_copy_that_fails_has_no_manifest_and_is_removed(tmp_path: Path, seed: 
                 await copied(log, failing)
         storage, _ = simulated(bucket=bucket)
         by_segment: dict[tuple[int, bytes], set[ObjectKind]] = {}
-        async for _, found in stored_objects(storage, ""):
+        for found in map(parse_key, bucket.contents()):
             assert found is not None
             by_segment.setdefault((found.start_offset, found.segment_id), set()).add(found.kind)
         for kinds in by_segment.values():
