@@ -33,7 +33,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     TRANSACTION_VERSION: SupportedRange(0, 2),
     GROUP_VERSION: SupportedRange(0, 0),
     "share.version": SupportedRange(0, 0),
-    "streams.version": SupportedRange(0, 0),
+    "streams.version": SupportedRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),
 }
 """The levels that this node supports, by feature. Level 0 means that the feature is off."""

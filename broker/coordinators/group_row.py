@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
-from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.config import GroupConfig, StreamsConfig
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, MigrationPolicy
 from moldau.protocol.compression import Codec
@@ -89,6 +89,26 @@ def group_config(config: Config) -> GroupConfig:
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         consumer=consumer_settings(config),
+        streams=streams_config(config),
+    )
+
+
+def streams_config(config: Config) -> StreamsConfig:
+    """The settings of streams groups in a node's configuration."""
+    return StreamsConfig(
+        session_timeout_ms=config.integer("group.streams.session.timeout.ms"),
+        min_session_timeout_ms=config.integer("group.streams.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.streams.max.session.timeout.ms"),
+        heartbeat_interval_ms=config.integer("group.streams.heartbeat.interval.ms"),
+        min_heartbeat_interval_ms=config.integer("group.streams.min.heartbeat.interval.ms"),
+        max_heartbeat_interval_ms=config.integer("group.streams.max.heartbeat.interval.ms"),
+        max_size=config.integer("group.streams.max.size"),
+        num_standby_replicas=config.integer("group.streams.num.standby.replicas"),
+        max_standby_replicas=config.integer("group.streams.max.standby.replicas"),
+        initial_rebalance_delay_ms=config.integer("group.streams.initial.rebalance.delay.ms"),
+        assignment_interval_ms=config.integer("group.streams.assignment.interval.ms"),
+        min_assignment_interval_ms=config.integer("group.streams.min.assignment.interval.ms"),
+        max_assignment_interval_ms=config.integer("group.streams.max.assignment.interval.ms"),
     )
 
 

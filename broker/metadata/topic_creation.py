@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
 
 from moldau.broker.config.internal_topics import InternalTopic
 from moldau.protocol.errors import ErrorCode
@@ -25,6 +25,15 @@ class ControllerPort(Protocol):
         """Send a request; `reply` is called once with the response, on the event loop."""
 
 
+FAILURES_MAX: Final = 1_000
+"""The most failures that are remembered; beyond them the oldest is forgotten."""
+
+
+class CreationFailure(NamedTuple):
+    reason: str
+    retry_ms: int
+
+
 class TopicCreation:
     """Sends at most one CreateTopics request for each topic at a time.
 
@@ -34,6 +43,8 @@ class TopicCreation:
     def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
         self._under_way: dict[str, None] = {}
+        self._failures: dict[str, CreationFailure] = {}
+        """Of the topics of streams groups."""
 
     def create(
         self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
@@ -61,6 +72,41 @@ class TopicCreation:
         # DIVERGES: Apache Kafka counts an automatic creation as a mutation of the client that asked for the topic, and
         # that of an internal topic as one of the broker; here neither is counted.
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
+
+    def create_for_group(self, topic: CreatableTopic, retry_ms: int) -> None:
+        """Request an internal topic of a streams group without waiting. A request in progress is not repeated.
+
+        `retry_ms`: until when (monotonic clock) a failure is remembered.
+        """
+        if topic.name in self._under_way:
+            return
+        self._under_way[topic.name] = None
+
+        def created(response: CreateTopicsResponse) -> None:
+            del self._under_way[topic.name]
+            for each in response.topics:
+                if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    reason = each.error_message or ErrorCode(each.error_code).name
+                    log.warning("topic %s was not created: %s", topic.name, reason)
+                    self._failures.pop(topic.name, None)
+                    while len(self._failures) >= FAILURES_MAX:
+                        del self._failures[next(iter(self._failures))]
+                    self._failures[topic.name] = CreationFailure(reason, retry_ms)
+
+        self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
+
+    def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
+        """The reasons of those topics of streams groups that could not be created lately, by name."""
+        found = {}
+        for name in names:
+            failure = self._failures.get(name)
+            if failure is None:
+                continue
+            if now_ms < failure.retry_ms:
+                found[name] = failure.reason
+            else:
+                del self._failures[name]
+        return found
 
     def create_internal(self, topic: InternalTopic) -> None:
         """Request an internal topic with the partitions and settings that its coordinator needs."""

@@ -20,6 +20,8 @@ from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest
+from moldau.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from moldau.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
@@ -36,10 +38,47 @@ if TYPE_CHECKING:
         offset_commit,
         offset_delete,
         offset_fetch,
+        streams_group_describe,
+        streams_group_heartbeat,
         sync_group,
     )
 
+TASK_ROLES: Final = ("active", "standby", "warmup")
+TASKS_MAX: Final = 10 * ENTRIES_MAX
+"""The most tasks of one subtopology that a member of a streams group may report in one role."""
+SUBTOPOLOGY_LISTS: Final = (
+    "",
+    ".source_topics",
+    ".source_topic_regex",
+    ".state_changelog_topics",
+    ".state_changelog_topics.topic_configs",
+    ".repartition_sink_topics",
+    ".repartition_source_topics",
+    ".repartition_source_topics.topic_configs",
+    ".copartition_groups",
+    ".copartition_groups.source_topics",
+    ".copartition_groups.source_topic_regex",
+    ".copartition_groups.repartition_source_topics",
+)
+
 GROUP_ROWS: Final = (
+    api(
+        StreamsGroupHeartbeatRequest,
+        broker=lambda: handlers.streams_group_heartbeat.handle,
+        rule=lambda: authorization.group_rules.MEMBER,
+        bounds={
+            **{f"topology.subtopologies{part}": ENTRIES_MAX for part in SUBTOPOLOGY_LISTS},
+            **{f"{role}_tasks": ENTRIES_MAX for role in TASK_ROLES},
+            **{f"{role}_tasks.partitions": TASKS_MAX for role in TASK_ROLES},
+            **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets"), ENTRIES_MAX),
+        },
+    ),
+    api(
+        StreamsGroupDescribeRequest,
+        broker=lambda: handlers.streams_group_describe.handle,
+        rule=lambda: authorization.group_rules.DESCRIBE_STREAMS_GROUPS,
+        parts=cut("group_ids", "groups"),
+    ),
     api(
         OffsetCommitRequest,
         broker=lambda: handlers.offset_commit.handle,

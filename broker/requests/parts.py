@@ -525,4 +525,6 @@ def _exceeds(holder: object, path: Sequence[str], most: int) -> bool:
     elements = getattr(holder, path[0]) or ()
     if len(path) == 1:
         return len(elements) > most
+    if not isinstance(elements, list | tuple):
+        return _exceeds(elements, path[1:], most)  # a struct that holds the list
     return any(_exceeds(each, path[1:], most) for each in elements)

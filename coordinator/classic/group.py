@@ -445,7 +445,7 @@ def describe(group: Group | None, group_id: str, version: int) -> DescribedGroup
     The protocol and the members' subscriptions are included only while it is stable; assignments always.
     """
     if not isinstance(group, ClassicGroup):
-        return describe_absent(group_id, version)
+        return describe_absent(group_id, version, "not found" if group is None else "is not a classic group")
     is_stable = group.state is STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -467,10 +467,10 @@ def describe_member(group: ClassicGroup, member: Member, *, with_metadata: bool)
     )
 
 
-def describe_absent(group_id: str, version: int) -> DescribedGroup:
+def describe_absent(group_id: str, version: int, reason: str) -> DescribedGroup:
     """The description of a group that does not exist, or is not a classic group."""
     described = DescribedGroup(group_id=group_id, group_state=DEAD.value, protocol_type="", protocol_data="")
     if version >= NOT_FOUND_VERSION:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        described.error_message = f"Group {group_id} {reason}."
     return described

@@ -8,7 +8,7 @@ from functools import partial
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic, ConfiguredTopology
-from moldau.coordinator.streams.events import DescribeStreamsGroup
+from moldau.coordinator.streams.events import DescribeStreamsGroup, not_described
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member
 from moldau.coordinator.streams.tasks import Tasks
@@ -42,18 +42,7 @@ def describe_group(step: GroupStep, group: Group | None, event: DescribeStreamsG
 
 
 def _refused_by_the_log(group_id: str, error: ErrorCode) -> DescribedGroup:
-    return not_described(group_id, write_error(error), None)
-
-
-def not_described(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-    )
+    return not_described(group_id, write_error(error))
 
 
 def describe(group: StreamsGroup) -> DescribedGroup:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.streams_group_describe import DescribedGroup
 from moldau.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -36,11 +38,40 @@ class HeartbeatReply(NamedTuple):
     """The internal topics that the shell creates if the client has the right to."""
 
 
+def heartbeat_response(member_id: str, member_epoch: int) -> StreamsGroupHeartbeatResponse:
+    """A response without an assignment. Apache Kafka 4.3.1 leaves what concerns warm-up tasks at 0."""
+    return StreamsGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=member_epoch,
+        heartbeat_interval_ms=0,
+        acceptable_recovery_lag=0,
+        task_offset_interval_ms=0,
+        endpoint_information_epoch=0,
+    )
+
+
+def refusal_response(error: ErrorCode, message: str | None = None) -> StreamsGroupHeartbeatResponse:
+    response = heartbeat_response("", 0)
+    response.error_code, response.error_message = error, message
+    return response
+
+
 class DescribeStreamsGroup(NamedTuple):
     """A group of a StreamsGroupDescribe. The reply is a `DescribedGroup`."""
 
     waiter: Waiter
     group_id: str
+
+
+def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+    )
 
 
 class StreamsTimer(Enum):

@@ -33,7 +33,13 @@ from moldau.coordinator.streams.configured_topology import (
     configure,
 )
 from moldau.coordinator.streams.endpoints import partitions_by_endpoint
-from moldau.coordinator.streams.events import HeartbeatReply, StreamsHeartbeat, StreamsTimer
+from moldau.coordinator.streams.events import (
+    HeartbeatReply,
+    StreamsHeartbeat,
+    StreamsTimer,
+    heartbeat_response,
+    refusal_response,
+)
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.heartbeat_validation import JOIN_EPOCH, LEAVE_EPOCH, NO_TIMEOUT_MS, refusal_of
 from moldau.coordinator.streams.member import Member, MemberState, UserEndpoint, reconcile
@@ -52,7 +58,6 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
     TaskIds,
 )
 
@@ -81,25 +86,11 @@ def heartbeat(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> 
 
 
 def refused(refusal: Refusal) -> HeartbeatReply:
-    response = answer_to("", 0)
-    response.error_code, response.error_message = refusal.error, refusal.message
-    return HeartbeatReply(response, NO_TOPICS)
+    return HeartbeatReply(refusal_response(refusal.error, refusal.message), NO_TOPICS)
 
 
 def _refused_by_the_log(error: ErrorCode) -> HeartbeatReply:
     return refused(Refusal(write_error(error)))
-
-
-def answer_to(member_id: str, member_epoch: int) -> StreamsGroupHeartbeatResponse:
-    """An answer without an assignment. Apache Kafka 4.3.1 leaves what concerns warm-up tasks at 0."""
-    return StreamsGroupHeartbeatResponse(
-        member_id=member_id,
-        member_epoch=member_epoch,
-        heartbeat_interval_ms=0,
-        acceptable_recovery_lag=0,
-        task_offset_interval_ms=0,
-        endpoint_information_epoch=0,
-    )
 
 
 def leave(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest) -> HeartbeatReply | Refusal:
@@ -113,7 +104,7 @@ def leave(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRe
     if member is None:
         return unknown_member(request)
     remove_member(step, group, member)
-    return HeartbeatReply(answer_to(request.member_id, request.member_epoch), NO_TOPICS)
+    return HeartbeatReply(heartbeat_response(request.member_id, request.member_epoch), NO_TOPICS)
 
 
 def of_another_kind(group_id: str) -> Refusal:
@@ -353,7 +344,7 @@ class Heartbeat:
 
     def answer(self) -> HeartbeatReply:
         group, member, request = self.group, self.member, self.request
-        response = answer_to(member.member_id, member.member_epoch)
+        response = heartbeat_response(member.member_id, member.member_epoch)
         response.heartbeat_interval_ms = self.settings.heartbeat_interval_ms
         if self.is_joining or member.assigned != self.former.assigned:
             response.active_tasks = task_ids(member.assigned.active)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from moldau.coordinator.classic.events import Join
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import (
     Group,
@@ -15,13 +16,14 @@ from moldau.coordinator.group.group import (
     on_request,
 )
 from moldau.coordinator.streams import membership
-from moldau.coordinator.streams.commit import commit_offsets, commit_transactional_offsets
+from moldau.coordinator.streams.commit import commit_offsets, commit_transactional_offsets, fetch_refusal
 from moldau.coordinator.streams.describe import describe_group
 from moldau.coordinator.streams.events import DescribeStreamsGroup, StreamsHeartbeat
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.heartbeat import heartbeat
 from moldau.coordinator.streams.records import RECORDS
 from moldau.coordinator.streams.replay import replay
+from moldau.protocol.errors import ErrorCode
 
 
 def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
@@ -29,9 +31,15 @@ def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
     membership.timer_fired(step, group, key)
 
 
+def refusal_of_fetch(group: Group, member_id: str | None, epoch: int) -> ErrorCode:
+    assert isinstance(group, StreamsGroup)
+    return fetch_refusal(group, member_id, epoch)
+
+
 STREAMS: Final = GroupKind(
     group=StreamsGroup,
     requests={
+        Join: on_request(Join, StreamsGroup, membership.join_classic),
         CommitOffsets: on_request(CommitOffsets, StreamsGroup, commit_offsets),
         CommitTransactionalOffsets: on_request(CommitTransactionalOffsets, StreamsGroup, commit_transactional_offsets),
     },
@@ -45,4 +53,5 @@ STREAMS: Final = GroupKind(
     timer_fired=timer,
     loaded=on_event(StreamsGroup, membership.loaded),
     unloaded=on_event(StreamsGroup, membership.unloaded),
+    fetch_refusal=refusal_of_fetch,
 )

@@ -1,16 +1,24 @@
-"""Members that leave a streams group or are removed from it, and the timers that remove them."""
+"""Members that leave a streams group or are removed from it, the timers that remove them, and the end of a group whose
+application goes back to the classic protocol.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from moldau.coordinator.classic.events import Join
+from moldau.coordinator.classic.group import ClassicGroup, classic_group
+from moldau.coordinator.classic.join import join, refuse
+from moldau.coordinator.classic.rebalance import refuse_join
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.runtime.step import write_error
 from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member, MemberState
 from moldau.coordinator.streams.records import epoch_change, member_tombstones
 from moldau.coordinator.streams.settings import settings_of
 from moldau.coordinator.streams.target import compute_targets, is_too_early, target_changes
+from moldau.protocol.errors import ErrorCode
 
 STANDBYS_CONFIG: Final = "num.standby.replicas"
 
@@ -62,6 +70,42 @@ def assign_first(step: GroupStep, group: StreamsGroup) -> None:
     standby_replicas = int(group.assignment_configs.get(STANDBYS_CONFIG, "0"))
     targets = compute_targets(group.targets, group.members, configured, standby_replicas)
     step.write(*target_changes(group, group.epoch, targets, step.wall_ms))
+
+
+def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
+    """A JoinGroup for a streams group. An empty one gives its place to a classic group that accepts the join."""
+    if not group.is_empty:
+        refuse(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    del step.groups[group.group_id]
+    join(step, None, event)
+    classic = classic_group(step.groups, group.group_id)
+    if classic is None:
+        step.groups[group.group_id] = group
+        return
+    classic.visible_from = group.visible_from
+    step.changes[:0] = group.tombstones()
+    for key in group.timers:
+        step.timers.cancel(key)
+    step.when_committed(Replaced(group, classic))
+
+
+class Replaced(NamedTuple):
+    """The outcome of the tombstones of an empty group: where the log refuses them, the group is there again."""
+
+    former: StreamsGroup
+    classic: ClassicGroup
+
+    def committed(self, step: GroupStep) -> None:
+        pass
+
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT and step.groups.get(self.former.group_id) is self.classic:
+            step.groups[self.former.group_id] = self.former
+            for member in self.classic.members.values():
+                refuse_join(step, self.classic, member, write_error(error), member.member_id)
+            for key in self.classic.timers:
+                step.timers.cancel(key)
 
 
 def loaded(step: GroupStep, group: StreamsGroup) -> None:

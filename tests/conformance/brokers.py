@@ -21,7 +21,7 @@ from tests.conformance.toolchain import Toolchain
 # What Moldau does not offer yet is switched off in the peer too, so that clients take the same paths on both.
 ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
 """Off on both: scenarios turn them on themselves."""
-FEATURES_OFF = ("group.version=0", "share.version=0", "streams.version=0", ELIGIBLE_LEADERS_OFF)
+FEATURES_OFF = ("group.version=0", "share.version=0", ELIGIBLE_LEADERS_OFF)
 TRANSACTION_VERSION = 2
 """The level of `transaction.version` where a run names no other."""
 RELEASE = "4.3-IV0"
@@ -65,14 +65,18 @@ offsets.topic.num.partitions=4
 """
 
 
-def features_of_peer(transaction_version: int) -> list[str]:
+def features_of_peer(transaction_version: int, streams_version: int = 0) -> list[str]:
     """The words that format Apache Kafka with Moldau's levels of the features."""
-    levels = (*FEATURES_OFF, f"transaction.version={transaction_version}")
+    levels = (*FEATURES_OFF, f"transaction.version={transaction_version}", f"streams.version={streams_version}")
     return [word for level in levels for word in ("--feature", level)]
 
 
-def features_of_moldau(transaction_version: int) -> list[str]:
-    levels = (ELIGIBLE_LEADERS_OFF, f"transaction.version={transaction_version}")
+def features_of_moldau(transaction_version: int, streams_version: int = 0) -> list[str]:
+    levels = (
+        ELIGIBLE_LEADERS_OFF,
+        f"transaction.version={transaction_version}",
+        f"streams.version={streams_version}",
+    )
     return [word for level in levels for word in ("--feature", level)]
 
 

@@ -44,6 +44,8 @@ class Node(Broker):
     In a dynamic quorum the first three of `ports` are the voters', a further node is to be made a voter later.
     """
 
+    streams_version = 0
+
     def __init__(
         self,
         name: str,
@@ -74,8 +76,8 @@ class Node(Broker):
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
         if not self._java:
-            return [*MOLDAU, "format", *named, *features_of_moldau(self.transaction_version)]
-        features = features_of_peer(self.transaction_version)
+            return [*MOLDAU, "format", *named, *features_of_moldau(self.transaction_version, self.streams_version)]
+        features = features_of_peer(self.transaction_version, self.streams_version)
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
 
     def _quorum_words(self) -> list[str]:
@@ -105,6 +107,8 @@ class Trio:
 
     node_count = NODES
     transaction_version = TRANSACTION_VERSION
+    streams_version = 0
+    """The level of `streams.version`: 1 for applications with the streams protocol."""
 
     def __init__(
         self,
@@ -134,6 +138,7 @@ class Trio:
     def format(self) -> None:
         for node in self.nodes:
             node.transaction_version = self.transaction_version
+            node.streams_version = self.streams_version
             node.format()
 
     def start(self) -> None:

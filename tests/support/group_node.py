@@ -17,9 +17,9 @@ from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.config import GroupConfig
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
+from moldau.protocol.records.metadata import FeatureLevelRecord, PartitionRecord, TopicRecord
 from moldau.replication.partition import Partition
-from moldau.security.access import Unrestricted
+from moldau.security.access import Access, Unrestricted
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from tests.support.short_answers import short_answers
@@ -50,7 +50,15 @@ class GroupNode:
             CurrentImage(self.cluster),
         )
         self.coordinators = CoordinatorRegistry([self.groups.shards], lambda log: None)
-        self.topics = SimpleNamespace(create_internal=self.create_internal)
+        self.topics = SimpleNamespace(
+            create_internal=self.create_internal,
+            create_for_group=lambda topic, _retry_ms: self.created.append(topic.name),
+            failures=lambda _names, _now_ms: self.failures,
+        )
+        self.access: Access = Unrestricted()
+        """That of the client."""
+        self.failures: dict[str, str] = {}
+        """Why topics of streams groups could not be created, by name."""
         self.long_requests = short_answers()
 
     def _spawn(self, work: Coroutine[object, object, None], name: str = "", /) -> None:
@@ -95,7 +103,7 @@ class GroupNode:
             client_id=CLIENT_ID,
             client_host="127.0.0.1",
             listener=SimpleNamespace(name="PLAINTEXT"),
-            access=Unrestricted(),
+            access=self.access,
         )
         response = handler(self, context, request)
         if isinstance(response, Pending):
@@ -116,9 +124,13 @@ def over_the_wire(message: object, version: int) -> object:
     return decode(type(message), encode(message, version), version)
 
 
-def image_with(topics: dict[str, tuple[bytes, int]]) -> MetadataImage:
-    """The metadata of a cluster with these topics: id and number of partitions by name."""
+def image_with(topics: dict[str, tuple[bytes, int]], **levels: int) -> MetadataImage:
+    """The metadata of a cluster with these topics, id and number of partitions by name, and levels of features, by
+    name with `_` for `.`.
+    """
     delta = MetadataDelta(MetadataImage())
+    for feature, level in levels.items():
+        delta.replay(FeatureLevelRecord(name=feature.replace("_", "."), feature_level=level))
     for name, (topic_id, partitions_count) in topics.items():
         delta.replay(TopicRecord(name=name, topic_id=topic_id))
         for index in range(partitions_count):

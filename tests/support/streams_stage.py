@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 
+from moldau.coordinator.classic.events import Join
 from moldau.coordinator.group.config import GroupConfig, StreamsConfig
 from moldau.coordinator.group.events import CommitOffsets, ShardRequest
 from moldau.coordinator.group.image import CoordinatorTopic
@@ -17,6 +18,7 @@ from moldau.coordinator.streams.describe import describe
 from moldau.coordinator.streams.events import DescribeStreamsGroup, HeartbeatReply, StreamsHeartbeat
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -89,7 +91,8 @@ def tasks(*partitions: int, subtopology_id: str = "0") -> list[TaskIds]:
 class StreamsStage:
     def __init__(self, topics: Mapping[str, int], config: StreamsConfig | None = None) -> None:
         self.config = GroupConfig(
-            streams=config or StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0)
+            initial_rebalance_delay_ms=0,
+            streams=config or StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0),
         )
         self.now_ms = 0
         self.records: list[Record] = []
@@ -128,6 +131,8 @@ class StreamsStage:
 
     def ask(self, event: ShardRequest) -> object:
         replies = dict(self._act(self.shard.step(event, self.now_ms, self.wall_ms)))
+        while not replies and (self.shard.next_deadline_ms() or 0) <= self.now_ms:
+            replies = dict(self._act(self.shard.step(Tick(), self.now_ms, self.wall_ms)))
         assert list(replies) == ["client"], replies
         return replies["client"]
 
@@ -210,6 +215,20 @@ class StreamsStage:
         response = self.ask(CommitOffsets(Waiter("client", version), request))
         assert isinstance(response, OffsetCommitResponse)
         return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    def join_classic(self) -> JoinGroupResponse:
+        """A JoinGroup of the classic protocol, in a version in which the member needs no id."""
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        response = self.ask(Join(Waiter("client", 3), request, "cli", "/127.0.0.1", "fresh"))
+        assert isinstance(response, JoinGroupResponse)
+        return response
 
     # State
 

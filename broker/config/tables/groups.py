@@ -143,31 +143,31 @@ share.coordinator.threads  int  1  1..  accepted:share  read-only
     Threads of the share coordinator.
 share.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:share  cluster-wide
     Largest buffer that the share coordinator keeps for reuse.
-group.streams.max.size  int  2147483647  1..  accepted:streams  read-only
+group.streams.max.size  int  2147483647  1..  honoured  read-only
     Most members of a streams group.
-group.streams.session.timeout.ms  int  45000  1..  accepted:streams  read-only
+group.streams.session.timeout.ms  int  45000  1..  honoured  read-only
     Session timeout of streams groups.
-group.streams.min.session.timeout.ms  int  45000  1..  accepted:streams  read-only
+group.streams.min.session.timeout.ms  int  45000  1..  honoured  read-only
     Shortest session timeout of a streams group.
-group.streams.max.session.timeout.ms  int  60000  1..  accepted:streams  read-only
+group.streams.max.session.timeout.ms  int  60000  1..  honoured  read-only
     Longest session timeout of a streams group.
-group.streams.heartbeat.interval.ms  int  5000  1..  accepted:streams  read-only
+group.streams.heartbeat.interval.ms  int  5000  1..  honoured  read-only
     Heartbeat interval of streams groups.
-group.streams.min.heartbeat.interval.ms  int  5000  1..  accepted:streams  read-only
+group.streams.min.heartbeat.interval.ms  int  5000  1..  honoured  read-only
     Shortest heartbeat interval of a streams group.
-group.streams.max.heartbeat.interval.ms  int  15000  1..  accepted:streams  read-only
+group.streams.max.heartbeat.interval.ms  int  15000  1..  honoured  read-only
     Longest heartbeat interval of a streams group.
-group.streams.assignment.interval.ms  int  1000  0..  accepted:streams  cluster-wide
+group.streams.assignment.interval.ms  int  1000  0..  honoured  cluster-wide
     Least time between two assignments of a streams group.
-group.streams.min.assignment.interval.ms  int  0  0..  accepted:streams  read-only
+group.streams.min.assignment.interval.ms  int  0  0..  honoured  read-only
     Shortest assignment interval of a streams group.
-group.streams.max.assignment.interval.ms  int  15000  0..  accepted:streams  read-only
+group.streams.max.assignment.interval.ms  int  15000  0..  honoured  read-only
     Longest assignment interval of a streams group.
-group.streams.num.standby.replicas  int  0  0..  accepted:streams  read-only
+group.streams.num.standby.replicas  int  0  0..  honoured  read-only
     Standby tasks of streams groups.
-group.streams.max.standby.replicas  int  2  0..  accepted:streams  read-only
+group.streams.max.standby.replicas  int  2  0..  honoured  read-only
     Most standby tasks of a streams group.
-group.streams.initial.rebalance.delay.ms  int  3000  0..  accepted:streams  read-only
+group.streams.initial.rebalance.delay.ms  int  3000  0..  honoured  read-only
     How long an empty streams group waits before its first rebalance.
 transaction.max.timeout.ms  int  900000  1..  honoured  read-only
     Longest transaction timeout that a producer may ask for.

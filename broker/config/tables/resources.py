@@ -100,15 +100,15 @@ share.renew.acknowledge.enable  boolean  true  any  accepted:share  -
     Whether a consumer may renew its hold of a record.
 share.session.timeout.ms  int  45000  1..  accepted:share  group.share.session.timeout.ms
     Session timeout of this share group.
-streams.assignment.interval.ms  int  1000  0..  accepted:streams  group.streams.assignment.interval.ms
+streams.assignment.interval.ms  int  1000  0..  honoured  group.streams.assignment.interval.ms
     Least time between two assignments of this streams group.
-streams.heartbeat.interval.ms  int  5000  1..  accepted:streams  group.streams.heartbeat.interval.ms
+streams.heartbeat.interval.ms  int  5000  1..  honoured  group.streams.heartbeat.interval.ms
     Heartbeat interval of this streams group.
-streams.initial.rebalance.delay.ms  int  3000  0..  accepted:streams  group.streams.initial.rebalance.delay.ms
+streams.initial.rebalance.delay.ms  int  3000  0..  honoured  group.streams.initial.rebalance.delay.ms
     How long this group waits, when empty, before its first rebalance.
-streams.num.standby.replicas  int  0  0..  accepted:streams  group.streams.num.standby.replicas
+streams.num.standby.replicas  int  0  0..  honoured  group.streams.num.standby.replicas
     Standby tasks of this streams group.
-streams.session.timeout.ms  int  45000  1..  accepted:streams  group.streams.session.timeout.ms
+streams.session.timeout.ms  int  45000  1..  honoured  group.streams.session.timeout.ms
     Session timeout of this streams group.
 """
 

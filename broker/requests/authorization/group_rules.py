@@ -24,6 +24,7 @@ from moldau.broker.requests.authorization.rule import (
 )
 from moldau.broker.requests.handlers import offset_fetch as offset_fetch_handler
 from moldau.coordinator.consumer.describe import describe_error
+from moldau.coordinator.streams.events import not_described
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -110,6 +111,13 @@ DESCRIBE_GROUPS: Rule = ElementsRule(
         error_code=error, group_id=_text(element), group_state="", protocol_type="", protocol_data=""
     ),
 )
+DESCRIBE_STREAMS_GROUPS: Rule = ElementsRule(
+    "group_ids",
+    "groups",
+    lambda element: group(AclOperation.DESCRIBE, _text(element)),
+    lambda element, error: not_described(_text(element), error),
+)
+"""The handler asks for the topics of each group."""
 DELETE_GROUPS: Rule = ElementsRule(
     "groups_names",
     "results",

@@ -18,8 +18,8 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
  * A Kafka Streams application. The arguments are the bootstrap address, the state directory, the processing guarantee,
- * the size of a window, the greatest distance of a click and a purchase, both in milliseconds, and, where it has to
- * log in, a file of properties that say how.
+ * the size of a window, the greatest distance of a click and a purchase, both in milliseconds, and, where there are
+ * any, a file of further properties: how to log in, the group protocol.
  *
  * <p>Nothing is late (the grace is a day), so that what each output holds for a key follows from the inputs alone:
  * `tests/conformance/streams/truth.py` computes the same.
@@ -84,9 +84,6 @@ public final class ShopApplication {
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200");
         // Every update of a store is seen in the output: none that is doubled or lost hides behind a later one.
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
-        // An instance that was killed is missed after 6 s.
-        config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");
-        config.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "1500");
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         return config;
     }
@@ -99,6 +96,11 @@ public final class ShopApplication {
             try (Reader security = Files.newBufferedReader(Path.of(arguments[5]))) {
                 config.load(security);
             }
+        }
+        if (!"streams".equals(config.getProperty("group.protocol"))) {
+            // An instance that was killed is missed after 6 s. With the streams protocol the brokers have these settings.
+            config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");
+            config.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "1500");
         }
         KafkaStreams streams = new KafkaStreams(topology(window, distance).build(), config);
         CountDownLatch stopped = new CountDownLatch(1);

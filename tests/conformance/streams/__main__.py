@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.conformance.brokers import Ports
 from tests.conformance.outcome import Failed
-from tests.conformance.streams.campaign import AT_LEAST_ONCE, EXACTLY_ONCE, Shop, campaign
+from tests.conformance.streams.campaign import AT_LEAST_ONCE, CLASSIC, EXACTLY_ONCE, STREAMS, Shop, campaign
 from tests.conformance.toolchain import Toolchain
 
 
@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--guarantee", choices=(EXACTLY_ONCE, AT_LEAST_ONCE), default=EXACTLY_ONCE, help="the latter fails: a control"
     )
+    parser.add_argument("--protocol", choices=(CLASSIC, STREAMS), default=CLASSIC, help="of the application's group")
     parser.add_argument("--keep", action="store_true", help="keep the directories; done anyway after a failure")
     return parser.parse_args()
 
@@ -42,7 +43,9 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="moldau-streams-"))
     say(f"seed {options.seed}, {options.broker}, {directory}")
     try:
-        shop = Shop.plain(options.broker, Toolchain(fetch=True), Ports(), directory, options.guarantee)
+        shop = Shop.plain(
+            options.broker, Toolchain(fetch=True), Ports(), directory, options.guarantee, options.protocol
+        )
         shop.brokers.transaction_version = options.transaction_version
         figures = campaign(shop, options.kills, options.seed, say)
     except Failed as failed:

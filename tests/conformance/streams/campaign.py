@@ -33,6 +33,15 @@ Report = Callable[[str], None]
 CATCH_UP_S = 240.0
 """For a killed instance to be missed, its tasks to move, stores to be restored; a machine may be slow."""
 SETTINGS = ("min.insync.replicas=2", "transaction.state.log.min.isr=2")
+CLASSIC, STREAMS = "classic", "streams"
+"""The group protocols."""
+STREAMS_SETTINGS = (
+    "group.streams.min.session.timeout.ms=6000",
+    "group.streams.session.timeout.ms=6000",
+    "group.streams.min.heartbeat.interval.ms=1000",
+    "group.streams.heartbeat.interval.ms=1500",
+)
+"""With the streams protocol an instance that was killed is missed after 6 s, as with the classic one."""
 STORED = dict.fromkeys(TOPICS, PARTITIONS)
 
 
@@ -56,9 +65,21 @@ class Shop:
 
     @classmethod
     def plain(
-        cls, name: str, toolchain: Toolchain, ports: Ports, directory: Path, guarantee: str = EXACTLY_ONCE
+        cls,
+        name: str,
+        toolchain: Toolchain,
+        ports: Ports,
+        directory: Path,
+        guarantee: str = EXACTLY_ONCE,
+        protocol: str = CLASSIC,
     ) -> Shop:
-        return cls(Trio(name, toolchain, pairs_of(ports), directory, extra=SETTINGS), toolchain, directory, guarantee)
+        extra = SETTINGS if protocol == CLASSIC else (*SETTINGS, *STREAMS_SETTINGS)
+        brokers = Trio(name, toolchain, pairs_of(ports), directory, extra=extra)
+        if protocol == CLASSIC:
+            return cls(brokers, toolchain, directory, guarantee)
+        brokers.streams_version = 1
+        access = Access(brokers.bootstrap, {"group.protocol": protocol})
+        return cls(brokers, toolchain, directory, guarantee, access)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -19,6 +19,8 @@ NOT_ASKED = {
     *("ApiVersions", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry"),
     # The owner of a token is a user who has logged in: the scenario `logins`.
     *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
+    # Their features are off on both brokers, as they are formatted for the scenario.
+    *("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe"),
 }
 
 

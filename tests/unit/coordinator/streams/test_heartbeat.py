@@ -125,6 +125,27 @@ def test_a_revocation_in_time_ends_its_timer() -> None:
     assert set(stage.group.members) == {"a", "b"}
 
 
+def test_an_empty_group_gives_its_place_to_a_classic_one() -> None:
+    stage = StreamsStage({"in": 2})
+    stage.join("a")
+    assert stage.join_classic().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    stage.leave("a")
+    assert stage.join_classic().error_code == ErrorCode.NONE
+    group = stage.shard.group("app")
+    assert group is not None and group.type_name == "classic"
+    assert stage.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_empty_group_stays_if_its_tombstones_are_refused() -> None:
+    stage = StreamsStage({"in": 2})
+    stage.join("a")
+    stage.leave("a")
+    before = image_of(stage.group)
+    stage.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert stage.join_classic().error_code == ErrorCode.NOT_COORDINATOR
+    assert image_of(stage.group) == before
+
+
 # Epochs
 
 

@@ -226,6 +226,10 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
         lambda r: [(Op.WRITE, Kind.TOPIC, name_of(each)) for each in r.topic_data], ErrorCode.TOPIC_AUTHORIZATION_FAILED
     ),
     ("RemoveRaftVoter", CONTROLLER): on_cluster(Op.ALTER),
+    ("StreamsGroupDescribe", BROKER): Row(
+        lambda r: [(Op.DESCRIBE, Kind.GROUP, each) for each in r.group_ids], GROUP_FAILED
+    ),
+    ("StreamsGroupHeartbeat", BROKER): on_group(Op.READ),
     ("SyncGroup", BROKER): on_group(Op.READ),
     ("TxnOffsetCommit", BROKER): transactional(
         reads_group, lambda r: [(Op.READ, Kind.TOPIC, each.name) for each in r.topics]

@@ -45,8 +45,8 @@ OF_BROKERS: Final = names("""
     DescribeDelegationToken DescribeGroups DescribeLogDirs DescribeProducers DescribeTopicPartitions
     DescribeTransactions DescribeUserScramCredentials EndTxn FindCoordinator GetTelemetrySubscriptions
     Heartbeat InitProducerId JoinGroup LeaveGroup ListConfigResources ListGroups ListOffsets ListTransactions
-    Metadata OffsetCommit OffsetDelete OffsetFetch OffsetForLeaderEpoch Produce PushTelemetry SyncGroup
-    TxnOffsetCommit WriteTxnMarkers
+    Metadata OffsetCommit OffsetDelete OffsetFetch OffsetForLeaderEpoch Produce PushTelemetry
+    StreamsGroupDescribe StreamsGroupHeartbeat SyncGroup TxnOffsetCommit WriteTxnMarkers
 """)
 OF_BOTH: Final = names("""
     AddRaftVoter AlterClientQuotas AlterConfigs AlterPartitionReassignments AlterUserScramCredentials

@@ -1,0 +1,84 @@
+"""StreamsGroupDescribe (API key 89, version 0; KIP-1071): epochs, topology, members and tasks of streams groups.
+
+A group of whose topics the client may not describe one is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.requests.handlers.streams_group_heartbeat import FEATURE, denied_of
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.streams.events import DescribeStreamsGroup, not_described
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.streams_group_describe import (
+    DescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Topology,
+)
+from moldau.security.access import Access, AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+UNSEEN_TOPICS = "The described group uses topics that the client is not authorized to describe."
+
+
+class StreamsGroupDescribeServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+
+def handle(
+    services: StreamsGroupDescribeServices, context: RequestContext, request: StreamsGroupDescribeRequest
+) -> Pending[StreamsGroupDescribeResponse]:
+    asks = request.include_authorized_operations
+
+    def response_of(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
+        return StreamsGroupDescribeResponse(groups=[as_seen(group, context.access, asks=asks) for group in groups])
+
+    return join_answers([describe(services, group_id, context.version) for group_id in request.group_ids], response_of)
+
+
+def describe(
+    services: StreamsGroupDescribeServices, group_id: str, version: int
+) -> DescribedGroup | Pending[DescribedGroup]:
+    if not services.cluster.image.features.levels.get(FEATURE, 0):
+        return not_described(group_id, ErrorCode.UNSUPPORTED_VERSION)
+    if not group_id:
+        return not_described(group_id, ErrorCode.INVALID_GROUP_ID)
+    return submit_event(
+        services.groups.runner_of(group_id),
+        version,
+        lambda waiter: DescribeStreamsGroup(waiter, group_id),
+        lambda error: not_described(group_id, error),
+    )
+
+
+def as_seen(group: DescribedGroup, access: Access, *, asks: bool) -> DescribedGroup:
+    """The description for a client; with its rights on the group if it asks for them."""
+    if asks and group.error_code == ErrorCode.NONE:
+        group.authorized_operations = permitted(access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id)
+    if access.is_unrestricted or group.topology is None:
+        return group
+    denied = denied_of(topics_of(group.topology), AclOperation.DESCRIBE, access)
+    if denied:
+        return not_described(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNSEEN_TOPICS)
+    return group
+
+
+def topics_of(topology: Topology) -> list[str]:
+    names: dict[str, None] = {}
+    for subtopology in topology.subtopologies or ():
+        names |= dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_sink_topics))
+        names |= dict.fromkeys(each.name for each in subtopology.repartition_source_topics)
+        names |= dict.fromkeys(each.name for each in subtopology.state_changelog_topics)
+    return list(names)

@@ -1,0 +1,151 @@
+"""StreamsGroupHeartbeat (API key 88, version 0; KIP-1071): a member joins, stays in and leaves a streams group.
+
+The names of the topics of a topology are checked here, and the right to describe them. Internal topics that are missing
+are created after the heartbeat, if the client has the right to create them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.requests.authorization.rule import cluster, topic
+from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.streams.configured_topology import StatusCode
+from moldau.coordinator.streams.events import HeartbeatReply, StreamsHeartbeat, refusal_response
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from moldau.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+from moldau.security.access import Access, AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+FEATURE: Final = "streams.version"
+LISTED_ERRORS_MAX: Final = 3
+"""The most topics that could not be created of which a status tells the reason."""
+
+
+class StreamsGroupHeartbeatServices(Protocol):
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def topics(self) -> TopicCreation: ...
+
+    @property
+    def environment(self) -> Environment: ...
+
+
+def handle(
+    services: StreamsGroupHeartbeatServices, context: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Pending[StreamsGroupHeartbeatResponse]:
+    # DIVERGES: Apache Kafka looks at the feature first; here a client without rights on the group is told so even where
+    # the feature is off.
+    if not services.cluster.image.features.levels.get(FEATURE, 0):
+        return refusal_response(ErrorCode.UNSUPPORTED_VERSION)
+    if request.topology is not None:
+        refusal = refusal_of_topics(request.topology, context.access)
+        if refusal is not None:
+            return refusal
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: StreamsHeartbeat(waiter, request, client_id, client_host),
+        lambda error: refusal_response(error if request.group_id else ErrorCode.INVALID_REQUEST),
+        partial(with_topics_created, services, context.access),
+    )
+
+
+def refusal_of_topics(topology: Topology, access: Access) -> StreamsGroupHeartbeatResponse | None:
+    """Refuse a topology with topics of Kafka's own, with invalid names, or that the client may not describe."""
+    names = topics_of(topology)
+    own = [name for name in names if name in INTERNAL_TOPICS]
+    if own:
+        message = f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is prohibited."
+        return refusal_response(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    invalid = [name for name in names if refusal_of_name(name) is not None]
+    if invalid:
+        message = f"Topic names {','.join(invalid)} are not valid topic names."
+        return refusal_response(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    if denied_of(names, AclOperation.DESCRIBE, access):
+        return refusal_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def topics_of(topology: Topology) -> list[str]:
+    """All topics of a topology, each once."""
+    names: dict[str, None] = {}
+    for subtopology in topology.subtopologies:
+        names |= dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_sink_topics))
+        names |= dict.fromkeys(each.name for each in subtopology.repartition_source_topics)
+        names |= dict.fromkeys(each.name for each in subtopology.state_changelog_topics)
+    return list(names)
+
+
+def with_topics_created(
+    services: StreamsGroupHeartbeatServices, access: Access, reply: object
+) -> StreamsGroupHeartbeatResponse:
+    """The response to a heartbeat, while the missing topics are requested from the controller.
+
+    A topic that could not be created is requested again after two heartbeats.
+    """
+    assert isinstance(reply, HeartbeatReply)
+    response, topics = reply
+    if not topics:
+        return response
+    may_create_all = cluster(AclOperation.CREATE).is_met_quietly(access)
+    denied = [] if may_create_all else denied_of(topics, AclOperation.CREATE, access)
+    if denied:
+        add_to_status(response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
+        return response
+    now_ms = services.environment.monotonic_ms()
+    failed = services.topics.failures(topics, now_ms)
+    for each in topics.values():
+        if each.name not in failed:
+            services.topics.create_for_group(
+                CreatableTopic(
+                    name=each.name,
+                    num_partitions=each.partitions,
+                    replication_factor=each.replication_factor or -1,
+                    configs=[CreatableTopicConfig(name=key, value=value) for key, value in each.configs],
+                ),
+                now_ms + 2 * response.heartbeat_interval_ms,
+            )
+    if failed:
+        listed = ", ".join(f"{name} ({reason})" for name, reason in [*failed.items()][:LISTED_ERRORS_MAX])
+        others = len(failed) - LISTED_ERRORS_MAX
+        add_to_status(response, f"Creation failed: {listed}{f' and {others} more' if others > 0 else ''}.")
+    return response
+
+
+def denied_of(names: Iterable[str], operation: AclOperation, access: Access) -> list[str]:
+    """The topics on which the client has no right to the operation. The decisions go to the audit log."""
+    return [name for name in names if not topic(operation, name).is_met(access)]
+
+
+def add_to_status(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+    """Add to what the response says of missing internal topics."""
+    statuses = response.status = response.status or []
+    for status in statuses:
+        if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; {detail}"
+            return
+    statuses.append(Status(status_code=StatusCode.MISSING_INTERNAL_TOPICS, status_detail=detail))
