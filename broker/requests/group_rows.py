@@ -128,8 +128,8 @@ GROUP_ROWS: Final = (
         broker=lambda: handlers.consumer_group_heartbeat.handle,
         rule=lambda: authorization.group_rules.consumer_group_heartbeat,
         bounds={
-            "subscribed_topic_names": ENTRIES_MAX,
-            "topic_partitions": ENTRIES_MAX,
+            "subscribed_topic_names": 10 * ENTRIES_MAX,
+            "topic_partitions": 10 * ENTRIES_MAX,
             "topic_partitions.partitions": NEW_PARTITIONS_MAX,
         },
     ),

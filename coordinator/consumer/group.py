@@ -126,9 +126,9 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         """Whether the log has a record of the topics as releases before 4.1 wrote it, which the next look removes.
         """
-        self.looked_at: tuple[CoordinatorImage, int] | None = None
-        """The metadata at which the subscribed topics were hashed last, and the group epoch that this led to. It is not
-        in the log: the next coordinator looks again."""
+        self.looked_at: tuple[int, int] | None = None
+        """The version of the metadata at which the subscribed topics were hashed last, and the group epoch that this
+        led to. It is not in the log: the next coordinator looks again."""
         self._owners: dict[bytes, dict[int, str]] = {}
         """The member that owns each partition, by topic id and index."""
 
@@ -201,7 +201,7 @@ class ConsumerGroup:
 
     def has_met(self, image: CoordinatorImage) -> bool:
         """Whether the subscribed topics were hashed at this metadata, and the epoch that followed was stored."""
-        return self.looked_at is not None and self.looked_at[0] is image and self.epoch >= self.looked_at[1]
+        return self.looked_at is not None and self.looked_at[0] == image.version and self.epoch >= self.looked_at[1]
 
     def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:
         """The subscriptions after `member` (None: a new one) becomes `updated` (None: it leaves)."""

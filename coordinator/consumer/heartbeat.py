@@ -178,6 +178,15 @@ def _with_request(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerM
     request = event.request
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
+    if (
+        names is None
+        and timeout_ms == -1
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and (request.instance_id, request.rack_id) in ((None, None), (member.instance_id, None))
+        and (member.client_id, member.client_host, member.classic) == (event.client_id, event.client_host, None)
+    ):
+        return member
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,

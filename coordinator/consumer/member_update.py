@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assigning, Assignment
-from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, hash_of_topics
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, Subscriptions, hash_of_topics
 from moldau.coordinator.consumer.member import ConsumerMember, MemberState, pattern_of
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions, Reconciliation
 from moldau.coordinator.consumer.records import (
@@ -55,7 +55,8 @@ class MemberUpdate:
     epoch: int = 0
     """The group epoch after the request."""
     is_subscription_changed: bool = False
-    is_homogeneous: bool = True
+    subscriptions: Subscriptions | None = None
+    """Those of the group after the request, if the topics were looked at."""
     target_epoch: int = 0
     target: Assignment = field(default_factory=dict)
 
@@ -86,14 +87,9 @@ class MemberUpdate:
                     return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, fault)
         self.is_subscription_changed = names_changed or regex_changed
         raises_epoch = self.is_subscription_changed if is_classic else names_changed or is_resolved
-        subscriptions = group.subscriptions
-        members_count = len(group.members)
         if raises_epoch or not group.has_met(self.step.image):
-            subscriptions = group.subscriptions_with(member, updated)
-            is_known = updated.member_id in group.members or updated.instance_id in group.static_members
-            members_count += not is_known
-            self._look_at_topics(subscriptions.topics, raises_epoch)
-        self.is_homogeneous = subscriptions.is_homogeneous(members_count)
+            self.subscriptions = group.subscriptions_with(member, updated)
+            self._look_at_topics(self.subscriptions.topics, raises_epoch)
         return None
 
     def _look_at_topics(self, topics: Iterable[str], raises_epoch: bool) -> None:
@@ -101,7 +97,7 @@ class MemberUpdate:
         if raises_epoch or metadata_hash != self.group.metadata_hash:
             self.epoch += 1
             self.changes.append(epoch_change(self.group.group_id, self.epoch, metadata_hash))
-        self.group.looked_at = self.step.image, self.epoch
+        self.group.looked_at = self.step.image.version, self.epoch
         if self.group.has_partition_metadata:
             self.changes.append(partition_metadata_tombstone(self.group.group_id))
 
@@ -117,8 +113,9 @@ class MemberUpdate:
             return
         name = group.preferred_assignor(self.settings.assignors[0], self.member, self.updated)
         members = self._assigned_members()
+        is_homogeneous = (self.subscriptions or group.subscriptions).is_homogeneous(len(members))
         targets = ASSIGNORS[name](
-            Assigning(members, partition_counts(members.values(), self.step.image), self.is_homogeneous)
+            Assigning(members, partition_counts(members.values(), self.step.image), is_homogeneous)
         )
         for member_id in members:
             target = targets.get(member_id, NOTHING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moldau.coordinator.consumer.assignors import (
@@ -20,6 +20,7 @@ from moldau.coordinator.consumer.assignors import (
 
 TOPICS = [bytes([number]) * 16 for number in range(1, 5)]
 A, B, C, _ = TOPICS
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def members(**topics: list[bytes]) -> dict[str, AssignedMember]:
@@ -61,12 +62,14 @@ def check(given_to: Assigning, targets: Mapping[str, Assignment]) -> None:
         assert all(target.values()), "a topic without a partition is not in it"
 
 
+@MANY
 @given(drawn_groups(), st.sampled_from([*ASSIGNORS.values()]))
 def test_every_subscribed_partition_is_given_once_to_a_subscriber(group: Assigning, assignor: object) -> None:
     assert callable(assignor)
     check(group, assignor(group))
 
 
+@MANY
 @given(drawn_groups())
 def test_uniform_changes_nothing_when_nothing_has_changed(group: Assigning) -> None:
     targets = assign_uniform(group)
@@ -74,6 +77,7 @@ def test_uniform_changes_nothing_when_nothing_has_changed(group: Assigning) -> N
     assert assign_uniform(again) == targets
 
 
+@MANY
 @given(drawn_groups())
 def test_uniform_is_balanced_where_all_subscribe_to_the_same(group: Assigning) -> None:
     sizes = [len([*pairs(target)]) for target in assign_uniform(group).values()]
@@ -81,6 +85,7 @@ def test_uniform_is_balanced_where_all_subscribe_to_the_same(group: Assigning) -
         assert max(sizes) - min(sizes) <= 1
 
 
+@MANY
 @given(drawn_groups())
 def test_no_move_of_one_partition_would_balance_a_heterogeneous_group_better(group: Assigning) -> None:
     targets = assign_uniform(group)
@@ -91,6 +96,7 @@ def test_no_move_of_one_partition_would_balance_a_heterogeneous_group_better(gro
                 assert topic not in member.topics or sizes[giver] - sizes[taker] <= 1
 
 
+@MANY
 @given(drawn_groups(), st.data())
 def test_uniform_moves_no_more_than_a_member_that_leaves_had(group: Assigning, data: st.DataObject) -> None:
     targets = assign_uniform(group)

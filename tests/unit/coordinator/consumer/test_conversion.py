@@ -71,11 +71,18 @@ class Classic:
         assert response is None or isinstance(response, JoinGroupResponse)
         return response
 
-    def sync(self, member_id: str, epoch: int, assignments: Mapping[str, bytes] | None = None) -> SyncGroupResponse:
+    def sync(
+        self,
+        member_id: str,
+        epoch: int,
+        assignments: Mapping[str, bytes] | None = None,
+        instance_id: str | None = None,
+    ) -> SyncGroupResponse:
         request = SyncGroupRequest(
             group_id="g",
             generation_id=epoch,
             member_id=member_id,
+            group_instance_id=instance_id,
             assignments=[
                 SyncGroupRequestAssignment(member_id=key, assignment=value)
                 for key, value in (assignments or {}).items()
@@ -85,8 +92,10 @@ class Classic:
         assert isinstance(response, SyncGroupResponse)
         return response
 
-    def heartbeat(self, member_id: str, epoch: int) -> int:
-        request = HeartbeatRequest(group_id="g", generation_id=epoch, member_id=member_id)
+    def heartbeat(self, member_id: str, epoch: int, instance_id: str | None = None) -> int:
+        request = HeartbeatRequest(
+            group_id="g", generation_id=epoch, member_id=member_id, group_instance_id=instance_id
+        )
         response = self.stage.ask(Heartbeat(self.stage.waiter(4), request))
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
