@@ -335,7 +335,7 @@ moldau_log_segments_deleted_total  counter  -
     Segments that retention gave up.
 kafka_coordinator_group_groupmetadatamanager_numgroups  gauge  -
     kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups
-    Groups that this broker coordinates.
+    Classic groups that this broker coordinates.
 kafka_coordinator_group_groupmetadatamanager_numgroupsempty  gauge  -
     kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsEmpty
     Those without members.
@@ -360,6 +360,15 @@ moldau_group_members  gauge  -
 kafka_server_group_coordinator_metrics_group_completed_rebalance_count  counter  -
     kafka.server:type=group-coordinator-metrics,name=group-completed-rebalance-count
     Generations that began.
+kafka_server_group_coordinator_metrics_group_count  gauge  protocol
+    kafka.server:type=group-coordinator-metrics,name=group-count
+    Groups that this broker coordinates, by their kind.
+kafka_server_group_coordinator_metrics_consumer_group_count  gauge  state
+    kafka.server:type=group-coordinator-metrics,name=consumer-group-count
+    Consumer groups by their state; none is Dead for long enough to be seen.
+kafka_server_group_coordinator_metrics_consumer_group_rebalance_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=consumer-group-rebalance-count
+    New epochs of consumer groups.
 kafka_server_group_coordinator_metrics_offset_commit_count  counter  -
     kafka.server:type=group-coordinator-metrics,name=offset-commit-count
     Offsets written by commits.

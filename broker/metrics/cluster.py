@@ -19,6 +19,7 @@ CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"
 GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
 COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 
 
 async def collect_cluster(page: Page, node: Observed) -> None:
@@ -55,7 +56,8 @@ def collect_flushes(page: Page, *flushers: Flusher) -> None:
 
 
 def collect_groups(page: Page, node: Observed) -> None:
-    states: Counter[str] = Counter()
+    states: Counter[tuple[str, str]] = Counter()
+    begun: Counter[str] = Counter()
     members = offsets = rebalances = commits = 0
     for runner in node.coordinators.groups.runners:
         counts = runner.shard.group_counts()
@@ -63,10 +65,19 @@ def collect_groups(page: Page, node: Observed) -> None:
         members += counts.members
         offsets += counts.offsets
         rebalances += runner.shard.completed_rebalances
+        begun.update(runner.shard.begun_rebalances)
         commits += runner.shard.committed_offsets
-    page.add(f"{GROUPS}numgroups", states.total())
+    kinds: Counter[str] = Counter()
+    for (kind, _), count in states.items():
+        kinds[kind] += count
+    page.add(f"{GROUPS}numgroups", kinds["classic"])
     for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"):
-        page.add(f"{GROUPS}numgroups{state.lower()}", states[state])
+        page.add(f"{GROUPS}numgroups{state.lower()}", states["classic", state])
+    for kind in ("classic", "consumer"):
+        page.add(f"{COORDINATOR}group_count", kinds[kind], (("protocol", kind),))
+    for state in CONSUMER_STATES:
+        page.add(f"{COORDINATOR}consumer_group_count", states["consumer", state], (("state", state),))
+    page.add(f"{COORDINATOR}consumer_group_rebalance_count", begun["consumer"])
     page.add(f"{GROUPS}numoffsets", offsets)
     page.add("moldau_group_members", members)
     page.add(f"{COORDINATOR}group_completed_rebalance_count", rebalances)

@@ -97,6 +97,7 @@ class MemberUpdate:
         if raises_epoch or metadata_hash != self.group.metadata_hash:
             self.epoch += 1
             self.changes.append(epoch_change(self.group.group_id, self.epoch, metadata_hash))
+            self.step.rebalances.begun[self.group.type_name] += 1
         self.group.looked_at = self.step.image.version, self.epoch
         if self.group.has_partition_metadata:
             self.changes.append(partition_metadata_tombstone(self.group.group_id))

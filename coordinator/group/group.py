@@ -8,8 +8,9 @@ conversions and exports one `GroupKind`; `coordinator/shard/kinds.py` is the tab
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -88,6 +89,9 @@ class Rebalances:
     """Counts of rebalances for the metrics, which outlive the steps."""
 
     completed: int = 0
+    """Those of classic groups that are complete."""
+    begun: Counter[str] = field(default_factory=Counter)
+    """New group epochs by the kind of the group."""
 
 
 @dataclass(slots=True)

@@ -60,8 +60,8 @@ EXPIRED_RECORDS_MAX: Final = 5_000
 class GroupCounts(NamedTuple):
     """Counts for the metrics."""
 
-    states: Mapping[str, int]
-    """The number of groups by Kafka's name of their state."""
+    states: Mapping[tuple[str, str], int]
+    """The number of groups by Kafka's names of their kind and of their state."""
     members: int
     offsets: int
 
@@ -212,11 +212,16 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
 
     @property
     def completed_rebalances(self) -> int:
-        """The number of rebalances completed since this shard was loaded."""
+        """The number of rebalances of classic groups completed since this shard was loaded."""
         return self._rebalances.completed
 
+    @property
+    def begun_rebalances(self) -> Mapping[str, int]:
+        """The number of rebalances begun since this shard was loaded, by the kind of the group, save classic groups."""
+        return self._rebalances.begun
+
     def group_counts(self) -> GroupCounts:
-        states = Counter(group.state_name for group in self._groups.values())
+        states = Counter((group.type_name, group.state_name) for group in self._groups.values())
         return GroupCounts(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
