@@ -293,6 +293,7 @@ class NodeParts:
         config, environment, loop, tiering = self.config, self.environment, self.loop, self.tiering
         self.request_memory = RequestMemory(request_memory_size_max(config), loop)
         self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
+        self.transcoder = Transcoder(environment, self.request_memory)
         near = config.text_or_none("replica.selector.class") == RACK_AWARE
         rack = config.text_or_none("broker.rack")
         self.client_quotas = ClientQuotas(quota_windows(config))
@@ -320,6 +321,7 @@ class NodeParts:
             purgatory=self.purgatory,
             request_memory=self.request_memory,
             reply_memory=self.reply_memory,
+            transcoder=self.transcoder,
             fetch_sessions=FetchSessions(
                 config.integer("max.incremental.fetch.session.cache.slots"),
                 FETCH_SESSION_EVICTION_MS,
@@ -360,7 +362,7 @@ class NodeParts:
             self.reply_memory,
             self.purgatory,
             self.clock,
-            Transcoder(self.environment, self.request_memory),
+            self.transcoder,
         )
         self.listeners = [
             Listener(

@@ -16,6 +16,7 @@ from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.client_quotas import ClientQuotas
+from moldau.broker.network.connection_resources import Transcoder
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.replicas.in_sync_changes import InSyncChanges
@@ -63,6 +64,7 @@ class Services:
     purgatory: Purgatory
     request_memory: RequestMemory
     reply_memory: ReplyMemory
+    transcoder: Transcoder
     fetch_sessions: FetchSessions
     fetch_planner: FetchPlanner
     fetch_size_max: int

@@ -15,6 +15,7 @@ from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTOR
 from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
+from tests.conformance.scenarios.migration import MIGRATION_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.secured_applications import SECURED_APPLICATION_SCENARIOS
 from tests.conformance.scenarios.secured_changes import SECURED_CHANGE_SCENARIOS
@@ -46,6 +47,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *COMPACTED_TIER_SCENARIOS,
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
+    *MIGRATION_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
     *SECURED_CLUSTER_SCENARIOS,

@@ -9,17 +9,23 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Coroutine
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from moldau.broker.metadata.enveloping import read_principal
 from moldau.broker.metadata.refusals import error_of
+from moldau.broker.network.replies import EncodedResponse
 from moldau.broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
+from moldau.protocol.decoded_size import LongMessage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 from moldau.security.principal import Principal
+
+if TYPE_CHECKING:
+    from moldau.broker.network.connection_resources import Transcoder
+    from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.connection")
 
@@ -30,11 +36,21 @@ _REPLY_HEADER: Final = struct.Struct(">i").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
 
+class EnvelopeServices(Protocol):
+    """The services that an envelope uses."""
+
+    @property
+    def spawn(self) -> Spawn: ...
+
+    @property
+    def transcoder(self) -> Transcoder: ...
+
+
 def handle(
-    services: object, context: RequestContext, request: EnvelopeRequest
+    services: EnvelopeServices, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
     """Answer the enclosed request as if its client had sent it here; the response returns in the envelope, with its own
-    header.
+    header. What takes long to decode or to encode is decoded or encoded in an executor thread, as outside an envelope.
     """
     access = context.access
     if not access.is_unrestricted and not access.allows(
@@ -46,23 +62,59 @@ def handle(
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     try:
-        inner, message = _opened(context, request, principal)
+        inner, body = _opened(context, request, principal)
+        message = inner.route.decode_short(inner.version, body, 0)
+    except LongMessage:
+        reply: Pending[EnvelopeResponse] = Pending(waits_for=EXECUTOR)
+        services.spawn(logged(_decoded_aside(services, inner, bytes(body), reply), context.client_host))
+        return reply
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    route = inner.route
-    route.requests += 1
+    return _answered(services, inner, message)
+
+
+def _answered(
+    services: EnvelopeServices, inner: RequestContext, message: object
+) -> EnvelopeResponse | Pending[EnvelopeResponse]:
+    """Handle the enclosed request."""
+    inner.route.requests += 1
     try:
-        response = route.handle(inner, message)
+        response = inner.route.handle(inner, message)
     except Exception:
         # A bug of this node. As at the edge of a connection, it ends the request alone: this connection carries
         # the heartbeats of the broker and the requests of its other clients.
-        log.exception("a handler failed; its request came in an envelope from %s", context.client_host)
+        log.exception("a handler failed; its request came in an envelope for %s", inner.client_host)
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     if not isinstance(response, Pending):
         return _sealed(inner, response)
     reply: Pending[EnvelopeResponse] = Pending(response.abandon, response.waits_for)
-    response.listen(lambda response: reply.complete(_sealed(inner, response)))
+
+    def seal(response: object) -> None:
+        if inner.is_long and error_of(response) is not ErrorCode.NOT_CONTROLLER:
+            encoding = services.transcoder.encode(inner, response, lambda long: reply.complete(_sealed(inner, long)))
+            services.spawn(logged(encoding, inner.client_host))
+        else:
+            reply.complete(_sealed(inner, response))
+
+    response.listen(seal)
     return reply
+
+
+async def _decoded_aside(
+    services: EnvelopeServices, inner: RequestContext, body: bytes, reply: Pending[EnvelopeResponse]
+) -> None:
+    """Decode the enclosed request in an executor thread, then handle it."""
+
+    def serve(message: object) -> None:
+        answer = _answered(services, inner, message)
+        if isinstance(answer, Pending):
+            reply.on_abandon = answer.abandon
+        when_ready(answer, reply.complete)
+
+    try:
+        await services.transcoder.decode(inner, body, serve)
+    except (MalformedMessage, IndexError):
+        reply.complete(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
 
 
 async def logged(work: Coroutine[object, object, None], client_host: str) -> None:
@@ -106,9 +158,11 @@ class EnvelopedClient:
         return logged(work, self.client_host)
 
 
-def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Principal) -> tuple[RequestContext, object]:
-    """The enclosed request and its header. Raises `MalformedMessage`, also for an API that may not be enclosed, or
-    `IndexError`.
+def _opened(
+    context: RequestContext, envelope: EnvelopeRequest, principal: Principal
+) -> tuple[RequestContext, memoryview]:
+    """The header of the enclosed request, and the bytes after it. Raises `MalformedMessage`, also for an API that may
+    not be enclosed, or `IndexError`.
     """
     if len(envelope.client_host_address) not in ADDRESS_SIZES:
         raise MalformedMessage("the client's address is none")
@@ -117,8 +171,7 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Princ
         raise MalformedMessage("the request header is cut short")
     key, version, correlation_id, client_id_size = _HEADER(data)
     route = context.listener.routes.get(key)
-    decoder = None if route is None or not route.is_forwardable else route.load(version)
-    if route is None or decoder is None:
+    if route is None or not route.is_forwardable or route.load(version) is None:
         raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")
     position = 10 + max(0, client_id_size)
     if position > len(data):
@@ -126,22 +179,24 @@ def _opened(context: RequestContext, envelope: EnvelopeRequest, principal: Princ
     client_id = str(data[10:position], "utf-8", "replace") if client_id_size >= 0 else None
     if version >= route.flexible_from:
         position = skip_tags(data, position)
-    message, _ = decoder(data, position)
     from ipaddress import ip_address
 
     host = str(ip_address(bytes(envelope.client_host_address)))
     client = EnvelopedClient(context.connection, context.listener.access_of(principal, host), host)
-    return RequestContext(client, route, version, correlation_id, client_id), message
+    return RequestContext(client, route, version, correlation_id, client_id), data[position:]
 
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
     """Put a response into the envelope's response. Where this node does not lead, the error stands in the envelope
     itself, because the broker that sent it has to look for the leader.
     """
-    if error_of(response) is ErrorCode.NOT_CONTROLLER:
+    if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     route, version = inner.route, inner.version
     header = _FLEXIBLE_REPLY_HEADER if version >= route.flexible_from else _REPLY_HEADER
     chunks: list[Chunk] = [header(inner.correlation_id)]
-    route.encoders[version](response, chunks)
+    if isinstance(response, EncodedResponse):
+        chunks += response.pieces
+    else:
+        route.encoders[version](response, chunks)
     return EnvelopeResponse(response_data=b"".join(cast("list[BytesLike]", chunks)))

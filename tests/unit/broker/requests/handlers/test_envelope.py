@@ -12,6 +12,7 @@ from moldau.broker.requests.table import routes
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -27,6 +28,9 @@ LOOPBACK = b"\x7f\0\0\1"
 CREATE = CreateTopicsRequest(
     topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
 )
+LONG = 8_000
+"""Topics whose names decode into more bytes than the event loop decodes."""
+DELETE_HEADER = b"\0\x14\0\x05\0\0\0\x2a\0\x02me\0"
 CREATE_HEADER = b"\0\x13\0\x07\0\0\0\x2a\0\x02me\0"
 
 
@@ -76,6 +80,27 @@ def test_an_answer_that_is_there_at_once_comes_too_and_older_headers_have_no_tag
         reply = await ask(client, b"\0\x13\0\x02\0\0\0\x08\xff\xff" + encode(CREATE, 2))
         assert reply.response_data is not None and reply.response_data[:4] == b"\0\0\0\x08"
         assert decode(CreateTopicsResponse, reply.response_data[4:], 2).topics[0].name == "t"
+
+    serve_and(story)
+
+
+def test_a_long_request_is_decoded_and_its_answer_encoded_in_a_thread() -> None:
+    async def story(node: Node) -> None:
+        client = await controller(node)
+        steps = []
+        transcoder = node.broker.services.transcoder
+        decode_aside, encode_aside = transcoder.decode, transcoder.encode
+        transcoder.decode = lambda *given: steps.append("decode") or decode_aside(*given)  # type: ignore[func-returns-value, method-assign]
+        transcoder.encode = lambda *given: steps.append("encode") or encode_aside(*given)  # type: ignore[func-returns-value, method-assign]
+        names = [f"topic-{number}" for number in range(LONG)]
+        long = encode(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5)
+        reply = await ask(client, DELETE_HEADER + long)
+        assert reply.response_data is not None and reply.response_data[:5] == b"\0\0\0\x2a\0"
+        deleted = decode(DeleteTopicsResponse, reply.response_data[5:], 5)
+        assert [(each.name, each.error_code) for each in deleted.responses] == [(name, 3) for name in names]
+        assert steps == ["decode", "encode"]
+        cut = await ask(client, DELETE_HEADER + long[:-9])
+        assert (cut.error_code, cut.response_data) == (ErrorCode.INVALID_REQUEST, None)
 
     serve_and(story)
 

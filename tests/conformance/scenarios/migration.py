@@ -1,0 +1,256 @@
+"""The scenario of docs/migration.md: a cluster of Apache Kafka taken over in place, node by node, and back again.
+
+The commands are those of the page: what it says is what is run. A producer sends all the time.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.conformance.brokers import MOLDAU
+from tests.conformance.outcome import Failed
+from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
+from tests.conformance.session import expect
+from tests.conformance.toolbox import Toolbox
+from tests.conformance.trio import NODES, Node, java_of, pairs_of
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "migration.md"
+TOPIC: Final = "moved"
+PARTITIONS: Final = 6
+PATIENCE_S: Final = 120
+PAUSE_S: Final = 0.002
+"""Between two records."""
+BEFORE_S: Final = 2
+"""How long the producer sends before the first step."""
+
+
+def commands_of(text: str) -> list[str]:
+    """The lines of code of the page."""
+    return [line.strip() for line in text.splitlines() if re.match(r" {4,}\S", line) and not re.match(r" *\d\.", line)]
+
+
+def command_with(*words: str) -> list[str]:
+    """The words of the one command of the page that has these."""
+    found = [line for line in commands_of(PAGE.read_text()) if all(word in line for word in words)]
+    assert len(found) == 1, f"{PAGE.name} has {len(found)} commands with {words}"
+    return shlex.split(found[0])
+
+
+class Cluster:
+    """Three combined nodes with a dynamic quorum, each of which runs as Apache Kafka or as Moldau."""
+
+    def __init__(self, work: Workshop) -> None:
+        self._pairs = pairs_of(work.ports)
+        self._http_ports = pairs_of(work.ports)
+        self._directory = work.directory
+        self._java = java_of(work.toolchain)
+        self.nodes = [self._node(number, self._java) for number in range(1, NODES + 1)]
+        self.bootstrap = ",".join(node.bootstrap for node in self.nodes)
+        self.box = Toolbox(work.toolchain, self.bootstrap, "migration", work.directory)
+
+    def _node(self, number: int, java: list[str]) -> Node:
+        extra = ("default.replication.factor=3", "min.insync.replicas=2", "num.partitions=6")
+        return Node("migration", number, self._directory, self._pairs, java, dynamic=True, extra=extra)
+
+    def format(self) -> None:
+        """As Apache Kafka formats it by itself: with its own levels of the features."""
+        for node in self.nodes:
+            command = node.format_command()
+            subprocess.run(command[: command.index("--feature")], check=True, capture_output=True, timeout=120)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            try:
+                node.stop(30)
+            except Failed:
+                continue  # The last node of Apache Kafka waits for a controller that is gone.
+
+    def run(self, words: Sequence[str]) -> str:
+        """Run a tool of Apache Kafka as the page names it."""
+        tool, option, address, *rest = words
+        assert tool.endswith(".sh") and (option, address) == ("--bootstrap-server", "HOST:9092"), words
+        return self.box.run(tool.removesuffix(".sh"), *rest)
+
+    def await_in_sync(self) -> None:
+        """Until the page's command prints no under-replicated partition."""
+        deadline = time.monotonic() + PATIENCE_S
+        while said := self._under_replicated():
+            if time.monotonic() > deadline:
+                raise Failed(f"partitions stay under-replicated: {said}")
+            time.sleep(0.5)
+
+    def _under_replicated(self) -> str:
+        return self.run(command_with("--under-replicated-partitions")).strip()
+
+    def controller_last(self) -> list[Node]:
+        """The nodes, the active controller the last one."""
+        said = self.box.run("kafka-metadata-quorum", "describe", "--status")
+        found = re.search(r"LeaderId:\s+(\d+)", said)
+        assert found is not None, said
+        return sorted(self.nodes, key=lambda node: node.id == int(found[1]))
+
+    def to_moldau(self, node: Node) -> None:
+        """Stop Apache Kafka by SIGTERM, and start Moldau by the page's command on the same file."""
+        node.stop()
+        http = f"http://127.0.0.1:{self._http_ports[node.id - 1]}"
+        program, *words = command_with("moldau serve server.properties")
+        assert program == "moldau"
+        given = {"server.properties": str(node.properties)}
+        words = [given.get(word, word.replace("http://127.0.0.1:9464", http)) for word in words]
+        taken = Taken("moldau", node.id, self._directory, self._pairs, [], dynamic=True)
+        taken.properties.write_text(node.properties.read_text())
+        taken.words = [*MOLDAU, *words]
+        self._start(taken)
+        probe = command_with("/readyz")[-1].replace("http://127.0.0.1:9464", http)
+        _await_ready(probe)
+
+    def to_apache(self, node: Node, *, kills: bool) -> None:
+        """Stop Moldau, and start Apache Kafka on the same file."""
+        if kills:
+            node.kill()
+        else:
+            node.stop()
+        text = node.properties.read_text()
+        back = self._node(node.id, self._java)
+        back.properties.write_text(text)
+        self._start(back)
+
+    def _start(self, node: Node) -> None:
+        self.nodes[node.id - 1] = node
+        node.start()
+
+
+class Taken(Node):
+    """A node of Moldau that is started by the words of the page."""
+
+    words: list[str]
+
+    def serve_command(self) -> list[str]:
+        return self.words
+
+
+def _await_ready(url: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                if reply.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            if time.monotonic() > deadline:
+                raise Failed(f"{url} is not ready") from None
+        time.sleep(0.2)
+
+
+class Sender:
+    """A producer that sends numbered records without an end, and knows which of them were acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: list[int] = []
+        self.longest_silence_s = 0.0
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"})
+        self._ends = threading.Event()
+        self._last = time.monotonic()
+        self._thread = threading.Thread(target=self._send)
+        self._thread.start()
+
+    def _send(self) -> None:
+        number = 0
+        while not self._ends.is_set():
+            try:
+                self._producer.produce(TOPIC, str(number).encode(), on_delivery=self._note)
+                number += 1
+            except BufferError:
+                pass
+            self._producer.poll(PAUSE_S)
+        self._producer.flush(PATIENCE_S)
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        now = time.monotonic()
+        self.longest_silence_s, self._last = max(self.longest_silence_s, now - self._last), now
+        if error is None:
+            self.acknowledged.append(int(message.value() or b""))
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join()
+
+
+def read_all(bootstrap: str) -> Counter[int]:
+    """How often each number is in the topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    found: Counter[int] = Counter()
+    with closing(consumer):
+        for partition in range(PARTITIONS):
+            place = TopicPartition(TOPIC, partition, 0)
+            _, end = consumer.get_watermark_offsets(place, timeout=30)
+            consumer.assign([place])
+            position = 0
+            while position < end:
+                message = consumer.poll(30)
+                if message is None or message.error() is not None:
+                    raise Failed(f"partition {partition} cannot be read at {position} of {end}: {message}")
+                found[int(message.value() or b"")] += 1
+                position = (message.offset() or 0) + 1
+    return found
+
+
+def migrated_and_back(work: Workshop) -> None:
+    """Every command of the page in its order; the way back has one kill -9."""
+    with ExitStack() as stack:
+        cluster = Cluster(work)
+        stack.callback(cluster.close)
+        cluster.format()
+        starts = [threading.Thread(target=node.start) for node in cluster.nodes]
+        for each in starts:
+            each.start()
+        for each in starts:
+            each.join()
+        cluster.await_in_sync()
+        cluster.box.run("kafka-topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS))
+        sender = Sender(cluster.bootstrap)
+        with closing(sender):
+            time.sleep(BEFORE_S)
+            cluster.run(command_with("downgrade"))
+            for node in cluster.controller_last():
+                cluster.await_in_sync()
+                cluster.to_moldau(node)
+            cluster.await_in_sync()
+            there = len(sender.acknowledged)
+            time.sleep(BEFORE_S)
+            for node in cluster.controller_last():
+                cluster.await_in_sync()
+                cluster.to_apache(node, kills=node.id == 1)
+            cluster.await_in_sync()
+            cluster.run(command_with("upgrade"))
+            time.sleep(BEFORE_S)
+        found = read_all(cluster.bootstrap)
+        acknowledged = sender.acknowledged
+        print(f"  {len(acknowledged):,} acknowledged, longest silence {sender.longest_silence_s:.1f} s", flush=True)
+        expect(0 < there < len(acknowledged), "records were acknowledged there and on the way back")
+        lost = [number for number in acknowledged if not found[number]]
+        expect(not lost, f"acknowledged and lost: {lost[:10]}, {len(lost)} in all")
+        twice = [number for number, times in found.items() if times > 1]
+        expect(not twice, f"in the topic twice: {twice[:10]}, {len(twice)} in all")
+
+
+MIGRATION_SCENARIOS: Final = (
+    DirectoryScenario(
+        "migration-in-place",
+        "the commands of docs/migration.md: three nodes of Apache Kafka are taken over under a producer, and back",
+        migrated_and_back,
+    ),
+)
