@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.figures import Figure
+from bench.imports import BEGINS
 from bench.rows import ROWS
 from building.hot_path import HOT_PATH
 from building.hot_path import PACKAGES as PRODUCT
@@ -42,6 +43,8 @@ def run_of(figure: Figure) -> Run | None:
 
 def measured_paths(figure: Figure) -> tuple[str, ...]:
     """The modules and packages that a figure measures; the whole product where no row says its group."""
+    if figure.name.startswith(BEGINS):
+        return ("requirements.lock",)
     group = GROUP_OF_ROW.get(figure.name, "")
     if group in OF_HOT_PATH:
         return HOT_PATH

@@ -102,9 +102,9 @@ def long_lists_row(user: str) -> str:
 
 
 ROWS: Final = (
-    _within("start: exec to first acknowledged produce, one topic", "start", 0.35),
-    _within("start: exec to first acknowledged produce, new directory and an auto-created topic", "start", 0.35),
-    _within("memory: resident, idle, one topic", "memory", 45),
+    _at_most("start: exec to first acknowledged produce, one topic", "start", 0.1),
+    _at_most("start: exec to first acknowledged produce, new directory and an auto-created topic", "start", 0.1),
+    _within("memory: resident, idle, one topic", "memory", 40),
     _at_least("produce 200 B, 4 connections x 5 in flight: rate", "loads", 1.5, 2.5),
     _at_most("produce 200 B, 4 connections x 5 in flight: p99", "loads", 0.8, 0.5),
     _at_least("produce 200 B, one in flight: rate", "loads", 1.15, 1.5),
