@@ -103,7 +103,7 @@ def test_an_envelope_does_not_carry_what_brokers_do_not_pass_on(api: Api) -> Non
     context = SimpleNamespace(access=Unrestricted(), listener=listener, connection=None)
     for frame in frames(api):
         request = EnvelopeRequest(request_data=frame, request_principal=PRINCIPAL, client_host_address=LOOPBACK)
-        response = envelope.handle(None, cast("Any", context), request)
+        response = envelope.handle(NO_SERVICES, cast("Any", context), request)
         assert isinstance(response, EnvelopeResponse)
         assert response.error_code == ErrorCode.INVALID_REQUEST and response.response_data is None
     assert all(route.requests == 0 for route in served.values())
