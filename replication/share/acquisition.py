@@ -1,0 +1,370 @@
+"""Acquires fetched records for a member: those available again first, then those after the end offset.
+
+    fetched batches      ▒▒▒▒▒▒▒▒ ▒▒▒▒▒▒▒▒▒▒▒▒ ▒▒▒▒▒▒▒▒▒▒
+    in flight            [available][acquired] ·  gap ·  │ new: one batch in flight, or some of about `batch_size`
+    acquired             └────────┘            └──────┘   └──────────┘
+
+A record that was delivered often is delivered with few others, and alone at its last delivery: the record that makes
+members fail does not use up the deliveries of its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop
+from math import ceil
+from typing import Final, NamedTuple
+
+from moldau.replication.share.in_flight import (
+    ACQUIRED,
+    AVAILABLE,
+    NO_MEMBER,
+    InFlightBatch,
+    InFlightState,
+)
+from moldau.replication.share.share_partition import SharePartition
+
+FEW_DELIVERIES: Final = 2
+"""The deliveries that never make a record one of few, whatever the limit is."""
+
+
+class FetchedBatch(NamedTuple):
+    """A record batch of the log, from its header."""
+
+    first_offset: int
+    last_offset: int
+    producer_id: int = -1
+    is_transactional: bool = False
+    aborts: bool = False
+    """Whether it is the marker that aborts the producer's transaction."""
+
+
+class Acquired(NamedTuple):
+    """A run of records that the member has acquired."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+    @property
+    def size(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+
+class AcquireWish(NamedTuple):
+    """What a ShareFetch asks for."""
+
+    member_id: str
+    records_max: int
+    """The most records. Whole record batches may exceed it, unless it is strict."""
+    batch_size: int
+    """About the most records of one run: it ends at the end of a record batch."""
+    is_strict: bool
+    """Whether `records_max` holds strictly (acquire mode RECORD_LIMIT)."""
+    fetch_offset: int
+    """The offset from which the records were fetched."""
+
+
+def acquire(
+    partition: SharePartition,
+    wish: AcquireWish,
+    fetched: Sequence[FetchedBatch],
+    aborted_transactions: Iterable[tuple[int, int]],
+    now_ms: int,
+) -> tuple[list[Acquired], int]:
+    """Acquire fetched records. Returns the runs, in the order of offsets, and the number of offsets that count
+    towards the limit of the request.
+
+    `aborted_transactions`: (first offset, producer id) of those that the isolation level leaves out.
+    """
+    if not fetched or wish.records_max <= 0 or fetched[-1].last_offset < partition.start_offset:
+        return [], 0
+    last_offset, records_max = bounds(partition, wish, fetched[-1].last_offset)
+    if records_max <= 0:
+        return [], 0
+    acquisition = Acquisition(partition, wish, fetched, last_offset, records_max, now_ms)
+    acquired, count = acquisition.acquire()
+    if not acquired:
+        return acquired, count
+    left_out = aborted_batches(fetched, aborted_transactions)
+    if not left_out:
+        return acquired, count
+    for batch in left_out:
+        first = partition.batches.floor(batch.first_offset)
+        if first is not None:
+            found = partition.batches.between(first.first_offset, batch.last_offset)
+            archived = partition.archive(found, batch.first_offset, batch.last_offset, ACQUIRED)
+            partition.delivery_complete_count += archived or 0
+    acquired = without(acquired, left_out)
+    return acquired, sum(each.size for each in acquired)
+
+
+def bounds(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tuple[int, int]:
+    """The last offset and the number of records that may be acquired.
+
+    With as many records in flight as the group allows, those before the end offset can still be delivered again.
+    """
+    records_max = min(wish.records_max, partition.limits().records_max - partition.records_count)
+    if records_max > 0 or wish.fetch_offset > partition.end_offset:
+        return last_offset, records_max
+    records_max = min(wish.records_max, partition.end_offset - wish.fetch_offset + 1)
+    return min(last_offset, partition.end_offset), records_max
+
+
+class Acquisition:
+    """One acquisition: its limits, and what it has acquired so far."""
+
+    def __init__(
+        self,
+        partition: SharePartition,
+        wish: AcquireWish,
+        fetched: Sequence[FetchedBatch],
+        last_offset: int,
+        records_max: int,
+        now_ms: int,
+    ) -> None:
+        limits = partition.limits()
+        self._partition = partition
+        self._wish = wish
+        self._fetched = fetched
+        self._last_offset = last_offset
+        self._left = records_max
+        """The records that may still be acquired."""
+        self._locks_until_ms = now_ms + limits.lock_duration_ms
+        self._deliveries_max = limits.delivery_count_max
+        self._throttled_from = max(FEW_DELIVERIES, ceil(limits.delivery_count_max / 2))
+        """The delivery count from which few records are delivered together."""
+        self._acquired: list[Acquired] = []
+        self._count = 0
+
+    def acquire(self) -> tuple[list[Acquired], int]:
+        partition = self._partition
+        first_offset = self._fetched[0].first_offset
+        self._archive_missing(first_offset)
+        base_offset = first_offset
+        floor = partition.batches.floor(base_offset)
+        if floor is None or floor.last_offset < base_offset:
+            base_offset = max(base_offset, partition.start_offset)
+        else:
+            base_offset = floor.first_offset
+        found = partition.batches.between(min(first_offset, base_offset), self._last_offset)
+        if not found:
+            self._acquire_new(base_offset, self._last_offset)
+            return self._acquired, self._count
+        next_offset = base_offset
+        for batch in found:
+            if self._left <= 0:
+                break
+            if partition.gap is not None:
+                if next_offset < batch.first_offset:
+                    self._acquire_new(next_offset, batch.first_offset - 1)
+                next_offset = batch.last_offset + 1
+                if self._left <= 0:
+                    break
+            if not self._acquire_again(batch, first_offset):
+                break
+        if self._left > 0 and found[-1].last_offset < self._last_offset:
+            self._acquire_new(found[-1].last_offset + 1, self._last_offset)
+        if self._acquired:
+            partition.gap_delivered(self._acquired[-1].last_offset + 1)
+        return self._acquired, self._count
+
+    def _archive_missing(self, first_offset: int) -> None:
+        """The log has no records any more between the offset that was fetched and the first batch: compaction removed
+        them.
+        """
+        partition, fetch_offset = self._partition, self._wish.fetch_offset
+        if not partition.batches or fetch_offset >= first_offset:
+            return
+        floor = partition.batches.floor(fetch_offset)
+        if floor is not None and floor.last_offset >= fetch_offset:
+            stale = partition.batches.between(floor.first_offset, first_offset - 1)
+        else:
+            stale = partition.batches.between(fetch_offset, first_offset - 1)
+        archived = partition.archive(stale, fetch_offset, first_offset - 1, AVAILABLE)
+        if archived is not None:
+            partition.delivery_complete_count += archived
+            partition.looks_back = True
+
+    # Records that are in flight
+
+    def _acquire_again(self, batch: InFlightBatch, first_offset: int) -> bool:
+        """Acquire what is available of a batch. False where nothing more is to be acquired."""
+        is_throttled = self._is_throttled(batch, first_offset)
+        if is_throttled and self._count > 0:
+            self._left = 0
+            return False
+        whole = batch.whole
+        if whole is not None:
+            if not whole.is_acquirable:
+                return True
+            is_within = first_offset <= batch.first_offset and batch.last_offset <= self._last_offset
+            is_too_much = self._wish.is_strict and batch.size > self._left
+            if is_within and not is_too_much and not is_throttled:
+                self._acquire_state(batch.first_offset, batch.last_offset, whole)
+                self._acquired.append(Acquired(batch.first_offset, batch.last_offset, whole.delivery_count))
+                self._took(batch.size)
+                return True
+            batch.split(self._partition.locks)
+        count = self._acquire_offsets(batch, first_offset)
+        if is_throttled and count:
+            self._left = 0
+            return False
+        return True
+
+    def _is_throttled(self, batch: InFlightBatch, first_offset: int) -> bool:
+        """Whether a batch has an available record that was delivered often."""
+        whole = batch.whole
+        if whole is not None:
+            return whole.is_acquirable and whole.delivery_count >= self._throttled_from
+        return any(
+            state.is_acquirable and state.delivery_count >= self._throttled_from
+            for _, state in batch.states(first_offset, self._last_offset)
+        )
+
+    def _acquire_offsets(self, batch: InFlightBatch, first_offset: int) -> int:
+        """Acquire the available records of a split batch; how many."""
+        deliveries_max, left = self._deliveries_max, self._left
+        acquired: list[Acquired] = []
+        few_max: int | None = None
+        for offset, state in batch.states(first_offset, self._last_offset):
+            if not state.is_acquirable:
+                continue
+            is_last_delivery = deliveries_max > FEW_DELIVERIES and state.delivery_count == deliveries_max - 1
+            if is_last_delivery and acquired:
+                break
+            if few_max is None and state.delivery_count >= self._throttled_from:
+                few_max = max(1, len(batch.offsets) >> (state.delivery_count - self._throttled_from + 1))
+            self._acquire_state(offset, offset, state)
+            acquired.append(Acquired(offset, offset, state.delivery_count))
+            if is_last_delivery or (self._wish.is_strict and len(acquired) == left) or len(acquired) == few_max:
+                break
+        self._acquired.extend(joined(acquired))
+        self._took(len(acquired))
+        return len(acquired)
+
+    def _acquire_state(self, first_offset: int, last_offset: int, state: InFlightState) -> None:
+        lock = self._partition.locks.add(first_offset, last_offset, self._locks_until_ms)
+        state.acquire(self._wish.member_id, lock)
+
+    def _took(self, count: int) -> None:
+        self._left -= count
+        self._count += count
+
+    # Records that are not in flight yet
+
+    def _acquire_new(self, first_offset: int, last_offset: int) -> None:
+        """Acquire the records of a range that is in no batch."""
+        partition = self._partition
+        first_offset = max(first_offset, partition.start_offset if partition.batches else partition.end_offset)
+        if first_offset > last_offset:
+            return
+        last_acquired = last_offset
+        if self._left < last_acquired - first_offset + 1:
+            last_acquired = end_of_batch(self._fetched, first_offset + self._left - 1)
+            if partition.gap is not None:
+                last_acquired = min(last_acquired, last_offset)
+        runs = self._runs(first_offset, last_acquired)
+        is_cut = self._wish.is_strict and runs[0].size > self._left
+        for run in runs:
+            self._add(run, cut_after=self._left if is_cut else None)
+        if partition.batches.first.first_offset == first_offset:
+            partition.start_offset = first_offset
+        partition.end_offset = max(partition.end_offset, last_acquired)
+        if is_cut:
+            runs = [runs[0]._replace(last_offset=first_offset + self._left - 1)]
+        if self._wish.is_strict:
+            last_acquired = runs[0].last_offset
+        partition.gap_delivered(last_acquired + 1)
+        self._acquired.extend(runs)
+        self._took(last_acquired - first_offset + 1)
+
+    def _runs(self, first_offset: int, last_offset: int) -> list[Acquired]:
+        """Cut a range into runs of at least `batch_size`, where record batches end."""
+        runs = []
+        size = self._wish.batch_size
+        if not self._wish.is_strict and last_offset - first_offset + 1 > size:
+            for batch in self._fetched:
+                if batch.first_offset > last_offset:
+                    break
+                if batch.first_offset - first_offset >= size:
+                    runs.append(Acquired(first_offset, batch.first_offset - 1, 1))
+                    first_offset = batch.first_offset
+        runs.append(Acquired(first_offset, last_offset, 1))
+        return runs
+
+    def _add(self, run: Acquired, cut_after: int | None) -> None:
+        """Note a run as in flight. With `cut_after` only so many of its records are acquired; the others become
+        available without a delivery.
+        """
+        partition, (first, last, _) = self._partition, run
+        if cut_after is None:
+            lock = partition.locks.add(first, last, self._locks_until_ms)
+            whole = InFlightState(ACQUIRED, 1, self._wish.member_id, lock)
+            partition.batches.add(InFlightBatch(first, last, whole))
+            return
+        batch = InFlightBatch(first, last, InFlightState(AVAILABLE, 0, NO_MEMBER))
+        batch.split(partition.locks)
+        for offset, state in batch.states(first, first + cut_after - 1):
+            self._acquire_state(offset, offset, state)
+        partition.batches.add(batch)
+        partition.looks_back = True
+
+
+def end_of_batch(fetched: Iterable[FetchedBatch], offset: int) -> int:
+    """The last offset of the batch that holds an offset; the offset itself where no batch holds it."""
+    for batch in fetched:
+        if batch.first_offset <= offset <= batch.last_offset:
+            return batch.last_offset
+    return offset
+
+
+def joined(acquired: Iterable[Acquired]) -> list[Acquired]:
+    """Join neighbours with the same delivery count."""
+    runs: list[Acquired] = []
+    for each in acquired:
+        if runs and runs[-1].last_offset + 1 == each.first_offset and runs[-1].delivery_count == each.delivery_count:
+            runs[-1] = runs[-1]._replace(last_offset=each.last_offset)
+        else:
+            runs.append(each)
+    return runs
+
+
+# Transactions that were aborted
+
+
+def aborted_batches(
+    fetched: Iterable[FetchedBatch], aborted_transactions: Iterable[tuple[int, int]]
+) -> list[FetchedBatch]:
+    """The batches of aborted transactions, each (first offset, producer id)."""
+    waiting = list(aborted_transactions)
+    heapify(waiting)
+    aborted: set[int] = set()
+    found = []
+    for batch in fetched:
+        if batch.producer_id < 0:
+            continue
+        while waiting and waiting[0][0] <= batch.last_offset:
+            aborted.add(heappop(waiting)[1])
+        if batch.aborts:
+            aborted.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in aborted:
+            found.append(batch)
+    return found
+
+
+def without(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> list[Acquired]:
+    """What is left of the runs without these batches; both are in the order of offsets."""
+    result = []
+    for first, last, count in acquired:
+        for batch in left_out:
+            if batch.last_offset < first:
+                continue
+            if batch.first_offset > last:
+                break
+            if batch.first_offset > first:
+                result.append(Acquired(first, batch.first_offset - 1, count))
+            first = batch.last_offset + 1
+        if first <= last:
+            result.append(Acquired(first, last, count))
+    return result

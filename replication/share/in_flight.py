@@ -1,0 +1,257 @@
+"""The delivery state of records in flight: of a run of records together, or of each offset of the run.
+
+                       acquire                      accept ──▶ ACKNOWLEDGED
+    AVAILABLE ──▶ ACQUIRED ──┬── acknowledge ──────┤ reject, gap ──▶ ARCHIVED
+        ▲        (a lock with a deadline)          └ release ──▶ AVAILABLE, or ARCHIVED at the delivery count limit
+        └──────── release, or the lock's deadline ─┘
+
+An acknowledgement changes the state at once, and is undone where the share coordinator does not store it. Until that is
+known the transition is open: the records are neither acquired again nor acknowledged again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import Final
+
+NO_MEMBER: Final = ""
+"""The member of records that are not acquired."""
+
+
+class RecordState(IntEnum):
+    """The states of a record; the values are those of the share coordinator's records."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+FINAL_STATES: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
+
+
+class AcquisitionLock:
+    """The time during which a member may acknowledge the records from `first_offset` to `last_offset`."""
+
+    __slots__ = ("deadline_ms", "first_offset", "has_expired", "is_cancelled", "last_offset")
+
+    def __init__(self, first_offset: int, last_offset: int, deadline_ms: int) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.deadline_ms = deadline_ms
+        self.is_cancelled = False
+        self.has_expired = False
+        """Whether the deadline passed while a transition was open: if that is undone, the records are released."""
+
+
+class AcquisitionLocks:
+    """The locks of a share partition, by deadline."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, AcquisitionLock]] = []
+        self._order = 0
+
+    def add(self, first_offset: int, last_offset: int, deadline_ms: int) -> AcquisitionLock:
+        lock = AcquisitionLock(first_offset, last_offset, deadline_ms)
+        self._order += 1
+        heappush(self._heap, (deadline_ms, self._order, lock))
+        return lock
+
+    def next_deadline_ms(self) -> int | None:
+        heap = self._heap
+        while heap and heap[0][2].is_cancelled:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pop_due(self, now_ms: int) -> AcquisitionLock | None:
+        """Remove a lock whose deadline has passed."""
+        deadline_ms = self.next_deadline_ms()
+        return heappop(self._heap)[2] if deadline_ms is not None and deadline_ms <= now_ms else None
+
+
+class InFlightState:
+    """The state of one record, or of the records of a batch."""
+
+    __slots__ = ("_before", "_is_archived", "_limit", "delivery_count", "lock", "member_id", "parts", "state")
+
+    def __init__(
+        self, state: RecordState, delivery_count: int, member_id: str, lock: AcquisitionLock | None = None
+    ) -> None:
+        self.state = state
+        self.delivery_count = delivery_count
+        self.member_id = member_id
+        self.lock = lock
+        self._before: tuple[RecordState, str] | None = None
+        self._limit = 0
+        """The limit on delivery counts when the open transition began."""
+        self._is_archived = False
+        self.parts: dict[int, InFlightState] = {}
+        """By offset the states that took the place of this one during a transition: its end is theirs."""
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL_STATES
+
+    @property
+    def is_in_transition(self) -> bool:
+        return self._before is not None
+
+    @property
+    def is_acquirable(self) -> bool:
+        return self.state is AVAILABLE and self._before is None
+
+    def acquire(self, member_id: str, lock: AcquisitionLock) -> None:
+        """Deliver once more. The state is acquirable."""
+        self.state = ACQUIRED
+        self.delivery_count += 1
+        self.member_id = member_id
+        self.lock = lock
+
+    def release(self, state: RecordState, delivery_count_max: int) -> bool:
+        """End the acquisition with a state. Records that were delivered too often are not available any more.
+
+        False during a transition, which decides then.
+        """
+        if self._before is not None:
+            return False
+        assert self.state is ACQUIRED, "what is acquired is released"
+        is_used_up = state is AVAILABLE and self.delivery_count >= delivery_count_max
+        self.state = ARCHIVED if is_used_up else state
+        self.member_id = NO_MEMBER
+        return True
+
+    def begin_transition(self, state: RecordState, delivery_count_max: int) -> bool:
+        """Release as `release`, until `end_transition` says whether the share coordinator stored it."""
+        before = self.state, self.member_id
+        if not self.release(state, delivery_count_max):
+            return False
+        self._before, self._limit = before, delivery_count_max
+        return True
+
+    def end_transition(self, *, is_stored: bool) -> None:
+        before, self._before = self._before, None
+        if is_stored or self._is_archived:
+            self.cancel_lock()
+            return
+        assert before is not None
+        if self.lock is not None and self.lock.has_expired:
+            self.state = ARCHIVED if self.delivery_count >= self._limit else AVAILABLE
+            self.member_id = NO_MEMBER
+            self.cancel_lock()
+        else:
+            self.state, self.member_id = before
+
+    def part(self, lock: AcquisitionLock | None) -> InFlightState:
+        """A state for one of the records, in the same transition."""
+        part = InFlightState(self.state, self.delivery_count, self.member_id, lock)
+        part._before, part._limit = self._before, self._limit
+        return part
+
+    def archive(self) -> None:
+        """End in ARCHIVED, also from an open transition."""
+        self._is_archived = True
+        self.state = ARCHIVED
+        self.member_id = NO_MEMBER
+        self.cancel_lock()
+
+    def cancel_lock(self) -> None:
+        if self.lock is not None:
+            self.lock.is_cancelled = True
+            self.lock = None
+
+
+class InFlightBatch:
+    """A run of records that was acquired or loaded as one."""
+
+    __slots__ = ("first_offset", "last_offset", "offsets", "whole")
+
+    def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.whole: InFlightState | None = whole
+        """The state of all records; None once they have states of their own."""
+        self.offsets: dict[int, InFlightState] = {}
+        """The states by offset, in the order of offsets; empty while `whole` is the state of all."""
+
+    @property
+    def size(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+    def split(self, locks: AcquisitionLocks) -> None:
+        """Give each record a state of its own; the deadlines of their locks stay."""
+        whole = self.whole
+        if whole is None:
+            return
+        for offset in range(self.first_offset, self.last_offset + 1):
+            lock = None if whole.lock is None else locks.add(offset, offset, whole.lock.deadline_ms)
+            self.offsets[offset] = whole.part(lock)
+        whole.cancel_lock()
+        if whole.is_in_transition:
+            whole.parts = self.offsets
+        self.whole = None
+
+    def states(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, InFlightState]]:
+        """The offsets in a range, inclusive, with their states. The batch is split."""
+        offsets = self.offsets
+        for offset in range(max(first_offset, self.first_offset), min(last_offset, self.last_offset) + 1):
+            yield offset, offsets[offset]
+
+
+class InFlightBatches:
+    """The batches of a share partition by first offset, in the order of offsets."""
+
+    __slots__ = ("_by_first", "_firsts")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._by_first: dict[int, InFlightBatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[InFlightBatch]:
+        return map(self._by_first.__getitem__, [*self._firsts])
+
+    @property
+    def first(self) -> InFlightBatch:
+        return self._by_first[self._firsts[0]]
+
+    @property
+    def last(self) -> InFlightBatch:
+        return self._by_first[self._firsts[-1]]
+
+    def add(self, batch: InFlightBatch) -> None:
+        assert batch.first_offset not in self._by_first, "batches do not overlap"
+        if not self._firsts or batch.first_offset > self._firsts[-1]:
+            self._firsts.append(batch.first_offset)
+        else:
+            insort(self._firsts, batch.first_offset)
+        self._by_first[batch.first_offset] = batch
+
+    def floor(self, offset: int) -> InFlightBatch | None:
+        """The last batch that begins at or before the offset."""
+        place = bisect_right(self._firsts, offset)
+        return self._by_first[self._firsts[place - 1]] if place else None
+
+    def between(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
+        """The batches that begin in a range of offsets, inclusive."""
+        firsts = self._firsts
+        return [
+            self._by_first[each]
+            for each in firsts[bisect_left(firsts, first_offset) : bisect_right(firsts, last_offset)]
+        ]
+
+    def remove_before(self, offset: int) -> None:
+        """Remove the batches that begin before the offset."""
+        place = bisect_left(self._firsts, offset)
+        for first in self._firsts[:place]:
+            del self._by_first[first]
+        del self._firsts[:place]
+
+    def clear(self) -> None:
+        self._firsts.clear()
+        self._by_first.clear()

@@ -1,0 +1,560 @@
+"""A share partition on its leader: what one share group has in flight of a partition.
+
+                    start offset                       end offset
+      done          │ in flight: batches of records     │ not delivered yet
+    ────────────────┼───────────────────────────────────┼───────────────────▶ offsets
+                    └ the first record whose state is not final
+
+    loaded ──▶ acquire ──▶ acknowledge, release, a lock's deadline ──▶ `StateWrite` ──▶ stored, or undone
+
+The share coordinator stores changes of state (`StateWrite`); the shell passes them on, one after the other, and reports
+each with `end_write`. Acquisitions are not stored: another leader delivers those records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.share.in_flight import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    FINAL_STATES,
+    NO_MEMBER,
+    AcquisitionLocks,
+    InFlightBatch,
+    InFlightBatches,
+    InFlightState,
+    RecordState,
+)
+
+GAP: Final = 0
+RENEW: Final = 4
+OUTCOMES: Final = {GAP: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
+"""The state after an acknowledgement, by its type: gap, accept, release, reject. Renew (4) prolongs the lock."""
+NO_RECORD: Final = -1
+
+
+class ShareLimits(NamedTuple):
+    """The settings of a group."""
+
+    delivery_count_max: int
+    """group.share.delivery.count.limit, or share.delivery.count.limit of the group"""
+    records_max: int
+    """group.share.partition.max.record.locks, or share.partition.max.record.locks of the group"""
+    lock_duration_ms: int
+    """group.share.record.lock.duration.ms, or share.record.lock.duration.ms of the group"""
+    is_renewable: bool
+    """share.renew.acknowledge.enable of the group"""
+
+
+class StoredBatch(NamedTuple):
+    """A run of records with the same state, as the share coordinator stores it."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class AcknowledgementBatch(NamedTuple):
+    """The acknowledgement of a run of records: one type for all of them, or one for each offset."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+class Refusal(NamedTuple):
+    """Why an acknowledgement is refused; none of its records changed."""
+
+    error: ErrorCode
+    message: str
+
+
+class Transition(NamedTuple):
+    """A change of state that is not stored yet."""
+
+    state: InFlightState
+    stored: StoredBatch
+
+
+class StateWrite(NamedTuple):
+    """What the share coordinator stores."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StoredBatch, ...]
+    transitions: Sequence[Transition]
+    """The changes that are undone where the write fails. The release of an expired lock is not among them."""
+
+
+class LoadError(Exception):
+    """The share coordinator's state makes no sense."""
+
+
+class Gap:
+    """The window of a loaded state in which offsets are in no batch: they were never delivered, or acquired only."""
+
+    __slots__ = ("end_offset", "start_offset")
+
+    def __init__(self, start_offset: int, end_offset: int) -> None:
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+
+class SharePartition:
+    """`limits`: the current settings of the group."""
+
+    def __init__(self, leader_epoch: int, limits: Callable[[], ShareLimits]) -> None:
+        self.leader_epoch = leader_epoch
+        self.limits = limits
+        self.state_epoch = 0
+        self.start_offset = 0
+        self.end_offset = 0
+        """The last offset in flight (inclusive); where nothing is in flight, the next one to deliver."""
+        self.delivery_complete_count = 0
+        """The number of records in flight whose state is final, from the start offset on."""
+        self.batches = InFlightBatches()
+        self.locks = AcquisitionLocks()
+        self.looks_back = False
+        """Whether a record before the end offset may be available: it was released, or is in a gap."""
+        self._gap: Gap | None = None
+
+    # Loading
+
+    def load(self, state_epoch: int, start_offset: int, stored: Iterable[StoredBatch]) -> None:
+        """Begin with the state of the share coordinator. Raises `LoadError`."""
+        self.state_epoch, self.start_offset = state_epoch, start_offset
+        gap_offset, next_offset = NO_RECORD, start_offset
+        for first, last, state_id, count in stored:
+            if first < start_offset or last < first:
+                raise LoadError(f"a batch from {first} to {last} after the start offset {start_offset}")
+            if gap_offset == NO_RECORD and first > next_offset:
+                gap_offset = next_offset
+            next_offset = last + 1
+            state = RecordState(state_id)
+            self.batches.add(InFlightBatch(first, last, InFlightState(state, count, NO_MEMBER)))
+            if state in FINAL_STATES:
+                self.delivery_complete_count += last - first + 1
+        if not self.batches:
+            self.end_offset = start_offset
+            return
+        self.looks_back = True
+        self.end_offset = self.batches.last.last_offset
+        if gap_offset != NO_RECORD:
+            self._gap = Gap(gap_offset, self.end_offset)
+        self._advance_start()
+
+    # What to deliver next
+
+    @property
+    def gap(self) -> Gap | None:
+        """The gap of the loaded state, until records after it are delivered."""
+        gap = self._gap
+        return gap if gap is not None and gap.end_offset == self.end_offset else None
+
+    @property
+    def records_count(self) -> int:
+        """The number of offsets in flight."""
+        return self.end_offset - self.start_offset + 1 if self.batches else 0
+
+    @property
+    def can_acquire(self) -> bool:
+        """Whether records before the end offset are available, or more may be in flight."""
+        return self.next_fetch_offset() != self.end_offset + 1 or self.records_count < self.limits().records_max
+
+    def next_fetch_offset(self) -> int:
+        """The offset from which records are fetched: of the first available record, or after the end offset."""
+        batches = self.batches
+        if not batches or self.start_offset > batches.last.last_offset:
+            self.looks_back = False
+            return self.end_offset
+        if self.looks_back:
+            found = self._first_available()
+            if found != NO_RECORD:
+                return found
+            self.looks_back = False
+        return self.end_offset + 1
+
+    def _first_available(self) -> int:
+        gap = self.gap
+        gap_offset = gap.start_offset if gap is not None else NO_RECORD
+        for batch in self.batches:
+            if gap is not None:
+                if batch.first_offset > gap_offset:
+                    return gap_offset
+                gap_offset = max(batch.last_offset + 1, gap_offset)
+            if batch.whole is not None:
+                if batch.whole.is_acquirable:
+                    return batch.first_offset
+                continue
+            for offset, state in batch.offsets.items():
+                if state.is_acquirable:
+                    return offset
+        return NO_RECORD
+
+    def gap_delivered(self, next_offset: int) -> None:
+        """Everything before this offset was delivered from the gap."""
+        gap = self._gap
+        if gap is None:
+            return
+        if gap.end_offset == self.end_offset and next_offset <= gap.end_offset:
+            gap.start_offset = max(gap.start_offset, next_offset)
+        else:
+            self._gap = None
+
+    # Acknowledging
+
+    def acknowledge(
+        self, member_id: str, batches: Iterable[AcknowledgementBatch], now_ms: int
+    ) -> StateWrite | Refusal | None:
+        """Acknowledge records that the member has acquired: all of them, or none.
+
+        None where nothing is to be stored.
+        """
+        acknowledging = Acknowledging(self, member_id, now_ms)
+        for batch in batches:
+            refusal = acknowledging.add(batch)
+            if refusal is not None:
+                self._undo(acknowledging.transitions)
+                return refusal
+        return self._write(acknowledging.transitions)
+
+    def release_acquired(self, member_id: str) -> StateWrite | None:
+        """Make available what the member has acquired: its session ends."""
+        transitions: list[Transition] = []
+        for batch in self.batches:
+            whole = batch.whole
+            if whole is not None and whole.member_id == member_id and whole.state is ACQUIRED:
+                if batch.first_offset < self.start_offset <= batch.last_offset:
+                    batch.split(self.locks)
+                else:
+                    outcome = ARCHIVED if batch.last_offset < self.start_offset else AVAILABLE
+                    self.begin_transition(batch, whole, outcome, transitions)
+            for offset, state in batch.offsets.items():
+                if state.member_id == member_id and state.state is ACQUIRED:
+                    outcome = ARCHIVED if offset < self.start_offset else AVAILABLE
+                    self.begin_offset_transition(offset, state, outcome, transitions)
+        return self._write(transitions)
+
+    def begin_transition(
+        self, batch: InFlightBatch, whole: InFlightState, outcome: RecordState, transitions: list[Transition]
+    ) -> None:
+        if whole.begin_transition(outcome, self.limits().delivery_count_max):
+            stored = StoredBatch(batch.first_offset, batch.last_offset, whole.state, whole.delivery_count)
+            transitions.append(Transition(whole, stored))
+            if whole.is_final:
+                self.delivery_complete_count += self.counted(batch.first_offset, batch.last_offset)
+
+    def begin_offset_transition(
+        self, offset: int, state: InFlightState, outcome: RecordState, transitions: list[Transition]
+    ) -> None:
+        if state.begin_transition(outcome, self.limits().delivery_count_max):
+            transitions.append(Transition(state, StoredBatch(offset, offset, state.state, state.delivery_count)))
+            if state.is_final:
+                self.delivery_complete_count += self.counted(offset, offset)
+
+    def counted(self, first_offset: int, last_offset: int) -> int:
+        """The number of offsets of a range that are at or after the start offset."""
+        return max(last_offset - max(self.start_offset, first_offset) + 1, 0)
+
+    def _write(self, transitions: Sequence[Transition]) -> StateWrite | None:
+        return self._write_of([each.stored for each in transitions], transitions) if transitions else None
+
+    def _write_of(self, batches: Iterable[StoredBatch], transitions: Sequence[Transition]) -> StateWrite:
+        return StateWrite(
+            self.state_epoch,
+            self.leader_epoch,
+            self.start_offset,
+            self.delivery_complete_count,
+            tuple(batches),
+            transitions,
+        )
+
+    def end_write(self, write: StateWrite, *, is_stored: bool) -> bool:
+        """The share coordinator has stored a write, or not. True where the start offset moved."""
+        if not is_stored:
+            # What an expired lock released stays released: it is stored with a later change, or delivered again.
+            self._undo(write.transitions)
+            return self._advance_start()
+        for state, _, _ in self._ended(write.transitions, is_stored=True):
+            if state.state is AVAILABLE:
+                self.looks_back = True
+        return self._advance_start()
+
+    def _undo(self, transitions: Iterable[Transition]) -> None:
+        for state, (first, last, was_state, _), in_part in self._ended(transitions, is_stored=False):
+            if state.state is AVAILABLE:
+                self.looks_back = True
+            if was_state in FINAL_STATES and not state.is_final:
+                self.delivery_complete_count -= (
+                    self.counted(in_part, in_part) if in_part >= 0 else self.counted(first, last)
+                )
+
+    def _ended(
+        self, transitions: Iterable[Transition], *, is_stored: bool
+    ) -> list[tuple[InFlightState, StoredBatch, int]]:
+        """End transitions; the states with what was to be stored, and the offset where a batch was split meanwhile."""
+        ended: list[tuple[InFlightState, StoredBatch, int]] = []
+        for whole, stored in transitions:
+            parts = whole.parts or {NO_RECORD: whole}
+            for offset, state in parts.items():
+                state.end_transition(is_stored=is_stored)
+                ended.append((state, stored, offset))
+            whole.parts = {}
+        if self.batches and self.batches.first.first_offset < self.start_offset:
+            # DIVERGES: in Apache Kafka a record that was released while the log start offset moved past it stays
+            # available, and is fetched in vain again and again.
+            self.archive(self.batches.between(0, self.start_offset - 1), 0, self.start_offset - 1, AVAILABLE)
+        return ended
+
+    # Locks
+
+    def next_deadline_ms(self) -> int | None:
+        """The deadline (ms) of the first acquisition lock."""
+        return self.locks.next_deadline_ms()
+
+    def expire_locks(self, now_ms: int) -> StateWrite | None:
+        """Release the records whose locks are over."""
+        released: list[StoredBatch] = []
+        count_max = self.limits().delivery_count_max
+        while (lock := self.locks.pop_due(now_ms)) is not None:
+            lock.has_expired = True
+            first = self.batches.floor(lock.first_offset)
+            if first is None:
+                continue
+            for batch in self.batches.between(first.first_offset, lock.last_offset):
+                whole = batch.whole
+                if whole is not None and whole.lock is lock:
+                    if whole.state is ACQUIRED and batch.first_offset < self.start_offset <= batch.last_offset:
+                        batch.split(self.locks)  # The locks of its records are due too.
+                        continue
+                    self._release_expired(batch.first_offset, batch.last_offset, whole, count_max, released)
+                for offset, state in batch.states(lock.first_offset, lock.last_offset) if whole is None else ():
+                    if state.lock is lock:
+                        self._release_expired(offset, offset, state, count_max, released)
+        return self._write_of(released, ()) if released else None
+
+    def _release_expired(
+        self, first: int, last: int, state: InFlightState, count_max: int, released: list[StoredBatch]
+    ) -> None:
+        if state.is_in_transition or state.state is not ACQUIRED:
+            return
+        state.release(ARCHIVED if last < self.start_offset else AVAILABLE, count_max)
+        state.cancel_lock()
+        released.append(StoredBatch(first, last, state.state, state.delivery_count))
+        if state.state is AVAILABLE:
+            self.looks_back = True
+        else:
+            self.delivery_complete_count += self.counted(first, last)
+
+    # The start offset
+
+    def _advance_start(self) -> bool:
+        """Move the start offset over records whose state is final, and forget their batches."""
+        if not self._can_advance():
+            return False
+        last_final, final_count = self._final_prefix()
+        if last_final == NO_RECORD:
+            return False
+        last_offset = self.batches.last.last_offset
+        if last_final == last_offset:
+            self.start_offset = self.end_offset = last_offset + 1
+            self.batches.clear()
+            self.delivery_complete_count = 0
+            return True
+        batch = self.batches.floor(last_final)
+        assert batch is not None
+        if last_final == batch.last_offset:
+            (following, *_) = self.batches.between(last_final + 1, last_offset)
+            self.start_offset = max(self.start_offset, following.first_offset)
+            gap = self.gap
+            if gap is not None:
+                self.start_offset = min(gap.start_offset, self.start_offset)
+            self.batches.remove_before(following.first_offset)
+        else:
+            self.start_offset = max(self.start_offset, last_final + 1)
+            self.batches.remove_before(batch.first_offset)
+        self.delivery_complete_count -= final_count
+        return True
+
+    def _can_advance(self) -> bool:
+        batch = self.batches.floor(self.start_offset)
+        if batch is None:
+            return False
+        state = batch.whole
+        if state is None:
+            state = batch.offsets[min(self.start_offset, batch.last_offset)]
+        return state.is_final and not state.is_in_transition
+
+    def _final_prefix(self) -> tuple[int, int]:
+        """The last offset before which every state is final, and how many of them count; no record where there is
+        none.
+        """
+        last_final, count, gap = NO_RECORD, 0, self.gap
+        for batch in self.batches:
+            if gap is not None and batch.last_offset >= gap.start_offset:
+                break
+            whole = batch.whole
+            if whole is not None:
+                if whole.is_in_transition or not whole.is_final:
+                    break
+                last_final = batch.last_offset
+                count += self.counted(batch.first_offset, batch.last_offset)
+                continue
+            for offset, state in batch.offsets.items():
+                if state.is_in_transition or not state.is_final:
+                    return last_final, count
+                last_final = offset
+                count += self.counted(offset, offset)
+        return last_final, count
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """The records before this offset are deleted: those available are archived, and the start offset moves.
+
+        Acquired ones stay until they are acknowledged, or their locks are over.
+        """
+        if log_start_offset <= self.start_offset:
+            return
+        if not self.batches:
+            self.start_offset = self.end_offset = log_start_offset
+            self.delivery_complete_count = 0
+            return
+        self.delivery_complete_count -= self._count_final_before(log_start_offset)
+        every = [*self.batches]
+        if self.archive(every, self.start_offset, log_start_offset - 1, AVAILABLE) is not None:
+            self.looks_back = True
+        self.start_offset = log_start_offset
+        self.end_offset = max(self.end_offset, self.start_offset)
+        if self._gap is not None:
+            # DIVERGES: Apache Kafka keeps the gap, and fetches from below the log start offset again and again.
+            self._gap.start_offset = max(self._gap.start_offset, log_start_offset)
+
+    def _count_final_before(self, end_offset: int) -> int:
+        count = 0
+        for batch in self.batches.between(0, end_offset - 1):
+            if batch.whole is None:
+                states = batch.states(self.start_offset, end_offset - 1)
+                count += sum(state.is_final for _, state in states)
+            elif batch.whole.is_final:
+                count += self.counted(batch.first_offset, min(batch.last_offset, end_offset - 1))
+        return count
+
+    def archive(
+        self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state_before: RecordState
+    ) -> int | None:
+        """Archive the records of a range of offsets whose state is `state_before`; how many, None where none is."""
+        count = 0
+        for batch in batches:
+            if batch.first_offset > last_offset:
+                break
+            is_within = batch.first_offset >= first_offset and batch.last_offset <= last_offset
+            if batch.whole is not None:
+                if batch.whole.state is not state_before:
+                    continue
+                if is_within:
+                    batch.whole.archive()
+                    count += batch.size
+                    continue
+                batch.split(self.locks)
+            for _, state in batch.states(first_offset, last_offset):
+                if state.state is state_before:
+                    state.archive()
+                    count += 1
+        return count or None
+
+
+class Acknowledging:
+    """The acknowledgement of several batches by one member."""
+
+    __slots__ = ("_limits", "_locks_until_ms", "_member_id", "_partition", "transitions")
+
+    def __init__(self, partition: SharePartition, member_id: str, now_ms: int) -> None:
+        self._partition = partition
+        self._member_id = member_id
+        self._limits = partition.limits()
+        self._locks_until_ms = now_ms + self._limits.lock_duration_ms
+        self.transitions: list[Transition] = []
+
+    def add(self, request: AcknowledgementBatch) -> Refusal | None:
+        partition = self._partition
+        if any(each not in OUTCOMES and each != RENEW for each in request.types):
+            types = "[" + ", ".join(map(str, request.types)) + "]"
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {types}")
+        if request.last_offset < partition.start_offset:
+            return None  # The records were archived: the log start offset moved past them.
+        first = partition.batches.floor(request.first_offset)
+        if first is None and request.first_offset < partition.start_offset:
+            first = partition.batches.floor(partition.start_offset)
+        if first is None:
+            return Refusal(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND)
+        found = partition.batches.between(first.first_offset, request.last_offset)
+        if found[-1].last_offset < request.first_offset:
+            return Refusal(ErrorCode.INVALID_REQUEST, FIRST_OFFSET_NOT_FOUND)
+        if request.last_offset > found[-1].last_offset:
+            return Refusal(ErrorCode.INVALID_REQUEST, LAST_OFFSET_NOT_FOUND)
+        for batch in found:
+            if batch.last_offset >= partition.start_offset:
+                refusal = self._batch(request, batch)
+                if refusal is not None:
+                    return refusal
+        return None
+
+    def _batch(self, request: AcknowledgementBatch, batch: InFlightBatch) -> Refusal | None:
+        whole = batch.whole
+        if whole is not None:
+            if whole.member_id == NO_MEMBER:
+                return not_valid("The batch cannot be acknowledged. The batch is not in the acquired state.")
+            if whole.member_id != self._member_id:
+                return not_valid("Member is not the owner of batch record")
+            assert whole.state is ACQUIRED and not whole.is_in_transition, "only acquired records have a member"
+            is_within = request.first_offset <= batch.first_offset and batch.last_offset <= request.last_offset
+            if is_within and len(request.types) == 1 and self._partition.start_offset <= batch.first_offset:
+                return self._whole(request.types[0], batch, whole)
+            batch.split(self._partition.locks)
+        return self._offsets(request, batch)
+
+    def _whole(self, kind: int, batch: InFlightBatch, whole: InFlightState) -> Refusal | None:
+        if kind == RENEW:
+            return self._renew(batch.first_offset, batch.last_offset, whole)
+        self._partition.begin_transition(batch, whole, OUTCOMES[kind], self.transitions)
+        return None
+
+    def _offsets(self, request: AcknowledgementBatch, batch: InFlightBatch) -> Refusal | None:
+        first = max(request.first_offset, self._partition.start_offset)
+        types = request.types
+        for offset, state in batch.states(first, request.last_offset):
+            if state.state is not ACQUIRED:
+                return not_valid("The offset cannot be acknowledged. The offset is not acquired.")
+            if state.member_id != self._member_id:
+                return not_valid("Member is not the owner of offset")
+            kind = types[offset - request.first_offset] if len(types) > 1 else types[0]
+            if kind == RENEW:
+                refusal = self._renew(offset, offset, state)
+                if refusal is not None:
+                    return refusal
+            else:
+                self._partition.begin_offset_transition(offset, state, OUTCOMES[kind], self.transitions)
+        return None
+
+    def _renew(self, first_offset: int, last_offset: int, state: InFlightState) -> Refusal | None:
+        if not self._limits.is_renewable:
+            return not_valid("Renewing acquisition locks is not enabled for the group.")
+        state.cancel_lock()
+        state.lock = self._partition.locks.add(first_offset, last_offset, self._locks_until_ms)
+        return None
+
+
+BATCH_NOT_FOUND: Final = "Batch record not found. The request batch offsets are not found in the cache."
+FIRST_OFFSET_NOT_FOUND: Final = "Batch record not found. The first offset in request is past acquired records."
+LAST_OFFSET_NOT_FOUND: Final = "Batch record not found. The last offset in request is past acquired records."
+
+
+def not_valid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_RECORD_STATE, message)
