@@ -31,6 +31,7 @@ LOGGERS: Final = (
     "moldau.quorum",
     "moldau.replica",
     "moldau.registration",
+    "moldau.share",
     "moldau.slow",
     "moldau.tiering",
 )

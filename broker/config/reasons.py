@@ -30,7 +30,7 @@ REASONS: Final = {
     "purgatory": "A waiting request leaves the purgatory when it is answered; nothing is left to purge.",
     "quorum-flush": "The metadata log is made durable as soon as the disk is free; nothing waits for more records.",
     "sasl": "Nothing reads it in this version.",
-    "share": "Share groups are not served in this version.",
+    "share": "There is one assignor of share groups: simple.",
     "test-only": "It exists for Apache Kafka's own tests.",
     "threads": "One event loop answers all requests; there is no pool of threads to size.",
     "tiered": "Tiered storage works without it in this version.",

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from moldau.broker.config.config import Config
 from moldau.broker.coordinators.group_row import group_config
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.image import CurrentImage
+from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.share_persister import ShareStatePersister
+from moldau.broker.coordinators.share_state import ShareCoordinator, share_state_config
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.coordinators.transactions import TransactionCoordinator, transaction_config
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.replicas.replicas import Replicas
@@ -23,6 +28,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
 from moldau.kraft.features import TRANSACTION_VERSION
+from moldau.kraft.image.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class CoordinatorPorts:
     replicas: Replicas
     flusher: Flusher
     purgatory: Purgatory
+    topics: TopicCreation
 
 
 class BrokerCoordinators:
@@ -53,8 +60,23 @@ class BrokerCoordinators:
         listener_name = config.inter_broker_listener_name
         timeout_ms = config.integer("request.timeout.ms")
         current_image = CurrentImage(cluster)
+        self.share_state = ShareCoordinator(
+            share_state_config(config), environment, loop, ports.spawn, cluster.partitions_count, current_image
+        )
+        self.share_persister = ShareStatePersister(
+            ports.node_id, loop, cluster, ports.channels, ports.topics, self.share_state, listener_name, timeout_ms
+        )
+        self.latest_offsets = LatestOffsets(
+            ports.node_id, cluster, ports.channels, ports.replicas, listener_name, timeout_ms
+        )
         self.groups = Groups(
-            group_config(config), environment, loop, ports.spawn, cluster.partitions_count, current_image
+            group_config(config),
+            environment,
+            loop,
+            ports.spawn,
+            cluster.partitions_count,
+            current_image,
+            self.share_persister,
         )
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.channels, self.markers, listener_name, timeout_ms)
@@ -79,4 +101,11 @@ class BrokerCoordinators:
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
             retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
         )
-        self.registry = CoordinatorRegistry([self.groups.shards, self.transactions.shards], ports.flusher.flush)
+        self.registry = CoordinatorRegistry(
+            [self.groups.shards, self.transactions.shards, self.share_state.shards], ports.flusher.flush
+        )
+
+    def topics_deleted(self, topics: Collection[Topic]) -> None:
+        """These topics are not in the published image any more."""
+        self.groups.topics_deleted(topic.name for topic in topics)
+        self.share_state.topics_deleted(topic.id for topic in topics)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from moldau.broker.config.config import Config
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
-from moldau.coordinator.group.config import GroupConfig, StreamsConfig
+from moldau.coordinator.group.config import GroupConfig, ShareConfig, StreamsConfig
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, MigrationPolicy
 from moldau.protocol.compression import Codec
@@ -89,6 +89,7 @@ def group_config(config: Config) -> GroupConfig:
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         consumer=consumer_settings(config),
+        share=share_settings(config),
         streams=streams_config(config),
     )
 
@@ -128,4 +129,21 @@ def consumer_settings(config: Config) -> ConsumerGroupSettings:
         min_assignment_interval_ms=config.integer("group.consumer.min.assignment.interval.ms"),
         max_assignment_interval_ms=config.integer("group.consumer.max.assignment.interval.ms"),
         regex_refresh_interval_ms=config.integer("group.consumer.regex.refresh.interval.ms"),
+    )
+
+
+def share_settings(config: Config) -> ShareConfig:
+    """The settings of share groups in a node's configuration."""
+    return ShareConfig(
+        session_timeout_ms=config.integer("group.share.session.timeout.ms"),
+        min_session_timeout_ms=config.integer("group.share.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.share.max.session.timeout.ms"),
+        heartbeat_interval_ms=config.integer("group.share.heartbeat.interval.ms"),
+        min_heartbeat_interval_ms=config.integer("group.share.min.heartbeat.interval.ms"),
+        max_heartbeat_interval_ms=config.integer("group.share.max.heartbeat.interval.ms"),
+        max_size=config.integer("group.share.max.size"),
+        assignment_interval_ms=config.integer("group.share.assignment.interval.ms"),
+        min_assignment_interval_ms=config.integer("group.share.min.assignment.interval.ms"),
+        max_assignment_interval_ms=config.integer("group.share.max.assignment.interval.ms"),
+        initialize_retry_interval_ms=config.integer("group.share.initialize.retry.interval.ms"),
     )

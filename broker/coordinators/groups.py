@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.broker.coordinators.group_row import group_row
 from moldau.broker.coordinators.shards import Shards
+from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.group.config import GroupConfig
@@ -38,19 +39,27 @@ class Groups:
         spawn: Spawn,
         partitions_count: Callable[[str], int | None],
         current_image: Callable[[], CoordinatorImage],
+        share_states: ShareStatePersister | None = None,
     ) -> None:
         self._environment = environment
         self._spawn = spawn
+        self._share_states = share_states
         row = group_row(config, current_image, self._perform)
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
         """Carry out a command of a machine."""
         from moldau.broker.coordinators.regex_resolution import resolve
+        from moldau.broker.coordinators.share_initialization import initialize
         from moldau.coordinator.consumer.events import ResolveRegexes
+        from moldau.coordinator.share.events import InitializeStates
 
-        assert isinstance(command, ResolveRegexes)
-        self._spawn(resolve(self._environment, command, reports))
+        if isinstance(command, InitializeStates):
+            assert self._share_states is not None
+            initialize(self._share_states, command, reports)
+        else:
+            assert isinstance(command, ResolveRegexes)
+            self._spawn(resolve(self._environment, command, reports))
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of topics that do not exist any more."""

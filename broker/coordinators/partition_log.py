@@ -39,6 +39,9 @@ class CoordinatorLog(Protocol):
         `transaction`: its role in a producer's transaction. The watcher may be called before this returns.
         """
 
+    def delete_before(self, offset: int) -> ErrorCode:
+        """Delete the records before a committed offset."""
+
     def watch(self, moved: Callable[[], None]) -> None:
         """Call the watcher at every move of the high watermark, until `unwatch`."""
 
@@ -101,6 +104,9 @@ class LeaderLog:
             return append(batch, wall_ms, transaction_version=transaction.end.transaction_version, required_acks=acks)
         assert transaction.guard is None or isinstance(transaction.guard, VerificationGuard)
         return append(batch, wall_ms, guard=transaction.guard, required_acks=acks)
+
+    def delete_before(self, offset: int) -> ErrorCode:
+        return self._partition.delete_before(offset)
 
     def watch(self, moved: Callable[[], None]) -> None:
         listener = self._listeners[moved] = HighWatermarkListener(moved)

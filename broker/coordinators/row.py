@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
 from moldau.broker.config.internal_topics import InternalTopic
+from moldau.broker.coordinators.partition_log import CoordinatorLog
 from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.protocol.compression import Codec
 from moldau.replication.partition import ACKS_ALL
@@ -32,6 +33,10 @@ class Reports(Protocol[RequestT_contra]):
     @property
     def is_open(self) -> bool:
         """Whether the machine still has its partition. Later reports are dropped."""
+
+    @property
+    def partition_log(self) -> CoordinatorLog:
+        """The machine's partition."""
 
     def report(self, event: RequestT_contra) -> None:
         """Pass an event to the machine."""

@@ -111,6 +111,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._moved = asyncio.Event()
 
     @property
+    def partition_log(self) -> CoordinatorLog:
+        return self._log
+
+    @property
     def refusal(self) -> ErrorCode:
         """The error for requests while the machine accepts no requests; NONE where it accepts them."""
         return REFUSALS[self.state]

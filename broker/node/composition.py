@@ -58,9 +58,11 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.broker.runtime.tasks import Tasks
+from moldau.broker.sharing.share_partitions import GroupSettings, SharePartitions, SharePorts
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
+from moldau.replication.share.sessions import ShareSessions
 from moldau.replication.source import LocalLog
 
 if TYPE_CHECKING:
@@ -182,6 +184,7 @@ class NodeParts:
                 self.replicas,
                 self.flusher,
                 self.purgatory,
+                self.topics,
             )
         )
         self.roles = ReplicaRoles(
@@ -271,7 +274,7 @@ class NodeParts:
                 self.assignments,
                 self.partition_work,
                 self.removal,
-                self.coordinators.groups.topics_deleted,
+                self.coordinators.topics_deleted,
             ),
         )
         self.log_jobs = LogJobs(
@@ -287,6 +290,17 @@ class NodeParts:
             self.logs.checkpoint,
             self.tiering.cleaner if self.tiering is not None else None,
         )
+
+    def _share_partitions(self) -> SharePartitions:
+        ports = SharePorts(
+            self.loop,
+            self.environment,
+            self.tasks.spawn,
+            self.purgatory,
+            self.coordinators.share_persister,
+            GroupSettings(self.cluster, self.settings),
+        )
+        return SharePartitions(self.replicas, ports)
 
     def _compose_requests(self) -> None:
         """Compose the parts that the handlers of requests use."""
@@ -318,6 +332,11 @@ class NodeParts:
             transactions=self.coordinators.transactions,
             transaction_verifier=self.coordinators.transaction_verifier,
             markers=self.coordinators.markers,
+            share_state=self.coordinators.share_state,
+            share_persister=self.coordinators.share_persister,
+            latest_offsets=self.coordinators.latest_offsets,
+            share_sessions=ShareSessions(config.integer("group.share.max.share.sessions")),
+            share_partitions=self._share_partitions(),
             purgatory=self.purgatory,
             request_memory=self.request_memory,
             reply_memory=self.reply_memory,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceTyp
 from moldau.kraft.image.difference import difference
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.kraft.image.topics import Topic
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota, rate_of, throttled_partitions
 from moldau.storage.log.log import Log
@@ -56,7 +57,7 @@ class ApplierTargets:
     assignments: DirectoryAssignments
     work: PartitionWork
     removal: FileRemoval
-    topics_deleted: Callable[[Iterable[str]], None]
+    topics_deleted: Callable[[Collection[Topic]], None]
     """Notifies the coordinators of deleted topics."""
 
 
@@ -121,8 +122,8 @@ class MetadataApplier:
 
     def _changed(self, image: MetadataImage, delta: MetadataDelta) -> None:
         to = self._to
-        deleted = [topic.name for topic in delta.topics.deleted.values()]
-        for topic in delta.topics.deleted.values():
+        deleted = delta.topics.deleted.values()
+        for topic in deleted:
             to.damaged.topic_deleted(topic.id)
             self._delete(topic.name)
         if deleted:

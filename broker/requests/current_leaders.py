@@ -44,12 +44,12 @@ def add_to_produce(services: LeaderServices, listener_name: str, response: produ
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = _leader_of(services, (topic.name or topic.topic_id, answer.index))
+                leader = current_leader(services, (topic.name or topic.topic_id, answer.index))
                 answer.current_leader = produce.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
                 leaders.append(leader)
     response.node_endpoints = [
         produce.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in _endpoints_of(services, listener_name, leaders)
+        for node in endpoints_of(services, listener_name, leaders)
     ]
 
 
@@ -63,17 +63,17 @@ def add_to_fetch(services: LeaderServices, listener_name: str, response: fetch.F
     for topic in response.responses:
         for data in topic.partitions:
             if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-                leader = _leader_of(services, (topic.topic_id, data.partition_index))
+                leader = current_leader(services, (topic.topic_id, data.partition_index))
                 data.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
                 leaders.append(leader)
     if leaders:
         response.node_endpoints = [
             fetch.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in _endpoints_of(services, listener_name, leaders)
+            for node in endpoints_of(services, listener_name, leaders)
         ]
 
 
-def _leader_of(services: LeaderServices, key: tuple[str | bytes, int]) -> CurrentLeader:
+def current_leader(services: LeaderServices, key: tuple[str | bytes, int]) -> CurrentLeader:
     """The leader as this broker's replica knows it; where the broker has no replica, as the metadata says."""
     partition = services.replicas.find(key)
     if partition is not None:
@@ -89,7 +89,7 @@ def _leader_of(services: LeaderServices, key: tuple[str | bytes, int]) -> Curren
     )
 
 
-def _endpoints_of(services: LeaderServices, listener_name: str, leaders: list[CurrentLeader]) -> Iterator[NodeAddress]:
+def endpoints_of(services: LeaderServices, listener_name: str, leaders: list[CurrentLeader]) -> Iterator[NodeAddress]:
     """The leaders' endpoints on the listener through which the client came, each once."""
     wanted = {leader.id for leader in leaders}
     return (node for node in services.cluster.live_nodes(listener_name) if node.id in wanted)

@@ -19,6 +19,7 @@ from moldau.broker.requests.long_lists import FetchParts, MetadataParts, TopicPa
 from moldau.broker.requests.parts import RECORDS_SIZE, ListPath, Parts, cut
 from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
+from moldau.broker.requests.share_rows import SHARE_ROWS
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ENTRIES_MAX, ControllerApi
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.errors import ErrorCode
@@ -438,6 +439,7 @@ ROWS: Final = (
         rule=lambda: authorization.topic_rules.describe_topic_partitions,
         parts=TopicPages(),
     ),
+    *SHARE_ROWS,
     api(
         AddRaftVoterRequest,
         broker=lambda: handlers.forwarded.handle,

@@ -40,6 +40,33 @@ class StreamsConfig(NamedTuple):
     """group.streams.max.assignment.interval.ms"""
 
 
+class ShareConfig(NamedTuple):
+    """Kafka's settings of share groups, with the defaults of 4.3.1."""
+
+    session_timeout_ms: int = 45_000
+    """group.share.session.timeout.ms"""
+    min_session_timeout_ms: int = 45_000
+    """group.share.min.session.timeout.ms"""
+    max_session_timeout_ms: int = 60_000
+    """group.share.max.session.timeout.ms"""
+    heartbeat_interval_ms: int = 5_000
+    """group.share.heartbeat.interval.ms"""
+    min_heartbeat_interval_ms: int = 5_000
+    """group.share.min.heartbeat.interval.ms"""
+    max_heartbeat_interval_ms: int = 15_000
+    """group.share.max.heartbeat.interval.ms"""
+    max_size: int = 200
+    """group.share.max.size"""
+    assignment_interval_ms: int = 1_000
+    """group.share.assignment.interval.ms"""
+    min_assignment_interval_ms: int = 0
+    """group.share.min.assignment.interval.ms"""
+    max_assignment_interval_ms: int = 15_000
+    """group.share.max.assignment.interval.ms"""
+    initialize_retry_interval_ms: int = 30_000
+    """group.share.initialize.retry.interval.ms"""
+
+
 class GroupConfig(NamedTuple):
     """Kafka's settings of groups, with the defaults of 4.3.1."""
 
@@ -71,6 +98,7 @@ class GroupConfig(NamedTuple):
     """offsets.commit.timeout.ms"""
     offsets_load_buffer_size: int = 5_242_880
     """offsets.load.buffer.size"""
+    share: ShareConfig = ShareConfig()
     streams: StreamsConfig = StreamsConfig()
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """The time (ms) that the join of a member without an id may be parked: such a member cannot send heartbeats."""

@@ -25,6 +25,7 @@ from moldau.coordinator.group.records import (
     read_group_record,
     read_offset,
 )
+from moldau.coordinator.share.kind import SHARE
 from moldau.coordinator.streams.kind import STREAMS
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -32,7 +33,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import read_prefix
 
-KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, CONSUMER, STREAMS)
+KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for kind in KINDS}
 FIRST_REQUESTS: Final[Mapping[type[AboutGroup], OnRequest]] = {

@@ -71,77 +71,77 @@ group.consumer.regex.refresh.interval.ms  int  600000  10000..  honoured  read-o
     Interval at which subscriptions by pattern are matched again.
 group.share.assignors  list  simple  non-empty-list  accepted:share  read-only
     Assignors of share groups.
-group.share.max.size  int  200  1..1000  accepted:share  read-only
+group.share.max.size  int  200  1..1000  honoured  read-only
     Most members of a share group.
-group.share.max.share.sessions  int  2000  1..  accepted:share  read-only
+group.share.max.share.sessions  int  2000  1..  honoured  read-only
     Most share sessions.
 group.share.persister.class.name  string  \
     org.apache.kafka.server.share.persister.DefaultStatePersister  \
     any  refused:plugin  read-only internal
     Class that keeps the state of share groups.
-group.share.initialize.retry.interval.ms  int  30000  1..  accepted:share  read-only internal
+group.share.initialize.retry.interval.ms  int  30000  1..  honoured  read-only internal
     Interval at which share state is initialized again.
-group.share.session.timeout.ms  int  45000  1..  accepted:share  read-only
+group.share.session.timeout.ms  int  45000  1..  honoured  read-only
     Session timeout of share groups.
-group.share.min.session.timeout.ms  int  45000  1..  accepted:share  read-only
+group.share.min.session.timeout.ms  int  45000  1..  honoured  read-only
     Shortest session timeout of a share group.
-group.share.max.session.timeout.ms  int  60000  1..  accepted:share  read-only
+group.share.max.session.timeout.ms  int  60000  1..  honoured  read-only
     Longest session timeout of a share group.
-group.share.heartbeat.interval.ms  int  5000  1..  accepted:share  read-only
+group.share.heartbeat.interval.ms  int  5000  1..  honoured  read-only
     Heartbeat interval of share groups.
-group.share.min.heartbeat.interval.ms  int  5000  1..  accepted:share  read-only
+group.share.min.heartbeat.interval.ms  int  5000  1..  honoured  read-only
     Shortest heartbeat interval of a share group.
-group.share.max.heartbeat.interval.ms  int  15000  1..  accepted:share  read-only
+group.share.max.heartbeat.interval.ms  int  15000  1..  honoured  read-only
     Longest heartbeat interval of a share group.
-group.share.assignment.interval.ms  int  1000  0..  accepted:share  cluster-wide
+group.share.assignment.interval.ms  int  1000  0..  honoured  cluster-wide
     Least time between two assignments of a share group.
-group.share.min.assignment.interval.ms  int  0  0..  accepted:share  read-only
+group.share.min.assignment.interval.ms  int  0  0..  honoured  read-only
     Shortest assignment interval of a share group.
-group.share.max.assignment.interval.ms  int  15000  0..  accepted:share  read-only
+group.share.max.assignment.interval.ms  int  15000  0..  honoured  read-only
     Longest assignment interval of a share group.
-group.share.delivery.count.limit  int  5  2..10  accepted:share  read-only
+group.share.delivery.count.limit  int  5  2..10  honoured  read-only
     How often a record is delivered at most.
-group.share.min.delivery.count.limit  int  2  2..5  accepted:share  read-only
+group.share.min.delivery.count.limit  int  2  2..5  honoured  read-only
     Lowest delivery limit of a share group.
-group.share.max.delivery.count.limit  int  10  5..25  accepted:share  read-only
+group.share.max.delivery.count.limit  int  10  5..25  honoured  read-only
     Highest delivery limit of a share group.
-group.share.record.lock.duration.ms  int  30000  1000..3600000  accepted:share  read-only
+group.share.record.lock.duration.ms  int  30000  1000..3600000  honoured  read-only
     How long a consumer holds a record.
-group.share.min.record.lock.duration.ms  int  15000  1000..30000  accepted:share  read-only
+group.share.min.record.lock.duration.ms  int  15000  1000..30000  honoured  read-only
     Shortest hold of a share group.
-group.share.max.record.lock.duration.ms  int  60000  30000..3600000  accepted:share  read-only
+group.share.max.record.lock.duration.ms  int  60000  30000..3600000  honoured  read-only
     Longest hold of a share group.
-group.share.partition.max.record.locks  int  2000  100..10000  accepted:share  read-only
+group.share.partition.max.record.locks  int  2000  100..10000  honoured  read-only
     Most held records a partition.
-group.share.min.partition.max.record.locks  int  100  100..2000  accepted:share  read-only
+group.share.min.partition.max.record.locks  int  100  100..2000  honoured  read-only
     Lowest such limit of a share group.
-group.share.max.partition.max.record.locks  int  4000  2000..10000  accepted:share  read-only
+group.share.max.partition.max.record.locks  int  4000  2000..10000  honoured  read-only
     Highest such limit of a share group.
-share.coordinator.state.topic.num.partitions  int  50  1..  accepted:share  read-only
+share.coordinator.state.topic.num.partitions  int  50  1..  honoured  read-only
     Partitions of the share state topic.
-share.coordinator.state.topic.replication.factor  short  3  1..  accepted:share  read-only
+share.coordinator.state.topic.replication.factor  short  3  1..  honoured  read-only
     Replicas of the share state topic.
-share.coordinator.state.topic.min.isr  short  2  1..  accepted:share  read-only
+share.coordinator.state.topic.min.isr  short  2  1..  honoured  read-only
     In-sync replicas that the share state topic needs.
-share.coordinator.state.topic.segment.bytes  int  104857600  1..  accepted:share  read-only
+share.coordinator.state.topic.segment.bytes  int  104857600  1..  honoured  read-only
     Segment size of the share state topic.
-share.coordinator.state.topic.compression.codec  int  0  any  accepted:share  read-only
+share.coordinator.state.topic.compression.codec  int  0  any  honoured  read-only
     Codec of the share state topic, by number.
-share.coordinator.state.topic.prune.interval.ms  int  300000  1..  accepted:share  read-only internal
+share.coordinator.state.topic.prune.interval.ms  int  300000  1..  honoured  read-only internal
     Interval at which the share state topic is pruned.
-share.coordinator.cold.partition.snapshot.interval.ms  int  300000  1..  accepted:share  read-only internal
+share.coordinator.cold.partition.snapshot.interval.ms  int  300000  1..  honoured  read-only internal
     Interval of snapshots of idle share partitions.
-share.coordinator.snapshot.update.records.per.snapshot  int  500  0..500  accepted:share  read-only
+share.coordinator.snapshot.update.records.per.snapshot  int  500  0..500  honoured  read-only
     Updates between two snapshots of a share partition.
-share.coordinator.load.buffer.size  int  5242880  1..  accepted:share  read-only
+share.coordinator.load.buffer.size  int  5242880  1..  honoured  read-only
     Bytes read at a time while share state is loaded.
-share.coordinator.write.timeout.ms  int  5000  1..  accepted:share  read-only
+share.coordinator.write.timeout.ms  int  5000  1..  honoured  read-only
     Longest wait for a write of share state.
-share.coordinator.append.linger.ms  int  -1  -1..  accepted:share  read-only
+share.coordinator.append.linger.ms  int  -1  -1..  accepted:linger  read-only
     How long the share coordinator collects writes.
-share.coordinator.threads  int  1  1..  accepted:share  read-only
+share.coordinator.threads  int  1  1..  accepted:threads  read-only
     Threads of the share coordinator.
-share.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:share  cluster-wide
+share.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:linger  cluster-wide
     Largest buffer that the share coordinator keeps for reuse.
 group.streams.max.size  int  2147483647  1..  honoured  read-only
     Most members of a streams group.

@@ -141,7 +141,7 @@ producer.purgatory.purge.interval.requests  int  1000  any  accepted:purgatory  
     Purge interval of waiting produce requests.
 delete.records.purgatory.purge.interval.requests  int  1  any  accepted:purgatory  read-only
     Purge interval of waiting DeleteRecords requests.
-share.fetch.purgatory.purge.interval.requests  int  1000  any  accepted:share  read-only
+share.fetch.purgatory.purge.interval.requests  int  1000  any  accepted:purgatory  read-only
     Purge interval of waiting ShareFetch requests.
 create.topic.policy.class.name  class  null  any  refused:plugin  read-only
     Class that may veto new topics.

@@ -82,23 +82,23 @@ consumer.heartbeat.interval.ms  int  5000  1..  honoured  group.consumer.heartbe
     Heartbeat interval of this consumer group.
 consumer.session.timeout.ms  int  45000  1..  honoured  group.consumer.session.timeout.ms
     Session timeout of this consumer group.
-share.assignment.interval.ms  int  1000  0..  accepted:share  group.share.assignment.interval.ms
+share.assignment.interval.ms  int  1000  0..  honoured  group.share.assignment.interval.ms
     Least time between two assignments of this share group.
-share.auto.offset.reset  string  latest  offset-reset  accepted:share  -
+share.auto.offset.reset  string  latest  offset-reset  honoured  -
     Where this share group begins: earliest, latest or by_duration:.
-share.delivery.count.limit  int  5  2..  accepted:share  group.share.delivery.count.limit
+share.delivery.count.limit  int  5  2..  honoured  group.share.delivery.count.limit
     How often a record is delivered at most.
-share.heartbeat.interval.ms  int  5000  1..  accepted:share  group.share.heartbeat.interval.ms
+share.heartbeat.interval.ms  int  5000  1..  honoured  group.share.heartbeat.interval.ms
     Heartbeat interval of this share group.
-share.isolation.level  string  read_uncommitted  one-of:read_committed,read_uncommitted  accepted:share  -
+share.isolation.level  string  read_uncommitted  one-of:read_committed,read_uncommitted  honoured  -
     Whether this share group sees uncommitted records.
-share.partition.max.record.locks  int  2000  100..  accepted:share  group.share.partition.max.record.locks
+share.partition.max.record.locks  int  2000  100..  honoured  group.share.partition.max.record.locks
     Most held records a partition.
-share.record.lock.duration.ms  int  30000  1000..  accepted:share  group.share.record.lock.duration.ms
+share.record.lock.duration.ms  int  30000  1000..  honoured  group.share.record.lock.duration.ms
     How long a consumer holds a record.
-share.renew.acknowledge.enable  boolean  true  any  accepted:share  -
+share.renew.acknowledge.enable  boolean  true  any  honoured  -
     Whether a consumer may renew its hold of a record.
-share.session.timeout.ms  int  45000  1..  accepted:share  group.share.session.timeout.ms
+share.session.timeout.ms  int  45000  1..  honoured  group.share.session.timeout.ms
     Session timeout of this share group.
 streams.assignment.interval.ms  int  1000  0..  honoured  group.streams.assignment.interval.ms
     Least time between two assignments of this streams group.

@@ -48,6 +48,7 @@ from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.handlers.share_group_state import Request as StateRequest
     from moldau.broker.requests.services import Services
 
 MESSAGES: Final = {
@@ -201,3 +202,12 @@ def no_quotas_described(context: RequestContext, request: object, error: ErrorCo
 
 
 DESCRIBE_CLIENT_QUOTAS: Final = needs_cluster(AclOperation.DESCRIBE_CONFIGS, no_quotas_described)
+
+
+def share_state(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """CLUSTER_ACTION for the requests about share state, which only brokers send."""
+    from moldau.broker.requests.handlers.share_group_state import refused
+
+    if cluster(AclOperation.CLUSTER_ACTION).is_met(context.access):
+        return answer(context, request)
+    return refused(cast("StateRequest", request), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -1,4 +1,5 @@
-"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699): the broker that coordinates a group or a transaction.
+"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699, KIP-932): the broker that coordinates a group or a
+transaction, or keeps the state of a share partition.
 
 KIP-699: several keys in one request, from version 4 on. The coordinator of a key is the leader of the partition of
 the internal topic that keeps the key. The first request for a coordinator has its topic created.
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.row import KeyType
+from moldau.broker.coordinators.share_state import is_share_key
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.replicas.replicas import Replicas
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several keys."""
+SHARE_VERSION: Final = 6
+"""From this version on brokers look up the keys of share partitions."""
 NO_NODE: Final = -1
 INVALID_REQUEST: Final = "this broker does not coordinate keys of this type"
 NOT_AVAILABLE: Final = "The coordinator is not available."
@@ -72,11 +77,15 @@ def find(
 ) -> list[Coordinator]:
     """The coordinators of keys. The leader of each partition of the internal topic is looked up once."""
     coordinator = services.coordinators.of_key_type(key_type)
-    if coordinator is None:
+    is_share = key_type == KeyType.SHARE
+    if coordinator is None or (is_share and context.version < SHARE_VERSION):
         return [refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST) for key in keys]
     nodes: dict[int, NodeAddress | None] = {}
     found = []
     for key in keys:
+        if is_share and not is_share_key(key):
+            found.append(refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST))
+            continue
         index = coordinator.partition_of(key)
         if index not in nodes:
             nodes[index] = _leader(services, context, coordinator.topic, index)

@@ -21,6 +21,11 @@ NOT_ASKED = {
     *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"),
     # Their features are off on both brokers, as they are formatted for the scenario.
     *("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe"),
+    *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"),
+    *("DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
+    # Brokers ask these of the share coordinator.
+    *("InitializeShareGroupState", "ReadShareGroupState", "ReadShareGroupStateSummary"),
+    *("WriteShareGroupState", "DeleteShareGroupState"),
 }
 
 

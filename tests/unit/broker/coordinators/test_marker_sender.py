@@ -32,6 +32,7 @@ class Reports:
     def __init__(self) -> None:
         self.is_open = True
         self.written: list[tuple[str, list[tuple[str, int]]]] = []
+        self.partition_log: Any = None
 
     def report(self, event: Any) -> None:
         assert isinstance(event, MarkersWritten)

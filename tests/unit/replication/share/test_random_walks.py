@@ -1,8 +1,8 @@
 """Random walks of a share partition: every record is acknowledged, or delivered again, and delivery counts are right.
 
 A model notes for each offset how often it was delivered, which member holds it, and what is stored. A walk acquires,
-acknowledges, ends sessions, lets locks expire, fails writes, deletes records from the log and changes the leader. At the
-end the members accept everything they get until nothing is left.
+acknowledges, ends sessions, lets locks expire, fails writes, deletes records from the log and changes the leader. At
+the end the members accept everything they get until nothing is left.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_records_are_acquired_and_accepted() -> None:
     assert stage.acquire("other") == []
     assert stage.acknowledge("m", 0, 29, ACCEPT) is None
     assert ends(stage) == (30, 30)
-    assert stage.stored == {offset: (1, 2) for offset in range(30)}
+    assert stage.stored == dict.fromkeys(range(30), (1, 2))
     assert len(stage.partition.batches) == 0 and stage.partition.next_deadline_ms() is None
 
 
@@ -110,7 +110,7 @@ def test_a_record_that_was_delivered_as_often_as_allowed_is_archived() -> None:
     assert stage.acquire("m") == [Acquired(0, 3, 2)]
     stage.pass_time(30_000)
     assert ends(stage) == (4, 4)
-    assert stage.stored == {offset: (2, 4) for offset in range(4)}
+    assert stage.stored == dict.fromkeys(range(4), (2, 4))
 
 
 def test_a_record_at_its_last_delivery_is_delivered_alone() -> None:

@@ -226,6 +226,16 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
         lambda r: [(Op.WRITE, Kind.TOPIC, name_of(each)) for each in r.topic_data], ErrorCode.TOPIC_AUTHORIZATION_FAILED
     ),
     ("RemoveRaftVoter", CONTROLLER): on_cluster(Op.ALTER),
+    ("ShareGroupDescribe", BROKER): Row(
+        lambda r: [(Op.DESCRIBE, Kind.GROUP, each) for each in r.group_ids], GROUP_FAILED
+    ),
+    ("ShareGroupHeartbeat", BROKER): Row(
+        lambda r: [
+            (Op.READ, Kind.GROUP, r.group_id),
+            *((Op.DESCRIBE, Kind.TOPIC, each) for each in r.subscribed_topic_names or ()),
+        ],
+        GROUP_FAILED,
+    ),
     ("StreamsGroupDescribe", BROKER): Row(
         lambda r: [(Op.DESCRIBE, Kind.GROUP, each) for each in r.group_ids], GROUP_FAILED
     ),
@@ -239,6 +249,11 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
     ("UpdateRaftVoter", CONTROLLER): CLUSTER_ACTION,
     ("Vote", CONTROLLER): CLUSTER_ACTION,
     ("WriteTxnMarkers", BROKER): CLUSTER_ACTION,
+    ("InitializeShareGroupState", BROKER): CLUSTER_ACTION,
+    ("ReadShareGroupState", BROKER): CLUSTER_ACTION,
+    ("WriteShareGroupState", BROKER): CLUSTER_ACTION,
+    ("DeleteShareGroupState", BROKER): CLUSTER_ACTION,
+    ("ReadShareGroupStateSummary", BROKER): CLUSTER_ACTION,
 }
 FREE: Final = {
     *((name, role) for name in ("ApiVersions", "SaslAuthenticate", "SaslHandshake") for role in (BROKER, CONTROLLER)),
@@ -253,6 +268,11 @@ ASKED_IN_HANDLERS: Final = {
     ("DescribeDelegationToken", BROKER),
     ("Envelope", CONTROLLER),
     ("IncrementalAlterConfigs", BROKER),
+    ("AlterShareGroupOffsets", BROKER),
+    ("DeleteShareGroupOffsets", BROKER),
+    ("DescribeShareGroupOffsets", BROKER),
+    ("ShareAcknowledge", BROKER),
+    ("ShareFetch", BROKER),
     *((f"{what}DelegationToken", role) for what in ("Create", "Renew", "Expire") for role in (BROKER, CONTROLLER)),
 }
 """Their tests are those of the handlers, and stories with whole nodes."""

@@ -43,6 +43,11 @@ REFUSED: Final = {
 AS_ITS_OWNER: Final = {
     ("Fetch", BROKER),
     ("Metadata", BROKER),
+    ("AlterShareGroupOffsets", BROKER),
+    ("DeleteShareGroupOffsets", BROKER),
+    ("DescribeShareGroupOffsets", BROKER),
+    ("ShareAcknowledge", BROKER),
+    ("ShareFetch", BROKER),
     ("DescribeCluster", BROKER),
     ("IncrementalAlterConfigs", BROKER),
     ("Envelope", CONTROLLER),

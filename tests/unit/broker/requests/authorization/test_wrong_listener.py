@@ -47,6 +47,9 @@ OF_BROKERS: Final = names("""
     Heartbeat InitProducerId JoinGroup LeaveGroup ListConfigResources ListGroups ListOffsets ListTransactions
     Metadata OffsetCommit OffsetDelete OffsetFetch OffsetForLeaderEpoch Produce PushTelemetry
     StreamsGroupDescribe StreamsGroupHeartbeat SyncGroup TxnOffsetCommit WriteTxnMarkers
+    AlterShareGroupOffsets DeleteShareGroupOffsets DescribeShareGroupOffsets
+    ShareAcknowledge ShareFetch ShareGroupDescribe ShareGroupHeartbeat
+    DeleteShareGroupState InitializeShareGroupState ReadShareGroupState ReadShareGroupStateSummary WriteShareGroupState
 """)
 OF_BOTH: Final = names("""
     AddRaftVoter AlterClientQuotas AlterConfigs AlterPartitionReassignments AlterUserScramCredentials

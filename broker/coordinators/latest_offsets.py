@@ -1,0 +1,74 @@
+"""The latest offset of a partition, from its leader: this broker, or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.replicas.replicas import Replicas
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+PURPOSE: Final = "latest offsets"
+LATEST: Final = -1
+CONSUMER: Final = -1
+Answered: TypeAlias = Callable[[int | ErrorCode], None]
+
+
+class LatestOffsets:
+    """`listener_name`: the listener between brokers; `timeout_ms`: the timeout of a request to one of them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: ClusterView,
+        channels: PeerChannels,
+        replicas: Replicas,
+        listener_name: str,
+        timeout_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._channels = channels
+        self._replicas = replicas
+        self._listener_name = listener_name
+        self._timeout_ms = timeout_ms
+
+    def ask(self, topic: str, index: int, answered: Answered) -> None:
+        """Give the high watermark of a partition, or the error, at once or later."""
+        partition = self._cluster.image.topics.partition(topic, index)
+        local = self._replicas.get(topic, index)
+        if partition is None:
+            answered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif partition.leader == self._node_id:
+            answered(self._replicas.error_of(topic, index) if local is None else local.high_watermark)
+        else:
+            self._ask_broker(partition.leader, topic, index, answered)
+
+    def _ask_broker(self, broker_id: int, topic: str, index: int, answered: Answered) -> None:
+        broker = self._cluster.image.cluster.brokers.get(broker_id)
+        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
+        if endpoint is None:
+            answered(ErrorCode.LEADER_NOT_AVAILABLE)
+            return
+        wanted = ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+        )
+
+        def replied(response: object) -> None:
+            if isinstance(response, NoResponse):
+                answered(ErrorCode.NETWORK_EXCEPTION)
+                return
+            assert isinstance(response, ListOffsetsResponse)
+            found = response.topics[0].partitions[0]
+            answered(ErrorCode(found.error_code) if found.error_code else found.offset)
+
+        self._channels.to(PURPOSE, endpoint.host, endpoint.port).ask(request, replied, self._timeout_ms)

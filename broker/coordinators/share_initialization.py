@@ -1,0 +1,101 @@
+"""Carries out what groups decide about the state of their share partitions, at the share coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from moldau.broker.coordinators.row import Reports
+from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
+from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
+from moldau.coordinator.share_state.events import (
+    DeleteState,
+    InitializeState,
+    ReadStateSummary,
+    StateAnswer,
+    StateRequest,
+)
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from moldau.coordinator.group.events import ShardRequest
+
+TopicPartition: TypeAlias = tuple[bytes, int]
+Answers: TypeAlias = Mapping[TopicPartition, StateAnswer]
+RequestT = TypeVar("RequestT", bound=StateRequest)
+
+
+def initialize(persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]) -> None:
+    """Initialize the share partitions of a command, and report those that are initialized."""
+
+    def answered(answers: Answers) -> None:
+        if reports.is_open:
+            reports.report(StatesInitialized(command.group_id, succeeded(answers)))
+
+    initialize_states(persister, command.group_id, command.state_epoch, command.offsets, answered)
+
+
+def initialize_states(
+    persister: ShareStatePersister,
+    group_id: str,
+    state_epoch: int,
+    offsets: Iterable[InitialOffset],
+    answered: Callable[[Answers], None],
+) -> None:
+    requests = [
+        InitializeState(NOBODY, ShareKey(group_id, topic_id, partition), state_epoch, start_offset)
+        for topic_id, partition, start_offset in offsets
+    ]
+    ask_all(persister, requests, answered)
+
+
+def delete_states(
+    persister: ShareStatePersister,
+    group_id: str,
+    states: Mapping[bytes, Iterable[int]],
+    answered: Callable[[Answers], None],
+) -> None:
+    requests = [
+        DeleteState(NOBODY, ShareKey(group_id, topic_id, partition))
+        for topic_id, partitions in states.items()
+        for partition in sorted(partitions)
+    ]
+    ask_all(persister, requests, answered)
+
+
+def read_summaries(
+    persister: ShareStatePersister,
+    group_id: str,
+    states: Mapping[bytes, Iterable[int]],
+    answered: Callable[[Answers], None],
+) -> None:
+    requests = [
+        ReadStateSummary(NOBODY, ShareKey(group_id, topic_id, partition))
+        for topic_id, partitions in states.items()
+        for partition in partitions
+    ]
+    ask_all(persister, requests, answered)
+
+
+def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]) -> None:
+    """Ask for several share partitions of a group; `answered` is called once, with all answers."""
+    answers: dict[TopicPartition, StateAnswer] = {}
+    left = len(requests)
+
+    def noted(request: StateRequest, answer: StateAnswer) -> None:
+        nonlocal left
+        answers[request.key.topic_id, request.key.partition] = answer
+        left -= 1
+        if not left:
+            answered(answers)
+
+    for request in requests:
+        persister.ask(request, partial(noted, request))
+    if not requests:
+        answered(answers)
+
+
+def succeeded(answers: Answers) -> frozenset[TopicPartition]:
+    return frozenset(each for each, answer in answers.items() if answer.error is ErrorCode.NONE)

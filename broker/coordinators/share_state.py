@@ -1,0 +1,149 @@
+"""The share coordinator: `__share_group_state` → `ShareStateShard`, as a row, and its machines on this broker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from moldau.broker.config.config import Config
+from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC, InternalTopic
+from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
+from moldau.broker.coordinators.shards import Shards
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.share_state.events import LogPruned, PruneLog, ShareStateConfig, ShareStateEvent, TopicsDeleted
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from moldau.broker.coordinators.shard_runner import ShardRunner
+    from moldau.coordinator.runtime.log_reading import RecordReader
+    from moldau.coordinator.share_state.records import ShareStateChange
+    from moldau.coordinator.share_state.shard import ShareStateShard
+
+    ShareStateRow: TypeAlias = CoordinatorRow[ShareStateShard, ShareStateEvent, ShareStateChange]
+    ShareStateRunner: TypeAlias = ShardRunner[ShareStateShard, ShareStateEvent, ShareStateChange]
+
+
+SHARE_KEY_END: Final = re.compile(r":[A-Za-z0-9_-]{22}:[+-]?[0-9]{1,10}")
+"""The topic id and the partition at the end of a key."""
+
+
+class ShareCoordinator:
+    """The share coordinator.
+
+    Its `shards` are registered in the registry of coordinators, which notifies them of partitions gained and lost.
+    """
+
+    def __init__(
+        self,
+        config: ShareStateConfig,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        partitions_count: Callable[[str], int | None],
+        current_image: Callable[[], CoordinatorImage],
+    ) -> None:
+        row = share_state_row(config, current_image)
+        self.shards = Shards(row, environment, loop, spawn, partitions_count)
+
+    def runner_of(self, key: ShareKey) -> ShareStateRunner | ErrorCode:
+        """The loaded shard of a share partition, or the error of the request."""
+        return self.shards.runner_of(coordinator_key(key))
+
+    def partition_of(self, key: ShareKey) -> int:
+        """The partition of `__share_group_state` that keeps the state of a share partition."""
+        return self.shards.partition_of(coordinator_key(key))
+
+    def topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        """Delete the state of topics that do not exist any more."""
+        event = TopicsDeleted(frozenset(topic_ids))
+        for runner in self.shards.runners:
+            runner.report(event)
+
+
+def coordinator_key(key: ShareKey) -> str:
+    """The key of FindCoordinator: `group:topic id:partition`."""
+    topic_id = urlsafe_b64encode(key.topic_id).decode().rstrip("=")
+    return f"{key.group_id}:{topic_id}:{key.partition}"
+
+
+def is_share_key(key: str) -> bool:
+    """Whether a text has the form of `coordinator_key`. Group ids may have colons."""
+    group_id, _, rest = key.rpartition(":")[0].rpartition(":")
+    return bool(group_id.strip()) and SHARE_KEY_END.fullmatch(key[len(group_id) :]) is not None and bool(rest)
+
+
+def share_state_row(config: ShareStateConfig, current_image: Callable[[], CoordinatorImage]) -> ShareStateRow:
+    def partition_count(topic_id: bytes) -> int | None:
+        topic = current_image().topic_of_id(topic_id)
+        return None if topic is None else topic.partitions_count
+
+    def new_shard(high_watermark: int, leader_epoch: int) -> ShareStateShard:
+        """Create a shard.
+
+        Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+        """
+        from moldau.coordinator.share_state.shard import ShareStateShard
+
+        return ShareStateShard(config, high_watermark, partition_count)
+
+    return CoordinatorRow(
+        topic=state_topic(config),
+        key_type=KeyType.SHARE,
+        log_name="moldau.share",
+        new_shard=new_shard,
+        new_reader=new_reader,
+        load_buffer_size=config.load_buffer_size,
+        codec=Codec(config.state_topic_compression_codec),
+        perform=prune,
+    )
+
+
+def state_topic(config: ShareStateConfig) -> InternalTopic:
+    return InternalTopic(
+        SHARE_GROUP_STATE_TOPIC,
+        config.state_topic_num_partitions,
+        config.state_topic_replication_factor,
+        {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(config.state_topic_min_isr),
+            "retention.ms": "-1",
+            "segment.bytes": str(config.state_topic_segment_bytes),
+        },
+    )
+
+
+def new_reader() -> RecordReader[ShareStateChange]:
+    from moldau.coordinator.share_state.records import ShareStateRecordReader
+
+    return ShareStateRecordReader()
+
+
+def prune(command: object, reports: Reports[ShareStateEvent]) -> None:
+    """Delete the redundant records of a shard. After a refusal the machine commands it again."""
+    assert isinstance(command, PruneLog)
+    if reports.is_open and reports.partition_log.delete_before(command.offset) is ErrorCode.NONE:
+        reports.report(LogPruned(command.offset))
+
+
+def share_state_config(config: Config) -> ShareStateConfig:
+    """The settings of the share coordinator in a node's configuration."""
+    return ShareStateConfig(
+        state_topic_num_partitions=config.integer("share.coordinator.state.topic.num.partitions"),
+        state_topic_replication_factor=config.integer("share.coordinator.state.topic.replication.factor"),
+        state_topic_min_isr=config.integer("share.coordinator.state.topic.min.isr"),
+        state_topic_segment_bytes=config.integer("share.coordinator.state.topic.segment.bytes"),
+        state_topic_compression_codec=config.integer("share.coordinator.state.topic.compression.codec"),
+        updates_per_snapshot=config.integer("share.coordinator.snapshot.update.records.per.snapshot"),
+        write_timeout_ms=config.integer("share.coordinator.write.timeout.ms"),
+        load_buffer_size=config.integer("share.coordinator.load.buffer.size"),
+        prune_interval_ms=config.integer("share.coordinator.state.topic.prune.interval.ms"),
+        cold_snapshot_interval_ms=config.integer("share.coordinator.cold.partition.snapshot.interval.ms"),
+    )

@@ -1,0 +1,223 @@
+"""ShareAcknowledge (API key 79, versions 1-2; KIP-932, KIP-1222): a member of a share group tells the fate of records.
+
+KIP-1222: from version 2 on a lock may be renewed. The answer comes when the share coordinator has stored the changes.
+`acknowledge` serves the acknowledgements in a ShareFetch too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.requests.current_leaders import current_leader, endpoints_of
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.sharing.share_partitions import SharePartitions
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.kraft.features import SHARE_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from moldau.protocol.messages.share_fetch import FetchPartition
+from moldau.replication.follower_fetch import LocalReplicas
+from moldau.replication.share.sessions import FINAL_EPOCH, SessionKey, SessionPartition, ShareSessions
+from moldau.replication.share.share_partition import RENEW, AcknowledgementBatch
+from moldau.security.access import AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+MEMBER_ID_LENGTH_MAX: Final = 36
+RENEW_VERSION: Final = 2
+"""From this version on locks may be renewed."""
+MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Outcome(NamedTuple):
+    """What became of the acknowledgements of one partition."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+Outcomes: TypeAlias = dict[SessionPartition, Outcome]
+AboutPartition: TypeAlias = AcknowledgePartition | FetchPartition
+
+
+class ShareServices(Protocol):
+    @property
+    def cluster(self) -> ClusterView: ...
+
+    @property
+    def replicas(self) -> LocalReplicas: ...
+
+    @property
+    def share_sessions(self) -> ShareSessions: ...
+
+    @property
+    def share_partitions(self) -> SharePartitions: ...
+
+
+def handle(
+    services: ShareServices, context: RequestContext, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:
+    group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
+    error = refusal_of(services, context, group_id, member_id)
+    if error is not ErrorCode.NONE:
+        return ShareAcknowledgeResponse(error_code=error)
+    assert group_id is not None and member_id is not None
+    key = SessionKey(group_id, member_id)
+    error = services.share_sessions.acknowledge(key, epoch)
+    if error is not ErrorCode.NONE:
+        return ShareAcknowledgeResponse(error_code=error)
+    reply: Pending[ShareAcknowledgeResponse] = Pending(waits_for=COORDINATOR)
+    named = (
+        (SessionPartition(topic.topic_id, each.partition_index), each)
+        for topic in request.topics
+        for each in topic.partitions
+    )
+
+    def ended(outcomes: Outcomes) -> None:
+        if epoch == FINAL_EPOCH:
+            release_session(services, key)
+        reply.complete(response_of(services, context, group_id, outcomes))
+
+    acknowledge(services, context, key, named, ended, is_renewal=request.is_renew_ack)
+    return reply
+
+
+def refusal_of(
+    services: ShareServices, context: RequestContext, group_id: str | None, member_id: str | None
+) -> ErrorCode:
+    """The error of a request of a member, before its session is looked up."""
+    if services.cluster.image.features.levels.get(SHARE_VERSION, 0) < 1:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not context.access.allows(AclOperation.READ, ResourceKind.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def release_session(services: ShareServices, key: SessionKey) -> None:
+    """End the session of a member, and release what it has acquired."""
+    for topic_id, index in services.share_sessions.remove(key):
+        shared = services.share_partitions.find(ShareKey(key.group_id, topic_id, index))
+        if shared is not None:
+            shared.release(key.member_id)
+    if not services.share_sessions.has_group(key.group_id):
+        # The offsets of the group may be set anew now: what was in flight is forgotten.
+        services.share_partitions.group_left(key.group_id)
+
+
+def acknowledge(
+    services: ShareServices,
+    context: RequestContext,
+    key: SessionKey,
+    named: Iterable[tuple[SessionPartition, AboutPartition]],
+    ended: Callable[[Outcomes], None],
+    *,
+    is_renewal: bool,
+) -> None:
+    """Acknowledge, and call `ended` once with the outcome for each partition."""
+    outcomes: Outcomes = {}
+    wanted: dict[SessionPartition, list[AcknowledgementBatch]] = {}
+    for partition, about in named:
+        batches = list(batches_of(about))
+        error = error_of(services, context, partition, batches, is_renewal=is_renewal)
+        if error is not ErrorCode.NONE:
+            outcomes[partition] = Outcome(error)
+        else:
+            wanted[partition] = batches
+    if not any(wanted.values()):
+        # Where nothing is acknowledged, partitions without batches are not answered.
+        wanted.clear()
+    open_count = len(wanted)
+    if not open_count:
+        ended(outcomes)
+        return
+
+    def answered(partition: SessionPartition, error: ErrorCode, message: str | None) -> None:
+        nonlocal open_count
+        outcomes[partition] = Outcome(error, message)
+        open_count -= 1
+        if not open_count:
+            ended(outcomes)
+
+    for partition, batches in wanted.items():
+        shared = services.share_partitions.find(ShareKey(key.group_id, *partition))
+        if not batches:
+            answered(partition, ErrorCode.NONE, None)
+        elif shared is None:
+            answered(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        else:
+            shared.acknowledge(key.member_id, batches, partial(answered, partition))
+
+
+def batches_of(about: AboutPartition) -> Iterator[AcknowledgementBatch]:
+    for each in about.acknowledgement_batches:
+        yield AcknowledgementBatch(each.first_offset, each.last_offset, each.acknowledge_types)
+
+
+def error_of(
+    services: ShareServices,
+    context: RequestContext,
+    partition: SessionPartition,
+    batches: Sequence[AcknowledgementBatch],
+    *,
+    is_renewal: bool,
+) -> ErrorCode:
+    """The error of the acknowledgements of one partition, before its share partition is looked up."""
+    topic = services.cluster.image.topics.by_id.get(partition.topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    last_type = RENEW if context.version >= RENEW_VERSION else RENEW - 1
+    end_offset = -1
+    for first, last, types in batches:
+        is_ordered = end_offset <= first <= last
+        fits = len(types) == 1 or (types and last - first == len(types) - 1)
+        if not is_ordered or not fits or not all(0 <= each <= last_type for each in types):
+            return ErrorCode.INVALID_REQUEST
+        if RENEW in types and not is_renewal:
+            return ErrorCode.INVALID_REQUEST
+        end_offset = last
+    if not context.access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if partition.partition in topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def response_of(
+    services: ShareServices, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, Outcome]
+) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    leaders = []
+    for (topic_id, index), (error, message) in outcomes.items():
+        data = PartitionData(
+            partition_index=index,
+            error_code=error,
+            error_message=message,
+            current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        )
+        if error in MOVED:
+            leader = current_leader(services, (topic_id, index))
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+            leaders.append(leader)
+        topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(data)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=services.share_partitions.settings_of(group_id).limits.lock_duration_ms,
+        responses=list(topics.values()),
+        node_endpoints=[
+            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in endpoints_of(services, context.listener.name, leaders)
+        ],
+    )

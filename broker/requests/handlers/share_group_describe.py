@@ -1,0 +1,53 @@
+"""ShareGroupDescribe (API key 77, version 1; KIP-932): members, epochs and assignments of share groups.
+
+The reply tells only what is committed: it waits for the writes before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.requests.handlers.share_group_heartbeat import ShareGroupServices
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.share.describe import not_described
+from moldau.coordinator.share.events import DescribeShareGroup
+from moldau.kraft.features import SHARE_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from moldau.security.access import ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(
+    services: ShareGroupServices, context: RequestContext, request: ShareGroupDescribeRequest
+) -> Pending[ShareGroupDescribeResponse]:
+    answers = [describe(services, group_id, context.version) for group_id in request.group_ids]
+
+    def with_operations(described: list[DescribedGroup]) -> ShareGroupDescribeResponse:
+        for group in described if request.include_authorized_operations else ():
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = permitted(
+                    context.access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id
+                )
+        return ShareGroupDescribeResponse(groups=described)
+
+    return join_answers(answers, with_operations)
+
+
+def describe(services: ShareGroupServices, group_id: str, version: int) -> DescribedGroup | Pending[DescribedGroup]:
+    if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
+        return not_described(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
+    return submit_event(
+        services.groups.runner_of(group_id),
+        version,
+        lambda waiter: DescribeShareGroup(waiter, group_id),
+        lambda error: not_described(group_id, error if group_id else ErrorCode.INVALID_GROUP_ID, None),
+    )

@@ -1,0 +1,390 @@
+"""The share partitions of the partitions that this broker leads.
+
+    first fetch of a group ──▶ loading: state from the share coordinator ──▶ active ──▶ gone
+                                                                                        not leader, deleted, fenced by
+                                                                                        another leader or a reset, or
+                                                                                        no session of the group is left
+
+What a machine wants to be stored goes to the share coordinator, one request at a time; writes that come meanwhile are
+stored together. Fetches wait in the purgatory for records that are released, and for room for more in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from moldau.broker.config.config import Config
+from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
+from moldau.broker.metadata.cluster_view import DynamicConfig, PublishedMetadata
+from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.coordinator.group.kind_settings import ShareGroupSettings
+from moldau.coordinator.share_state.events import ReadState, StateAnswer, WriteState
+from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.partition import Partition
+from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
+from moldau.replication.share.share_partition import (
+    AcknowledgementBatch,
+    LoadError,
+    Refusal,
+    ShareLimits,
+    SharePartition,
+    StateWrite,
+    StoredBatch,
+)
+
+log = logging.getLogger("moldau.share")
+
+Answered: TypeAlias = Callable[[ErrorCode, str | None], None]
+"""Called once, with the outcome of an acknowledgement."""
+ERRORS: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    **{
+        same: same
+        for same in (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    },
+}
+"""The error for the client, by that of the share coordinator; UNKNOWN_SERVER_ERROR where there is none."""
+FENCING: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+"""The errors after which the share partition is loaded anew."""
+DURATION: Final = re.compile(
+    r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+class ShareSettings(NamedTuple):
+    """The settings of a group, its own before the broker's."""
+
+    limits: ShareLimits
+    reads_committed: bool
+    """share.isolation.level"""
+    offset_reset: str
+    """share.auto.offset.reset"""
+
+
+class GroupSettings:
+    """The settings of groups, which are made anew where the metadata or the broker's configuration changed."""
+
+    def __init__(self, published: PublishedMetadata, settings: DynamicConfig) -> None:
+        self._published = published
+        self._settings = settings
+        self._of: dict[str, ShareSettings] = {}
+        self._made_of: tuple[object, object] = (None, None)
+
+    def of(self, group_id: str) -> ShareSettings:
+        image, config = self._published.image.configs, self._settings.config
+        if self._made_of != (image, config):
+            self._of.clear()
+            self._made_of = (image, config)
+        found = self._of.get(group_id)
+        if found is None:
+            own = _settings_of(config).of_group(image.of(ResourceType.GROUP, group_id))
+            found = self._of[group_id] = ShareSettings(
+                ShareLimits(
+                    own.delivery_count_limit,
+                    own.partition_max_record_locks,
+                    own.record_lock_duration_ms,
+                    own.is_renew_acknowledge_enabled,
+                ),
+                own.is_read_committed,
+                own.auto_offset_reset,
+            )
+        return found
+
+
+def _settings_of(config: Config) -> ShareGroupSettings:
+    return ShareGroupSettings(
+        delivery_count_limit=config.integer("group.share.delivery.count.limit"),
+        min_delivery_count_limit=config.integer("group.share.min.delivery.count.limit"),
+        max_delivery_count_limit=config.integer("group.share.max.delivery.count.limit"),
+        record_lock_duration_ms=config.integer("group.share.record.lock.duration.ms"),
+        min_record_lock_duration_ms=config.integer("group.share.min.record.lock.duration.ms"),
+        max_record_lock_duration_ms=config.integer("group.share.max.record.lock.duration.ms"),
+        partition_max_record_locks=config.integer("group.share.partition.max.record.locks"),
+        min_partition_max_record_locks=config.integer("group.share.min.partition.max.record.locks"),
+        max_partition_max_record_locks=config.integer("group.share.max.partition.max.record.locks"),
+    )
+
+
+class SharePorts(NamedTuple):
+    """The parts of the broker that share partitions use."""
+
+    loop: asyncio.AbstractEventLoop
+    environment: Environment
+    spawn: Spawn
+    purgatory: Purgatory
+    persister: ShareStatePersister
+    settings: GroupSettings
+
+
+class SharedPartition:
+    """One share partition on its leader; its `PartitionListener`."""
+
+    def __init__(
+        self, key: ShareKey, partition: Partition, ports: SharePorts, forget: Callable[[SharedPartition], None]
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.machine = SharePartition(partition.leader_epoch, lambda: ports.settings.of(key.group_id).limits)
+        self.error: ErrorCode | None = None
+        """Why it could not be loaded, or is gone."""
+        self.is_loaded = False
+        self.is_read = False
+        """Whether a fetch is reading its records: others leave it out meanwhile."""
+        self.waiting: dict[WatchingOperation, None] = {}
+        """The fetches that wait for it."""
+        self._ports = ports
+        self._forget = forget
+        self._writes: list[tuple[StateWrite, Answered | None]] = []
+        self._is_writing = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+
+    @property
+    def is_active(self) -> bool:
+        return self.is_loaded and self.error is None
+
+    # Loading
+
+    def load(self) -> None:
+        self.partition.add_listener(self)
+        request = ReadState(NOBODY, self.key, self.machine.leader_epoch)
+        self._ports.persister.ask(request, self._read)
+
+    def _read(self, answer: StateAnswer) -> None:
+        if self.error is not None:
+            return
+        if answer.error is not ErrorCode.NONE:
+            self.fence(ERRORS.get(answer.error, ErrorCode.UNKNOWN_SERVER_ERROR), answer.message)
+        elif answer.start_offset == NO_OFFSET:
+            self._ports.spawn(self._reset(answer))
+        else:
+            self._loaded(answer, answer.start_offset)
+
+    async def _reset(self, answer: StateAnswer) -> None:
+        """Begin at the offset that the group's settings say: no leader has stored one yet."""
+        strategy, partition = self._ports.settings.of(self.key.group_id).offset_reset, self.partition
+        if strategy == "latest":
+            offset = partition.high_watermark
+        elif strategy == "earliest":
+            offset = partition.log.log_start_offset
+        else:
+            wanted_ms = self._ports.environment.wall_ms() - duration_ms(strategy)
+            found = await self._ports.environment.offload(lambda: partition.log.offset_for_timestamp(wanted_ms))
+            offset = partition.high_watermark if found is None else found.offset
+        if self.error is None:
+            self._loaded(answer, offset)
+
+    def _loaded(self, answer: StateAnswer, start_offset: int) -> None:
+        batches = [StoredBatch(*batch) for batch in answer.batches]
+        try:
+            self.machine.load(answer.state_epoch, start_offset, batches)
+        except (LoadError, ValueError) as error:
+            self.fence(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return
+        self.is_loaded = True
+        self.wake()
+
+    # Delivering
+
+    def acquire(
+        self, wish: AcquireWish, fetched: Sequence[FetchedBatch], aborted: Iterable[tuple[int, int]]
+    ) -> tuple[list[Acquired], int]:
+        acquired = acquire(self.machine, wish, fetched, aborted, self._ports.environment.monotonic_ms())
+        self._arm()
+        return acquired
+
+    def acknowledge(self, member_id: str, batches: Iterable[AcknowledgementBatch], answered: Answered) -> None:
+        if self.error is not None or not self.is_loaded:
+            answered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            return
+        answer = self.machine.acknowledge(member_id, batches, self._ports.environment.monotonic_ms())
+        self._arm()
+        if isinstance(answer, Refusal):
+            answered(answer.error, answer.message)
+        elif answer is None:
+            answered(ErrorCode.NONE, None)
+        else:
+            self._store(answer, answered)
+        self.wake()
+
+    def release(self, member_id: str) -> None:
+        """Release what a member has acquired: its session has ended."""
+        write = self.machine.release_acquired(member_id) if self.is_active else None
+        if write is not None:
+            self._store(write, None)
+            self.wake()
+
+    # Storing
+
+    def _store(self, write: StateWrite, answered: Answered | None) -> None:
+        self._writes.append((write, answered))
+        if not self._is_writing:
+            self._send()
+
+    def _send(self) -> None:
+        writes, self._writes = self._writes, []
+        self._is_writing = True
+        last = writes[-1][0]
+        request = WriteState(
+            NOBODY,
+            self.key,
+            last.state_epoch,
+            last.leader_epoch,
+            last.start_offset,
+            last.delivery_complete_count,
+            tuple(StateBatch(*batch) for write, _ in writes for batch in write.batches),
+        )
+        self._ports.persister.ask(request, lambda answer: self._stored(writes, answer))
+
+    def _stored(self, writes: list[tuple[StateWrite, Answered | None]], answer: StateAnswer) -> None:
+        is_stored = answer.error is ErrorCode.NONE
+        error = ErrorCode.NONE if is_stored else ERRORS.get(answer.error, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for write, answered in writes:
+            self.machine.end_write(write, is_stored=is_stored)
+            if answered is not None:
+                answered(error, answer.message)
+        if error in FENCING:
+            self.fence(error, answer.message)
+        self._is_writing = False
+        if self._writes:
+            self._send()
+        self.wake()
+
+    # Locks
+
+    def _arm(self) -> None:
+        """Set one timer for the first deadline. A timer that fires early does no harm, so it is not moved to later."""
+        deadline_ms = self.machine.next_deadline_ms()
+        if deadline_ms is None or self.error is not None:
+            return
+        if self._alarm is not None:
+            if self._alarm_ms <= deadline_ms:
+                return
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._ports.environment.monotonic_ms())
+        self._alarm = self._ports.loop.call_later(delay_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._alarm = None
+        write = self.machine.expire_locks(self._ports.environment.monotonic_ms())
+        if write is not None:
+            self._store(write, None)
+            self.wake()
+        self._arm()
+
+    # The end
+
+    def fence(self, error: ErrorCode, message: str | None = None) -> None:
+        """Deliver nothing any more. A later fetch loads the share partition anew, where this broker leads it."""
+        if self.error is not None:
+            return
+        if error not in FENCING:
+            log.warning("share partition %s: %s", self.key, message or error.name)
+        self.error = error
+        self.partition.remove_listener(self)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._forget(self)
+        self.wake()
+
+    def wake(self) -> None:
+        """Check the fetches that wait for it."""
+        for operation in [*self.waiting]:
+            if operation.is_over:
+                del self.waiting[operation]
+            else:
+                self._ports.purgatory.check_one_soon(operation)
+
+    def awaited_by(self, operation: WatchingOperation) -> None:
+        """Check a waiting fetch from now on at every change."""
+        self.waiting = {each: None for each in self.waiting if not each.is_over}
+        self.waiting[operation] = None
+
+    def on_log_end_offset_updated(self) -> None:
+        """Do nothing: fetches watch the committed records."""
+
+    def on_high_watermark_updated(self) -> None:
+        """Do nothing: fetches watch the committed records."""
+
+    def on_log_start_offset_updated(self) -> None:
+        """Do nothing: a fetch of deleted records moves the start offset."""
+
+    def on_becoming_follower(self) -> None:
+        self.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def on_gone(self, error: ErrorCode) -> None:
+        self.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class SharePartitions:
+    """All share partitions of this broker."""
+
+    def __init__(self, replicas: Replicas, ports: SharePorts) -> None:
+        self._replicas = replicas
+        self._ports = ports
+        self._of: dict[ShareKey, SharedPartition] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def settings_of(self, group_id: str) -> ShareSettings:
+        return self._ports.settings.of(group_id)
+
+    def find(self, key: ShareKey) -> SharedPartition | None:
+        return self._of.get(key)
+
+    def get(self, key: ShareKey) -> SharedPartition | ErrorCode:
+        """The share partition, which begins to load where it is new; or the error of a partition that this broker does
+        not lead.
+        """
+        found = self._of.get(key)
+        if found is not None:
+            if found.partition.leader_epoch == found.machine.leader_epoch:
+                return found
+            found.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition = self._replicas.find((key.topic_id, key.partition))
+        if partition is None:
+            return self._replicas.error_of(key.topic_id, key.partition)
+        if not partition.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        shared = self._of[key] = SharedPartition(key, partition, self._ports, self._forget)
+        shared.load()
+        return shared
+
+    def _forget(self, shared: SharedPartition) -> None:
+        if self._of.get(shared.key) is shared:
+            del self._of[shared.key]
+
+    def group_left(self, group_id: str) -> None:
+        """No member of the group has a session here any more."""
+        for key in [key for key in self._of if key.group_id == group_id]:
+            self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def duration_ms(strategy: str) -> int:
+    """The duration (ms) in a `by_duration:` strategy."""
+    match = DURATION.fullmatch(strategy)
+    assert match is not None, "the settings of a group are valid"
+    days, hours, minutes, seconds = (float(match[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
+    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1_000)

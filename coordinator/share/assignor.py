@@ -1,0 +1,75 @@
+"""The assignor `simple`: every partition goes to about as many members, every member gets about as many partitions.
+
+There may be more members than partitions: then a partition is shared. Members keep what they had where that fits.
+
+DIVERGES: members and partitions are taken in the order of their ids; Apache Kafka takes them in the order of its hash
+tables. The numbers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import Final, TypeAlias
+
+NAME: Final = "simple"
+TopicPartition: TypeAlias = tuple[bytes, int]
+Assigned: TypeAlias = frozenset[TopicPartition]
+NOTHING: Final[Assigned] = frozenset()
+
+
+def assign(
+    subscriptions: Mapping[str, frozenset[bytes]],
+    assignable: Mapping[bytes, Iterable[int]],
+    before: Mapping[str, Assigned],
+) -> dict[str, Assigned]:
+    """The partitions of each member.
+
+    `subscriptions`: the ids of the topics of each member, of those that exist. `assignable`: the partitions by topic
+    that may be assigned. `before`: the former target.
+    """
+    members = sorted(subscriptions)
+    if len(set(subscriptions.values())) <= 1:
+        topics = next(iter(subscriptions.values()), frozenset())
+        partitions = [(topic, index) for topic in sorted(topics) for index in sorted(assignable.get(topic, ()))]
+        kept = {member: {each for each in before.get(member, NOTHING) if each[0] in topics} for member in members}
+        return share_out(members, partitions, kept) if topics else dict.fromkeys(members, NOTHING)
+    result: dict[str, set[TopicPartition]] = {member: set() for member in members}
+    for topic in sorted(frozenset().union(*subscriptions.values())):
+        subscribed = [member for member in members if topic in subscriptions[member]]
+        kept = {member: {each for each in before.get(member, NOTHING) if each[0] == topic} for member in subscribed}
+        partitions = [(topic, index) for index in sorted(assignable.get(topic, ()))]
+        for member, shared in share_out(subscribed, partitions, kept).items():
+            result[member] |= shared
+    return {member: frozenset(partitions) for member, partitions in result.items()}
+
+
+def share_out(
+    members: Sequence[str], partitions: Sequence[TopicPartition], before: Mapping[str, Iterable[TopicPartition]]
+) -> dict[str, Assigned]:
+    """Share partitions among members that may all have each of them."""
+    sharing = -(-len(members) // len(partitions)) if partitions else 0
+    """The most members of one partition."""
+    mean = sharing * len(partitions) / len(members)
+    wanted = {member: ceil(mean * (place + 1)) - ceil(mean * place) for place, member in enumerate(members)}
+    assigned: dict[str, list[TopicPartition]] = {}
+    holders: dict[TopicPartition, list[str]] = {partition: [] for partition in partitions}
+    for member in members:
+        kept = assigned[member] = []
+        for partition in sorted(before.get(member, ())):
+            owners = holders.get(partition)
+            if owners is not None and len(kept) < wanted[member] and len(owners) < sharing:
+                kept.append(partition)
+                owners.append(member)
+    unfilled = [member for member in members if len(assigned[member]) < wanted[member]]
+    for partition, owners in holders.items():
+        while len(owners) < sharing and unfilled:
+            chosen = next((each for each in unfilled if each not in owners), None)
+            if chosen is None:
+                break
+            unfilled.remove(chosen)
+            assigned[chosen].append(partition)
+            owners.append(chosen)
+            if len(assigned[chosen]) < wanted[chosen]:
+                unfilled.append(chosen)
+    return {member: frozenset(kept) for member, kept in assigned.items()}

@@ -1,0 +1,71 @@
+"""ShareGroupDescribe: the epochs of a group and its members with their share partitions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.share.assignor import NAME
+from moldau.coordinator.share.events import DescribeShareGroup
+from moldau.coordinator.share.group import Member, ShareGroup
+from moldau.coordinator.share.records import by_topic
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_group_describe import Assignment, DescribedGroup, TopicPartitions
+from moldau.protocol.messages.share_group_describe import Member as DescribedMember
+
+
+def describe_group(step: GroupStep, group: Group | None, event: DescribeShareGroup) -> None:
+    """The state at this moment, which is answered once it is committed."""
+    if isinstance(group, ShareGroup):
+        described = describe(step, group)
+    elif group is None:
+        described = not_described(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
+    else:
+        message = f"Group {event.group_id} is not a share group."
+        described = not_described(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+    step.when_committed(ReplyWhenCommitted(event.waiter, described, partial(_refused_by_the_log, event.group_id)))
+
+
+def _refused_by_the_log(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return not_described(group_id, write_error(error), None)
+
+
+def not_described(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+    )
+
+
+def describe(step: GroupStep, group: ShareGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=NAME,
+        members=[describe_member(step, member) for member in group.members.values()],
+    )
+
+
+def describe_member(step: GroupStep, member: Member) -> DescribedMember:
+    assigned = [
+        TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=each.partitions)
+        for each in by_topic(member.assigned)
+        if (topic := step.image.topic_of_id(each.topic_id)) is not None
+    ]
+    return DescribedMember(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(topic_partitions=assigned),
+    )

@@ -1,0 +1,127 @@
+"""A share group: its epochs, members, targets and share partitions, changed only by the records of the log.
+
+| state | the group |
+|---|---|
+| Empty | has no members |
+| Stable | has members |
+
+A member goes to its target in one step: share partitions have no owner, so that nothing has to be revoked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from moldau.coordinator.group.group import TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.share.assignor import NOTHING, Assigned
+from moldau.coordinator.share.records import group_tombstones
+from moldau.protocol.errors import ErrorCode
+
+SHARE_PROTOCOL_TYPE: Final = "share"
+
+
+class ShareTimer(Enum):
+    SESSION = auto()
+    """The session timeout of a member."""
+
+
+class Member(NamedTuple):
+    """A member, as its two records say."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    """The names of the topics that it subscribes to."""
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: Assigned = NOTHING
+
+
+class TopicState(NamedTuple):
+    """The partitions of one topic whose state the share coordinator keeps for the group."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+Topics: TypeAlias = Mapping[bytes, TopicState]
+NO_TOPICS: Final[Topics] = MappingProxyType({})
+NO_NAMES: Final[Mapping[bytes, str]] = MappingProxyType({})
+
+
+class StateTopics(NamedTuple):
+    """The share partitions of a group, by the id of their topic."""
+
+    initializing: Topics = NO_TOPICS
+    """Those whose initialization is under way, or failed."""
+    initialized: Topics = NO_TOPICS
+    """Those that may be assigned."""
+    deleting: Mapping[bytes, str] = NO_NAMES
+    """The topics whose state is being deleted, with their names."""
+
+
+class ShareGroup:
+    """A group of the share protocol; it implements `moldau.coordinator.group.group.Group`."""
+
+    type_name = "share"
+    protocol_type = SHARE_PROTOCOL_TYPE
+    is_simple = False
+    is_empty = False
+    """A share group has no offsets here, with which it could expire."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.visible_from: int | None = None
+        """See `Group.visible_from`."""
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        self.assignment_ms = 0
+        """Wall-clock time (ms) of the last target; 0: there was none, or it is not known."""
+        self.targets: dict[str, Assigned] = {}
+        self.members: dict[str, Member] = {}
+        self.state_topics = StateTopics()
+        self.seen_image: CoordinatorImage | None = None
+        """The metadata with which `metadata_hash` was compared last. It is in no record, like `initialized_ms`."""
+        self.initialized_ms: dict[bytes, int] = {}
+        """The time (ms) at which the initialization of a topic began last, for its repetition."""
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    @property
+    def members_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def timers(self) -> list[TimerKey]:
+        return [TimerKey(ShareTimer.SESSION, self.group_id, member_id) for member_id in self.members]
+
+    def deletion_error(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def offset_deletion_error(self) -> ErrorCode:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in member.topics for member in self.members.values())
+
+    def retention_begins_ms(self, commit_ms: int) -> int | None:
+        return None
+
+    def tombstones(self) -> list[Change]:
+        return list(group_tombstones(self.group_id, self.members))
+
+    def topics_with(self, member: Member | None, without: str = "") -> frozenset[str]:
+        """The names of the topics of all members, with one member changed, and without another."""
+        members = {**self.members, **({member.member_id: member} if member is not None else {})}
+        members.pop(without, None)
+        return frozenset[str]().union(*(each.topics for each in members.values()))

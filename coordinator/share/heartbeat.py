@@ -1,0 +1,289 @@
+"""ShareGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1.
+
+1. the member is new, or something about it has changed;
+2. its subscription, the subscribed topics, or the share partitions that may be assigned have changed: the group gets
+   its next epoch;
+3. the group is at an epoch without a target: one is computed, unless it is too early;
+4. the member goes to its target;
+5. share partitions of subscribed topics that have no state yet are initialized.
+
+Nothing changes before the records of all steps are in the log, and the answer waits until they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.share.assignor import NOTHING, Assigned, assign
+from moldau.coordinator.share.events import ShareHeartbeat
+from moldau.coordinator.share.group import Member, ShareGroup, ShareTimer
+from moldau.coordinator.share.records import (
+    by_topic,
+    current_change,
+    epoch_change,
+    member_change,
+    member_tombstones,
+    target_change,
+    target_epoch_change,
+)
+from moldau.coordinator.share.settings import ShareSettings, settings_of
+from moldau.coordinator.share.state_topics import initialize_new
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+
+
+class Refusal(NamedTuple):
+    error: ErrorCode
+    message: str | None = None
+
+
+def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> None:
+    answer = invalid(event.request)
+    if answer is None:
+        answer = decide(step, group, event)
+    if isinstance(answer, Refusal):
+        step.reply(event.waiter, refused(answer))
+    else:
+        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+
+
+def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(
+        error_code=refusal.error, error_message=refusal.message, member_epoch=0, heartbeat_interval_ms=0
+    )
+
+
+def _refused_by_the_log(error: ErrorCode) -> ShareGroupHeartbeatResponse:
+    return refused(Refusal(write_error(error)))
+
+
+def invalid(request: ShareGroupHeartbeatRequest) -> Refusal | ShareGroupHeartbeatResponse | None:
+    """The refusal of a request that makes no sense; None where it does."""
+    message = None
+    if not request.member_id.strip():
+        message = "MemberId can't be empty."
+    elif not request.group_id.strip():
+        message = "GroupId can't be empty."
+    elif request.rack_id is not None and not request.rack_id.strip():
+        message = "RackId can't be empty."
+    elif request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
+        message = "SubscribedTopicNames must be set in first request."
+    elif request.member_epoch < LEAVE_EPOCH:
+        message = "MemberEpoch is invalid."
+    return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refusal | ShareGroupHeartbeatResponse:
+    request = event.request
+    if group is None and request.member_epoch != JOIN_EPOCH:
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
+    if group is not None and not isinstance(group, ShareGroup):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if request.member_epoch == JOIN_EPOCH else None
+        return Refusal(error or ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
+    own = group if isinstance(group, ShareGroup) else ShareGroup(request.group_id)
+    member = own.members.get(request.member_id)
+    if request.member_epoch == LEAVE_EPOCH:
+        if member is None:
+            return unknown_member(request)
+        remove_member(step, own, member)
+        return response_to(request.member_id, request.member_epoch, 0)
+    if member is None and own.members_count >= step.config.share.max_size:
+        message = f"The share group has reached its maximum capacity of {step.config.share.max_size} members."
+        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+    if member is None:
+        if request.member_epoch != JOIN_EPOCH:
+            return unknown_member(request)
+        member = Member(request.member_id)
+    fenced = fencing(member, request.member_epoch)
+    return fenced if fenced is not None else Update(step, own, member, event).answer()
+
+
+def unknown_member(request: ShareGroupHeartbeatRequest) -> Refusal:
+    message = f"Member {request.member_id} is not a member of group {request.group_id}."
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+
+
+def fencing(member: Member, received: int) -> Refusal | None:
+    """The refusal of a member with an epoch that is neither its own nor its previous one."""
+    if received in (JOIN_EPOCH, member.epoch):
+        return None
+    if received > member.epoch:
+        message = (
+            f"The share group member has a greater member epoch ({received}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+        )
+        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    if received == member.previous_epoch:
+        return None
+    message = (
+        f"The share group member has a smaller member epoch ({received}) than the one known by the group coordinator "
+        f"({member.epoch}), and it does not match the previous member epoch ({member.previous_epoch}). The member must "
+        "abandon all its partitions and rejoin."
+    )
+    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+class Update:
+    """The heartbeat of a member that joins or stays."""
+
+    def __init__(self, step: GroupStep, group: ShareGroup, member: Member, event: ShareHeartbeat) -> None:
+        request = event.request
+        self._step = step
+        self._group = group
+        self._before = member
+        self._request = request
+        self._settings = settings_of(step.config.share, step.image.group_settings(group.group_id))
+        names = request.subscribed_topic_names
+        self._member = member._replace(
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            topics=member.topics if names is None else frozenset(names),
+            client_id=event.client_id,
+            client_host=event.client_host,
+        )
+        self._epoch = group.epoch
+        self._is_raised = False
+
+    def answer(self) -> ShareGroupHeartbeatResponse:
+        step, group, before = self._step, self._group, self._before
+        self._raise_epoch()
+        target_epoch, target = self._target()
+        member = self._reconciled(target_epoch, target)
+        if group.group_id in step.groups:
+            step.schedule(ShareTimer.SESSION, group, self._settings.session_timeout_ms, member.member_id)
+        else:
+            key = TimerKey(ShareTimer.SESSION, group.group_id, member.member_id)
+            step.timers.schedule(key, step.now_ms + self._settings.session_timeout_ms)
+        initialize_new(step, group, group.topics_with(member), self._epoch)
+        response = response_to(member.member_id, member.epoch, self._settings.heartbeat_interval_ms)
+        is_full = self._request.subscribed_topic_names is not None
+        if self._request.member_epoch == JOIN_EPOCH or is_full or member.assigned != before.assigned:
+            response.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
+                    for each in by_topic(member.assigned)
+                ]
+            )
+        return response
+
+    def _raise_epoch(self) -> None:
+        step, group, member = self._step, self._group, self._member
+        if member != self._before or member.member_id not in group.members:
+            step.write(member_change(group.group_id, member))
+            self._is_raised = member.topics != self._before.topics
+        if not self._is_raised and group.assignment_epoch >= group.epoch:
+            self._is_raised = awaits_assignment(group)
+        if not self._is_raised and group.seen_image is step.image:
+            return
+        metadata_hash = hash_of(step, group.topics_with(member))
+        if metadata_hash != group.metadata_hash:
+            self._is_raised = True
+        elif not self._is_raised:
+            group.seen_image = step.image
+        if self._is_raised:
+            self._epoch += 1
+            step.rebalances.completed += 1
+            step.write(epoch_change(group.group_id, self._epoch, metadata_hash))
+
+    def _target(self) -> tuple[int, Assigned]:
+        """The epoch of the target, and what the member has in it."""
+        step, group, member_id = self._step, self._group, self._member.member_id
+        if group.assignment_epoch >= self._epoch or is_too_early(group, self._settings, step.wall_ms):
+            return group.assignment_epoch, group.targets.get(member_id, NOTHING)
+        members = {**group.members, member_id: self._member}
+        subscriptions = {each: topic_ids(step, members[each].topics) for each in members}
+        assignable = {topic_id: topic.partitions for topic_id, topic in group.state_topics.initialized.items()}
+        targets = assign(subscriptions, assignable, group.targets)
+        for each, target in targets.items():
+            if target != group.targets.get(each):
+                step.write(target_change(group.group_id, each, target))
+        step.write(target_epoch_change(group.group_id, self._epoch, step.wall_ms))
+        return self._epoch, targets[member_id]
+
+    def _reconciled(self, target_epoch: int, target: Assigned) -> Member:
+        """The member at its target, without topics that it does not subscribe to any more."""
+        step, group, member = self._step, self._group, self._member
+        is_behind = target_epoch != member.epoch
+        if not is_behind and not self._is_raised:
+            return member
+        subscribed = topic_ids(step, member.topics)
+        changed = member._replace(assigned=frozenset(each for each in target if each[0] in subscribed))
+        if is_behind:
+            changed = changed._replace(epoch=target_epoch, previous_epoch=member.epoch)
+        if changed != member:
+            step.write(current_change(group.group_id, changed))
+        return changed
+
+
+def response_to(member_id: str, member_epoch: int, heartbeat_interval_ms: int) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(
+        member_id=member_id, member_epoch=member_epoch, heartbeat_interval_ms=heartbeat_interval_ms
+    )
+
+
+def awaits_assignment(group: ShareGroup) -> bool:
+    """Whether share partitions were initialized that no target has yet, of topics that a member subscribes to."""
+    if not group.members or not group.state_topics.initialized:
+        return False
+    subscribed = group.topics_with(None)
+    assigned = frozenset[tuple[bytes, int]]().union(*group.targets.values())
+    return any(
+        topic.name in subscribed and topic.partitions != {index for each, index in assigned if each == topic_id}
+        for topic_id, topic in group.state_topics.initialized.items()
+    )
+
+
+def is_too_early(group: ShareGroup, settings: ShareSettings, wall_ms: int) -> bool:
+    """Whether the next target has to wait. The interval counts from the last target, if its time is known."""
+    interval_ms = settings.assignment_interval_ms
+    return group.assignment_ms != 0 and interval_ms != 0 and wall_ms < group.assignment_ms + interval_ms
+
+
+def topic_ids(step: GroupStep, names: Iterable[str]) -> frozenset[bytes]:
+    """The ids of the topics that exist."""
+    found = (step.image.topic_of_name(name) for name in names)
+    return frozenset(topic.id for topic in found if topic is not None)
+
+
+def hash_of(step: GroupStep, names: Iterable[str]) -> int:
+    found = [topic for name in names if (topic := step.image.topic_of_name(name)) is not None]
+    return group_hash({topic.name: topic_hash(topic) for topic in found})
+
+
+def remove_member(step: GroupStep, group: ShareGroup, member: Member) -> None:
+    """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the target."""
+    step.cancel(ShareTimer.SESSION, group, member.member_id)
+    left = group.topics_with(None, without=member.member_id)
+    step.write(
+        *member_tombstones(group.group_id, member.member_id),
+        epoch_change(group.group_id, group.epoch + 1, hash_of(step, left)),
+    )
+
+
+def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
+    member = group.members.get(key.member_id)
+    if member is not None:
+        step.note(group, f"member {member.member_id!r} is removed: its session expired")
+        remove_member(step, group, member)
+
+
+def loaded(step: GroupStep, group: ShareGroup) -> None:
+    """Begin the sessions anew, so that the members have time to find this coordinator."""
+    settings = settings_of(step.config.share, step.image.group_settings(group.group_id))
+    for member_id in group.members:
+        step.schedule(ShareTimer.SESSION, group, settings.session_timeout_ms, member_id)
+
+
+def unloaded(_step: GroupStep, _group: ShareGroup) -> None:
+    """No request of a share group is parked; those that wait for a commit are refused by the shard."""

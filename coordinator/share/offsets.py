@@ -1,0 +1,103 @@
+"""The start offsets of a share group, which an administrator describes, sets and deletes.
+
+The share coordinator keeps them. The group decides which share partitions are meant; the shell asks the share
+coordinator; then the group notes the outcome (`StatesInitialized`, `StatesDeleted`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.share.events import (
+    AlterOffsets,
+    DeleteOffsets,
+    InitialOffset,
+    ListStates,
+    OffsetsToAlter,
+    ShareRefusal,
+    StatesDeleted,
+    StatesToDelete,
+)
+from moldau.coordinator.share.group import ShareGroup, StateTopics, TopicState
+from moldau.coordinator.share.records import state_topics_change
+from moldau.coordinator.share.state_topics import combined
+from moldau.protocol.errors import ErrorCode
+
+NOT_EMPTY: Final = "The group is not empty."
+
+
+def refused_by_the_log(error: ErrorCode) -> ShareRefusal:
+    return ShareRefusal(write_error(error))
+
+
+def list_states(step: GroupStep, group: Group | None, event: ListStates) -> None:
+    """The share partitions that are initialized; none for a group that does not exist."""
+    topics = group.state_topics.initialized if isinstance(group, ShareGroup) else {}
+    answer = {topic_id: topic.partitions for topic_id, topic in topics.items()}
+    step.when_committed(ReplyWhenCommitted(event.waiter, answer, refused_by_the_log))
+
+
+def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> None:
+    """Note the share partitions of known topics as initializing; a group that does not exist is created."""
+    if group is not None and not isinstance(group, ShareGroup):
+        message = f"Group {event.group_id} is not a share group."
+        step.reply(event.waiter, ShareRefusal(ErrorCode.GROUP_ID_NOT_FOUND, message))
+        return
+    own = ShareGroup(event.group_id) if group is None else group
+    if own.members:
+        step.reply(event.waiter, ShareRefusal(ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY))
+        return
+    offsets: list[InitialOffset] = []
+    new: dict[bytes, TopicState] = {}
+    for name, partition, start_offset in event.offsets:
+        topic = step.image.topic_of_name(name)
+        if topic is not None and partition < topic.partitions_count:
+            offsets.append(InitialOffset(topic.id, partition, start_offset))
+            before = new[topic.id].partitions if topic.id in new else frozenset[int]()
+            new[topic.id] = TopicState(name, before | {partition})
+    if new:
+        known = own.state_topics
+        deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
+        changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
+        step.write(state_topics_change(event.group_id, changed))
+    answer = OffsetsToAlter(own.epoch, tuple(offsets))
+    step.when_committed(ReplyWhenCommitted(event.waiter, answer, refused_by_the_log))
+
+
+def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -> None:
+    """Note topics as deleting: their share partitions are not assigned any more."""
+    if not isinstance(group, ShareGroup):
+        message = f"Group {event.group_id} not found."
+        if group is not None:
+            message = f"Group {event.group_id} is not a share group."
+        step.reply(event.waiter, ShareRefusal(ErrorCode.GROUP_ID_NOT_FOUND, message))
+        return
+    if group.members:
+        step.reply(event.waiter, ShareRefusal(ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY))
+        return
+    known = group.state_topics
+    initialized, deleting = dict(known.initialized), dict(known.deleting)
+    states: dict[bytes, frozenset[int]] = {}
+    for name in event.topics:
+        topic = step.image.topic_of_name(name)
+        if topic is None:
+            continue
+        if topic.id in initialized:
+            states[topic.id] = initialized.pop(topic.id).partitions
+            deleting[topic.id] = name
+        elif topic.id in deleting:
+            states[topic.id] = frozenset(range(topic.partitions_count))
+    if states:
+        step.write(state_topics_change(event.group_id, StateTopics(known.initializing, initialized, deleting)))
+    step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete(states), refused_by_the_log))
+
+
+def states_deleted(step: GroupStep, group: Group | None, event: StatesDeleted) -> None:
+    """The share coordinator has deleted the state of all partitions of these topics."""
+    if isinstance(group, ShareGroup) and event.topic_ids & group.state_topics.deleting.keys():
+        known = group.state_topics
+        deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in event.topic_ids}
+        step.write(state_topics_change(event.group_id, known._replace(deleting=deleting)))
+    step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete({}), refused_by_the_log))

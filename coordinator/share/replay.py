@@ -1,0 +1,112 @@
+"""Replaying the records of a share group. Here alone they change it, in a live shard and while loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.records import RecordChange
+from moldau.coordinator.share.assignor import NOTHING
+from moldau.coordinator.share.group import Member, ShareGroup, StateTopics, Topics, TopicState
+from moldau.coordinator.share.records import assigned_of
+from moldau.protocol.records.share_groups import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    TopicPartitionsInfo,
+)
+
+
+def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group | None:
+    """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored."""
+    assert group is None or isinstance(group, ShareGroup)
+    if group is None:
+        if change.value is None:
+            return None
+        group = ShareGroup(change.group_id)
+    match change.key:
+        case ShareGroupMetadataKey():
+            if change.value is None:
+                return None
+            assert isinstance(change.value, ShareGroupMetadataValue)
+            group.epoch, group.metadata_hash = change.value.epoch, change.value.metadata_hash
+        case ShareGroupTargetAssignmentMetadataKey():
+            _target_epoch(group, change.value)
+        case ShareGroupTargetAssignmentMemberKey(member_id=member_id):
+            _target(group, member_id, change.value)
+        case ShareGroupMemberMetadataKey(member_id=member_id):
+            _member(group, member_id, change.value)
+        case ShareGroupCurrentMemberAssignmentKey(member_id=member_id):
+            _current(group, member_id, change.value)
+        case ShareGroupStatePartitionMetadataKey():
+            _state_topics(group, change.value)
+    return group
+
+
+def _target_epoch(group: ShareGroup, value: object) -> None:
+    if value is None:
+        group.assignment_epoch = group.assignment_ms = 0
+        return
+    assert isinstance(value, ShareGroupTargetAssignmentMetadataValue)
+    group.assignment_epoch, group.assignment_ms = value.assignment_epoch, value.assignment_timestamp
+
+
+def _target(group: ShareGroup, member_id: str, value: object) -> None:
+    if value is None:
+        group.targets.pop(member_id, None)
+        return
+    assert isinstance(value, ShareGroupTargetAssignmentMemberValue)
+    group.targets[member_id] = assigned_of(value.topic_partitions)
+
+
+def _member(group: ShareGroup, member_id: str, value: object) -> None:
+    if value is None:
+        group.members.pop(member_id, None)
+        return
+    assert isinstance(value, ShareGroupMemberMetadataValue)
+    member = group.members.get(member_id, Member(member_id))
+    group.members[member_id] = member._replace(
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+    )
+
+
+def _current(group: ShareGroup, member_id: str, value: object) -> None:
+    member = group.members.get(member_id)
+    if value is None:
+        if member is not None:
+            group.members[member_id] = member._replace(epoch=-1, previous_epoch=-1, assigned=NOTHING)
+        return
+    assert isinstance(value, ShareGroupCurrentMemberAssignmentValue)
+    group.members[member_id] = (member or Member(member_id))._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        assigned=assigned_of(value.assigned_partitions),
+    )
+
+
+def _state_topics(group: ShareGroup, value: object) -> None:
+    if value is None:
+        group.state_topics = StateTopics()
+        return
+    assert isinstance(value, ShareGroupStatePartitionMetadataValue)
+    group.state_topics = StateTopics(
+        topics_of(value.initializing_topics),
+        topics_of(value.initialized_topics),
+        {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
+    )
+
+
+def topics_of(infos: Iterable[TopicPartitionsInfo]) -> Topics:
+    return {each.topic_id: TopicState(each.topic_name, frozenset(each.partitions)) for each in infos}

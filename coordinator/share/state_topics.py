@@ -1,0 +1,99 @@
+"""The share partitions of a group: which are to be initialized, and which may be assigned.
+
+subscribed, in the metadata ──heartbeat──▶ initializing ──the share coordinator has stored it──▶ initialized
+                                                └ after the retry interval: again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
+from moldau.coordinator.share.group import ShareGroup, StateTopics, Topics, TopicState
+from moldau.coordinator.share.records import state_topics_change
+
+NO_OFFSET = -1
+
+
+def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> None:
+    """Begin to initialize the share partitions of subscribed topics that are not initialized yet."""
+    new = uninitialized(step, group, topics)
+    if not new:
+        return
+    known = group.state_topics
+    deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
+    changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
+    step.write(state_topics_change(group.group_id, changed))
+    offsets = tuple(
+        InitialOffset(topic_id, index, NO_OFFSET)
+        for topic_id, topic in new.items()
+        for index in sorted(topic.partitions)
+    )
+    for topic_id in new:
+        group.initialized_ms[topic_id] = step.now_ms
+    step.when_committed(Initialization(InitializeStates(group.group_id, epoch, offsets)))
+
+
+def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -> dict[bytes, TopicState]:
+    """The share partitions to initialize. An initialization under way is repeated after the retry interval."""
+    known, new = group.state_topics, {}
+    interval_ms = step.config.share.initialize_retry_interval_ms
+    for name in sorted(topics):
+        topic = step.image.topic_of_name(name)
+        if topic is None:
+            continue
+        done = known.initialized[topic.id].partitions if topic.id in known.initialized else frozenset[int]()
+        began_ms = group.initialized_ms.get(topic.id)
+        if topic.id in known.initializing and began_ms is not None and step.now_ms - began_ms < interval_ms:
+            done |= known.initializing[topic.id].partitions
+        left = frozenset(range(topic.partitions_count)) - done
+        if left:
+            new[topic.id] = TopicState(name, left)
+    return new
+
+
+def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
+    """The partitions of both."""
+    result = dict(one)
+    for topic_id, (name, partitions) in other.items():
+        before = result.get(topic_id)
+        result[topic_id] = TopicState(name, partitions if before is None else before.partitions | partitions)
+    return result
+
+
+def states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
+    """The share coordinator has stored the state of share partitions: they may be assigned."""
+    if not isinstance(group, ShareGroup) or not event.partitions:
+        return
+    known = group.state_topics
+    initialized: dict[bytes, TopicState] = {}
+    initializing: dict[bytes, TopicState] = {}
+    for topic_id, (name, partitions) in known.initializing.items():
+        done = partitions & {index for each, index in event.partitions if each == topic_id}
+        if done:
+            initialized[topic_id] = TopicState(name, done)
+        if partitions - done:
+            initializing[topic_id] = TopicState(name, partitions - done)
+    if initialized:
+        changed = StateTopics(initializing, combined(known.initialized, initialized), known.deleting)
+        step.write(state_topics_change(group.group_id, changed))
+
+
+class Initialization:
+    """Commands the initialization, once the group's record of it is committed."""
+
+    __slots__ = ("_command",)
+
+    def __init__(self, command: InitializeStates) -> None:
+        self._command = command
+
+    def committed(self, step: GroupStep) -> None:
+        group = step.groups.get(self._command.group_id)
+        if isinstance(group, ShareGroup):  # The record of its first member made it.
+            for topic_id, _, _ in self._command.offsets:
+                group.initialized_ms[topic_id] = step.now_ms
+        step.command(self._command)
+
+    def failed(self, step: GroupStep, error: object) -> None:
+        """Do nothing: a heartbeat after the retry interval tries again."""

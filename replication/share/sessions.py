@@ -1,0 +1,145 @@
+"""The share sessions of one broker: what each member of a share group fetches here (KIP-932).
+
+    epoch    ShareFetch                                       ShareAcknowledge
+    0        a new session in place of the member's former    INVALID_SHARE_SESSION_EPOCH
+    n        the next request of the session                  the next request of the session
+    -1       ends the session; acknowledges, fetches nothing  ends the session
+
+An epoch out of sequence is refused with INVALID_SHARE_SESSION_EPOCH, a request without a session with
+SHARE_SESSION_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from moldau.protocol.errors import ErrorCode
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 0x7FFFFFFF
+
+
+class SessionPartition(NamedTuple):
+    topic_id: bytes
+    partition: int
+
+
+class SessionKey(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """The session of a member."""
+
+    __slots__ = ("epoch", "partitions")
+
+    def __init__(self, partitions: Iterable[SessionPartition]) -> None:
+        self.epoch = INITIAL_EPOCH + 1
+        """The epoch of the next request."""
+        self.partitions: dict[SessionPartition, bool] = dict.fromkeys(partitions, False)
+        """The partitions that the member fetches, each with whether the next response has to include it."""
+
+    def advance(self) -> None:
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+    def must_respond(self, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Whether a response includes a partition: it has records or an error, or is new in the session."""
+        is_due = self.partitions.get(partition, False)
+        if partition in self.partitions:
+            self.partitions[partition] = has_error
+            if has_records:  # Others come first in the next response.
+                self.partitions[partition] = self.partitions.pop(partition)
+        return has_records or has_error or is_due
+
+
+class ShareFetchWish(NamedTuple):
+    """What a ShareFetch says about its session."""
+
+    key: SessionKey
+    epoch: int
+    partitions: tuple[SessionPartition, ...]
+    forgotten: tuple[SessionPartition, ...]
+    has_acknowledgements: bool
+
+
+class ShareFetchContext(NamedTuple):
+    """What one ShareFetch is about."""
+
+    error: ErrorCode
+    partitions: tuple[SessionPartition, ...] = ()
+    """The partitions to fetch, in the order in which they are served."""
+    session: ShareSession | None = None
+    """The session whose responses leave partitions out; None for a full response."""
+
+
+class ShareSessions:
+    def __init__(self, sessions_max: int) -> None:
+        """`sessions_max`: group.share.max.share.sessions"""
+        self._sessions_max = sessions_max
+        self._sessions: dict[SessionKey, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(self, wish: ShareFetchWish) -> ShareFetchContext:
+        """The context of a ShareFetch; its session goes on."""
+        session = self._sessions.get(wish.key)
+        if wish.epoch == FINAL_EPOCH:
+            return ShareFetchContext(ErrorCode.NONE if session is not None else ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if wish.epoch == INITIAL_EPOCH:
+            if wish.has_acknowledgements:
+                return ShareFetchContext(ErrorCode.INVALID_REQUEST)
+            self.remove(wish.key)
+            if len(self._sessions) >= self._sessions_max:
+                return ShareFetchContext(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+            self._sessions[wish.key] = ShareSession(wish.partitions)
+            return ShareFetchContext(ErrorCode.NONE, tuple(dict.fromkeys(wish.partitions)))
+        if session is None:
+            return ShareFetchContext(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if session.epoch != wish.epoch:
+            return ShareFetchContext(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        for partition in wish.partitions:
+            session.partitions.setdefault(partition, True)
+        for partition in wish.forgotten:
+            session.partitions.pop(partition, None)
+        session.advance()
+        return ShareFetchContext(ErrorCode.NONE, rotated(tuple(session.partitions), wish.epoch), session)
+
+    def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
+        """The error of a ShareAcknowledge; otherwise its session goes on."""
+        if epoch == INITIAL_EPOCH:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch != FINAL_EPOCH:
+            if session.epoch != epoch:
+                return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            session.advance()
+        return ErrorCode.NONE
+
+    def remove(self, key: SessionKey) -> tuple[SessionPartition, ...]:
+        """End a session. Returns its partitions, in which the member's records are to be released."""
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return ()
+        return tuple(session.partitions)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of the group has a session."""
+        return any(key.group_id == group_id for key in self._sessions)
+
+
+def rotated(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
+    """The partitions beginning with another one at each epoch, so that each is served first some time."""
+    if len(partitions) < 2 or epoch < 1:
+        return partitions
+    place = epoch % len(partitions)
+    return partitions[place:] + partitions[:place]

@@ -1,0 +1,229 @@
+"""Conversations of share consumers with one broker: sessions, acquired records, acknowledgements, locks, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from moldau.broker.coordinators.share_state import coordinator_key
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.kraft.features import SUPPORTED_FEATURES, SupportedRange
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import initialize_share_group_state as initialize
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.support.node import Client, Node, batch, serve_and
+from tests.support.share_consumer import ACCEPT, FINAL, GROUP, NONE, RELEASE, RENEW, SETTINGS, Consumer, Taken
+from tests.support.share_fetch_conversation import REQUESTS, converse
+
+
+async def began(node: Node, start_offset: int = 0) -> tuple[Client, bytes]:
+    """A topic with two partitions, whose share partitions begin at an offset."""
+    client = await node.connect()
+    update = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
+    assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == NONE
+    topic_id = await client.create("t", 2)
+    data = [initialize.PartitionData(partition=index, state_epoch=1, start_offset=start_offset) for index in (0, 1)]
+    topic = initialize.InitializeStateData(topic_id=topic_id, partitions=data)
+    request = initialize.InitializeShareGroupStateRequest(group_id=GROUP, topics=[topic])
+    key = coordinator_key(ShareKey(GROUP, topic_id, 0))
+    while True:
+        await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
+        answer = await client.ask(request, 0)
+        if all(each.error_code == NONE for each in answer.results[0].partitions):
+            return client, topic_id
+        await asyncio.sleep(0.1)
+
+
+Story = Callable[[Node, Client, bytes], Awaitable[None]]
+
+
+@pytest.fixture
+def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], None]:
+    def tell_story(story: Story) -> None:
+        monkeypatch.setitem(SUPPORTED_FEATURES, "share.version", SupportedRange(0, 1))
+
+        async def run(node: Node) -> None:
+            await story(node, *await began(node))
+
+        serve_and(run, **SETTINGS)
+
+    return tell_story
+
+
+def test_records_are_acquired_acknowledged_and_never_seen_again(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a", "b"))
+        await client.produce("t", batch("c"))
+        consumer = Consumer(client, topic_id)
+        assert await consumer.take(wait_ms=1_000) == [Taken(0, [b"a", b"b", b"c"], [(0, 2, 1)], 0)]
+        assert await consumer.acknowledge(0, 2, ACCEPT, RELEASE, ACCEPT) == NONE
+        assert await consumer.take() == [Taken(0, [b"a", b"b"], [(1, 1, 2)], 0)], "the batch with the released record"
+        assert await consumer.take((1, 1, ACCEPT)) == [Taken(0, [], [], 0)]
+        other = Consumer(client, topic_id, "n")
+        assert await other.take() == [Taken(0, [], [], 0)]
+
+    tell(story)
+
+
+def test_a_fetch_waits_for_records_and_for_released_ones(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        first, second = Consumer(await node.connect(), topic_id), Consumer(await node.connect(), topic_id, "n")
+        waiting = asyncio.ensure_future(first.take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await client.produce("t", batch("a"))
+        assert await waiting == [Taken(0, [b"a"], [(0, 0, 1)], 0)]
+        waiting = asyncio.ensure_future(second.take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        assert await first.acknowledge(0, 0, RELEASE) == NONE
+        assert await waiting == [Taken(0, [b"a"], [(0, 0, 2)], 0)]
+        waiting = asyncio.ensure_future(first.take(wait_ms=60_000))
+        await asyncio.sleep(16)
+        assert await waiting == [Taken(0, [b"a"], [(0, 0, 3)], 0)], "the second member's lock is over"
+
+    tell(story)
+
+
+def test_locks_are_renewed(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a"))
+        consumer, other = Consumer(client, topic_id), Consumer(client, topic_id, "n")
+        assert len((await consumer.take(wait_ms=1_000))[0].acquired) == 1
+        await asyncio.sleep(10)
+        assert await consumer.acknowledge(0, 0, RENEW) == ErrorCode.INVALID_REQUEST
+        assert await consumer.acknowledge(0, 0, RENEW, is_renewal=True) == NONE
+        await asyncio.sleep(10)
+        assert await other.take() == [Taken(0, [], [], 0)]
+        refused = await consumer.fetch((0, 0, RENEW), is_renew_ack=True)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert refused.error_message.startswith("maxBytes must be set to 0, minBytes must be set to 0, maxRecords")
+        renewed = await consumer.take(
+            (0, 0, RENEW), is_renew_ack=True, max_bytes=0, min_bytes=0, records_max=0, max_wait_ms=0
+        )
+        assert renewed == [Taken(0, [], [], 0)]
+
+    tell(story)
+
+
+def test_sessions(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        consumer = Consumer(client, topic_id)
+        assert (await consumer.fetch(epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert await consumer.acknowledge(0, 0, ACCEPT, epoch=0) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert await consumer.acknowledge(0, 0, ACCEPT, epoch=1) == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert (await consumer.fetch((0, 0, ACCEPT), epoch=0)).error_code == ErrorCode.INVALID_REQUEST
+        await consumer.take()
+        assert (await consumer.fetch(epoch=5)).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert await consumer.acknowledge(0, 0, ACCEPT, epoch=5) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        await client.produce("t", batch("a"))
+        assert len(await consumer.take()) == 1
+        assert await consumer.take() == [], "nothing new"
+        second, third = Consumer(client, topic_id, "n"), Consumer(client, topic_id, "o")
+        await second.take()
+        assert (await third.fetch(wait_ms=100)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert (await consumer.fetch(epoch=FINAL)).error_code == NONE
+        assert await third.take() == [Taken(0, [b"a"], [(0, 0, 2)], 0)], "a session that ends releases its records"
+        assert (await consumer.fetch(epoch=FINAL)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    tell(story)
+
+
+def test_a_lost_connection_releases_the_records_of_its_member(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a"))
+        lost = await node.connect()
+        consumer, other = Consumer(lost, topic_id), Consumer(client, topic_id, "n")
+        await consumer.take(wait_ms=1_000)
+        waiting = asyncio.ensure_future(consumer.take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        lost.close()
+        assert await other.take(wait_ms=5_000) == [Taken(0, [b"a"], [(0, 0, 2)], 0)]
+
+    tell(story)
+
+
+def test_a_strict_limit_cuts_a_batch(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a", "b", "c"))
+        consumer, other = Consumer(client, topic_id), Consumer(client, topic_id, "n")
+        assert [each.acquired for each in await consumer.take(records_max=2, mode=1, wait_ms=1_000)] == [[(0, 1, 1)]]
+        assert [each.acquired for each in await other.take(records_max=2)] == [[(2, 2, 1)]]
+
+    tell(story)
+
+
+def test_deleted_records_move_the_start(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        for value in "abc":
+            await client.produce("t", batch(value))
+        deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+        await client.ask(DeleteRecordsRequest(topics=[deleted], timeout_ms=1_000), 2)
+        consumer = Consumer(client, topic_id)
+        await consumer.take(wait_ms=1_000)
+        assert [each.acquired for each in await consumer.take(wait_ms=1_000)] == [[(2, 2, 1)]]
+
+    tell(story)
+
+
+def test_what_is_stored_survives_another_load(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a", "b", "c"))
+        consumer = Consumer(client, topic_id)
+        await consumer.take(wait_ms=1_000)
+        assert await consumer.acknowledge(0, 1, ACCEPT, RELEASE) == NONE
+        node.broker.services.share_partitions.group_left(GROUP)
+        again = Consumer(client, topic_id, "n")
+        assert [each.acquired for each in await again.take(wait_ms=1_000)] == [[(1, 1, 2), (2, 2, 1)]]
+
+    tell(story)
+
+
+def test_refusals(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        nameless = Consumer(client, topic_id, "")
+        assert (await nameless.fetch()).error_code == ErrorCode.INVALID_REQUEST
+        unknown = Consumer(client, b"?" * 16)
+        assert [each.error for each in await unknown.take()] == [ErrorCode.UNKNOWN_TOPIC_ID]
+        consumer = Consumer(client, topic_id)
+        beyond = await consumer.take(partition=7)
+        assert [each.error for each in beyond] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        for first, last, kinds in ((1, 0, [1]), (0, 0, []), (0, 3, [1, 1]), (0, 0, [5]), (0, 0, [-1])):
+            assert await consumer.acknowledge(first, last, *kinds) == ErrorCode.INVALID_REQUEST
+        other_group = Consumer(client, topic_id, group_id="other")
+        answer = await other_group.take(wait_ms=1_000)
+        assert [each.error for each in answer] == [ErrorCode.UNKNOWN_SERVER_ERROR], "its state is not initialized"
+
+    tell(story)
+
+
+def test_the_feature_is_off() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        consumer = Consumer(client, b"t" * 16)
+        assert (await consumer.fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert await consumer.acknowledge(0, 0, ACCEPT) == ErrorCode.UNSUPPORTED_VERSION
+
+    serve_and(story)
+
+
+def test_a_conversation_of_200_requests_is_answered_as_apache_kafka_answers_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = Path(__file__).with_name("kafka_4_3_1_share_fetch.txt").read_text().splitlines()
+    lines: list[str] = []
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        update = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
+        await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
+        lines.extend(await converse(client, "t"))
+
+    monkeypatch.setitem(SUPPORTED_FEATURES, "share.version", SupportedRange(0, 1))
+    serve_and(story, **SETTINGS | {"group_share_record_lock_duration_ms": 30_000, "group_share_max_share_sessions": 10})
+    assert len(expected) == REQUESTS
+    assert lines == expected

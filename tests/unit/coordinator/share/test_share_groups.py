@@ -1,0 +1,182 @@
+"""A share group: members join, stay and leave; share partitions are initialized before they are assigned."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.coordinator.group.config import ShareConfig
+from moldau.coordinator.share.events import StatesInitialized
+from moldau.coordinator.share.group import ShareGroup
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from tests.support.share_groups import GROUP, ShareGroupStage, topic_id
+
+
+def partitions(response: ShareGroupHeartbeatResponse) -> dict[bytes, list[int]]:
+    assert response.error_code == ErrorCode.NONE, response.error_message
+    assert response.assignment is not None
+    return {each.topic_id: each.partitions for each in response.assignment.topic_partitions}
+
+
+def test_the_first_member_gets_partitions_once_their_state_is_initialized() -> None:
+    stage = ShareGroupStage({"t": 2})
+    joined = stage.beat("a", 0, "t")
+    assert (joined.member_epoch, joined.heartbeat_interval_ms, partitions(joined)) == (1, 5_000, {})
+    (command,) = stage.commands
+    assert (command.state_epoch, [each.start_offset for each in command.offsets]) == (1, [-1, -1])
+    assert stage.share_group.state_topics.initialized[topic_id("t")].partitions == {0, 1}
+    stayed = stage.beat("a", 1)
+    assert (stayed.member_epoch, partitions(stayed)) == (2, {topic_id("t"): [0, 1]})
+    assert stage.beat("a", 2).assignment is None, "nothing has changed"
+    described = stage.described()
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 2, 2)
+    (member,) = described.members
+    assert (member.client_id, member.client_host, member.subscribed_topic_names) == ("cli", "/127.0.0.1", ["t"])
+    assert member.assignment.topic_partitions[0].topic_name == "t"
+
+
+def test_an_initialization_without_an_outcome_is_repeated() -> None:
+    stage = ShareGroupStage({"t": 1}, ShareConfig(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
+    stage.stores = False
+    stage.beat("a", 0, "t")
+    stage.wait(9_999)
+    stage.beat("a", 1)
+    assert len(stage.commands) == 1
+    stage.wait(1)
+    stage.stores = True
+    stage.beat("a", 1)
+    assert len(stage.commands) == 2
+    assert (
+        topic_id("t") in stage.share_group.state_topics.initialized and not stage.share_group.state_topics.initializing
+    )
+
+
+def test_a_new_coordinator_goes_on_where_the_records_end() -> None:
+    stage = ShareGroupStage({"t": 3})
+    for member_id in "ab":
+        stage.beat(member_id, 0, "t")
+    stage.settle("a", "b")
+    before = vars(stage.share_group)
+    stage.reload()
+    after = vars(stage.share_group)
+    for name in ("epoch", "metadata_hash", "assignment_epoch", "targets", "members", "state_topics"):
+        assert after[name] == before[name], name
+    assert stage.beat("a", stage.share_group.members["a"].epoch).error_code == ErrorCode.NONE
+
+
+def test_more_members_share_partitions_and_a_member_that_leaves_gives_its_own_back() -> None:
+    stage = ShareGroupStage({"t": 2})
+    for member_id in "abc":
+        stage.beat(member_id, 0, "t")
+    stage.settle("a", "b", "c")
+    held = [member.assigned for member in stage.share_group.members.values()]
+    assert sorted(map(len, held)) == [1, 1, 2] or sorted(map(len, held)) == [1, 1, 1]
+    left = stage.beat("a", -1)
+    assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
+    stage.settle("b", "c")
+    assert {index for member in stage.share_group.members.values() for _, index in member.assigned} == {0, 1}
+    assert stage.beat("a", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    for member_id in "bc":
+        stage.beat(member_id, -1)
+    assert (stage.share_group.state_name, stage.share_group.targets) == ("Empty", {})
+
+
+def test_a_member_without_heartbeats_is_removed() -> None:
+    stage = ShareGroupStage({"t": 2})
+    stage.beat("a", 0, "t")
+    stage.wait(44_999)
+    assert list(stage.share_group.members) == ["a"]
+    stage.beat("a", 1)
+    stage.wait(45_000)
+    assert not stage.share_group.members and stage.share_group.epoch > 1
+    stage.reload()
+    assert isinstance(stage.shard.group(GROUP), ShareGroup), "an empty share group does not expire"
+
+
+def test_new_partitions_and_topics_are_initialized_and_assigned() -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t", "u")
+    stage.settle("a")
+    stage.set_topics({"t": 2, "u": 1})
+    stage.settle("a")
+    assert stage.share_group.members["a"].assigned == {(topic_id("t"), 0), (topic_id("t"), 1), (topic_id("u"), 0)}
+
+
+def test_a_changed_subscription_takes_effect_at_once() -> None:
+    stage = ShareGroupStage({"t": 1, "u": 1})
+    stage.beat("a", 0, "t", "u")
+    epoch = stage.settle("a")["a"]
+    changed = stage.beat("a", epoch, "u")
+    assert partitions(changed) == {topic_id("u"): [0]} and changed.member_epoch == epoch + 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (7, ErrorCode.FENCED_MEMBER_EPOCH),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.NONE),
+        (0, ErrorCode.NONE),
+        (-2, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_epochs(epoch: int, error: ErrorCode) -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    assert stage.settle("a") == {"a": 2}
+    assert stage.beat("a", epoch, "t").error_code == error
+
+
+def test_an_epoch_before_the_previous_one_is_fenced() -> None:
+    stage = ShareGroupStage({"t": 1, "u": 1})
+    stage.beat("a", 0, "t")
+    stage.settle("a")
+    stage.beat("a", 2, "u")
+    stage.settle("a")
+    assert stage.share_group.members["a"].epoch > 3
+    assert stage.beat("a", 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_requests_that_make_no_sense() -> None:
+    stage = ShareGroupStage({"t": 1})
+    assert stage.beat("a", 0).error_message == "SubscribedTopicNames must be set in first request."
+    assert stage.beat("", 0, "t").error_message == "MemberId can't be empty."
+    assert stage.beat("a", 0, "t", rack_id="").error_message == "RackId can't be empty."
+    assert stage.beat("a", 3).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert stage.beat("a", -1).error_message == f"Share group {GROUP} not found."
+    assert stage.described("other").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert stage.records == []
+
+
+def test_a_full_group_takes_no_further_member() -> None:
+    stage = ShareGroupStage({"t": 1}, ShareConfig(max_size=1, assignment_interval_ms=0))
+    stage.beat("a", 0, "t")
+    refused = stage.beat("b", 0, "t")
+    assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert refused.error_message == "The share group has reached its maximum capacity of 1 members."
+    assert stage.beat("a", 0, "t").error_code == ErrorCode.NONE
+
+
+def test_targets_are_computed_at_intervals() -> None:
+    stage = ShareGroupStage({"t": 1, "u": 1}, ShareConfig(assignment_interval_ms=1_000))
+    stage.beat("a", 0, "t")
+    stage.beat("a", 1)
+    assert stage.share_group.assignment_epoch == 1 and stage.share_group.epoch == 2
+    stage.wait(1_000)
+    assert stage.beat("a", 1).member_epoch == 2
+
+
+def test_a_refused_write_changes_nothing() -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert stage.beat("a", 0, "t").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert stage.shard.group(GROUP) is None and stage.commands == []
+
+
+def test_an_outcome_for_what_is_not_being_initialized_has_no_effect() -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    records = len(stage.records)
+    stage.tell(StatesInitialized(GROUP, frozenset({(b"?" * 16, 0)})))
+    stage.tell(StatesInitialized("other", frozenset({(b"?" * 16, 0)})))
+    assert len(stage.records) == records
