@@ -101,6 +101,9 @@ GROUPS: Final = (
         "one request with a list of 100,000 elements",
         is_in_quick=False,
     ),
+    Group(
+        "group_members", "bench.group_members", "members of consumer groups, and their heartbeats", is_in_quick=False
+    ),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

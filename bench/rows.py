@@ -265,6 +265,16 @@ ROWS: Final = (
     _at_most("1,000 TLS handshakes at once: until all clients are served", "tls", 1.0),
     _within("authorizer with 10,000 ACLs, produce 200 B: user + system CPU, times that without", "tls", 1.1),
     *(_at_most(long_lists_row(user), "long_lists", 2.0) for user in LONG_LIST_USERS),
+    *(
+        _at_most(f"a consumer group of 100 members is stable: after {what}", "group_members", 1.0, 0.5)
+        for what in ("all join", "one leaves", "100 partitions more")
+    ),
+    _at_most("heartbeats of 10,000 members of 1,000 consumer groups: CPU", "group_members", 0.5),
+    _within(
+        "heartbeats of 10,000 members of 1,000 consumer groups: produce p99 beside, times that without",
+        "group_members",
+        1.5,
+    ),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )

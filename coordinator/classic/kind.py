@@ -77,4 +77,5 @@ CLASSIC: Final = GroupKind(
     timer_fired=timer,
     loaded=on_event(ClassicGroup, loaded),
     unloaded=on_event(ClassicGroup, unloaded),
+    is_ahead_of_log=True,
 )

@@ -153,6 +153,10 @@ class GroupKind:
     """The whole log is replayed and committed. The group begins its timers."""
     unloaded: OnEvent
     """This broker does not lead the partition any more. The group refuses its waiting requests."""
+    is_ahead_of_log: bool = False
+    """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
+    replay: where the log refuses the batch of a step, the step has changed nothing, timers included.
+    """
     fetch_refusal: Callable[[Group, str | None, int], ErrorCode] = lambda group, member_id, epoch: ErrorCode.NONE
     """The error of an OffsetFetch with this member id (None: none) and member epoch (-1: none)."""
 

@@ -51,6 +51,8 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
         """The high watermark that the shell reported last."""
         self._unappended: Write[ChangeT, StepT] | None = None
         self._uncommitted: deque[Write[ChangeT, StepT]] = deque()
+        self._appended_end_offset = 0
+        """The end offset of the last append; 0: none since the machine was loaded."""
 
     # Defined by each machine
 
@@ -148,6 +150,10 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             self._unappended = Write(-1, step.now_ms + self.commit_timeout_ms, step.changes, step.outcomes)
         elif step.outcomes and self._uncommitted:
             self._uncommitted[-1].outcomes.extend(step.outcomes)
+        elif step.outcomes and self.committed_end_offset < self._appended_end_offset:
+            # The outcomes of the last write have failed with REQUEST_TIMED_OUT, and its records may still be committed.
+            deadline_ms = step.now_ms + self.commit_timeout_ms
+            self._uncommitted.append(Write(self._appended_end_offset, deadline_ms, [], step.outcomes))
         else:
             for outcome in step.outcomes:
                 outcome.committed(step)
@@ -168,7 +174,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
         write = self._take_unappended()
         for change in write.changes:
             self.replay(change, end_offset)
-        write.end_offset = end_offset
+        write.end_offset = self._appended_end_offset = end_offset
         write.changes = []
         self._uncommitted.append(write)
         self._advance(step)

@@ -39,6 +39,9 @@ KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for ki
 FIRST_REQUESTS: Final[Mapping[type[AboutGroup], OnRequest]] = {
     request: decide for kind in KINDS for request, decide in kind.first_requests.items()
 }
+KIND_OF_REQUEST: Final[Mapping[type[AboutGroup], GroupKind]] = {
+    request: kind for kind in KINDS for request in kind.first_requests
+}
 KIND_OF_KEY: Final[Mapping[type, GroupKind]] = {record.key: kind for kind in KINDS for record in kind.records}
 TYPE_OF_KEY: Final[Mapping[type, RecordType]] = {record.key: record for kind in KINDS for record in kind.records}
 TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for record in TYPE_OF_KEY.values()}
@@ -47,6 +50,11 @@ TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for rec
 def group_of_offsets(group_id: str) -> Group:
     """A group that only keeps offsets. It is a classic group until a record of another kind names it."""
     return ClassicGroup(group_id, None)
+
+
+def kind_of(group: Group | None, event: AboutGroup) -> GroupKind:
+    """The kind of a group; where it does not exist, the kind to whose protocol the request belongs."""
+    return KIND_OF_REQUEST[type(event)] if group is None else KIND_OF_GROUP[type(group)]
 
 
 def decision(group: Group | None, event: AboutGroup) -> OnRequest:

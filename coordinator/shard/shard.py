@@ -16,7 +16,7 @@ from moldau.coordinator.group.events import (
     ShardRequest,
     TopicsDeleted,
 )
-from moldau.coordinator.group.group import Group, GroupStep, Rebalances, TimerKey
+from moldau.coordinator.group.group import Group, GroupKind, GroupStep, Rebalances, TimerKey
 from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import (
     Change,
@@ -38,6 +38,7 @@ from moldau.coordinator.shard.kinds import (
     decision,
     fetch_refusal,
     group_of_offsets,
+    kind_of,
     record_of,
 )
 from moldau.protocol.errors import ErrorCode
@@ -53,8 +54,28 @@ class ShardTimer(Enum):
 
 
 EXPIRY_KEY: Final = TimerKey(ShardTimer.EXPIRY)
+REPEATED_AFTER_MS: Final = 500
+"""The delay of a timer whose write was refused, as in Apache Kafka."""
+APPENDED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR)
+"""The errors of writes that are in the log, and were not committed in time or while this broker led the partition."""
 EXPIRED_RECORDS_MAX: Final = 5_000
 """About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
+
+
+class TimersRestored(NamedTuple):
+    """The outcome of a step that wrote: where the log refuses the batch, the timers are as before the step, and a timer
+    that fired in it fires again.
+    """
+
+    former: Mapping[TimerKey, int | None]
+    """The former deadline (ms) of each timer that the step changed; None where it had none."""
+
+    def committed(self, step: GroupStep) -> None:
+        pass
+
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        if error not in APPENDED:
+            step.timers.restore(self.former, step.now_ms + REPEATED_AFTER_MS)
 
 
 class GroupCounts(NamedTuple):
@@ -156,6 +177,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return self.config.offsets_commit_timeout_ms
 
     def begin(self, now_ms: int, wall_ms: int) -> GroupStep:
+        self._timers.begin_step()
         return GroupStep(
             now_ms, wall_ms, self.config, self._groups, self._timers, self._rebalances, self._current_image()
         )
@@ -180,6 +202,11 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case _:
                 group = self._groups.get(request.group_id)
                 decision(group, request)(step, group, request)
+                self._restore_timers_if_refused(step, kind_of(group, request))
+
+    def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind) -> None:
+        if step.changes and not kind.is_ahead_of_log:
+            step.when_committed(TimersRestored(self._timers.changed))
 
     def loaded(self, step: GroupStep) -> None:
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
@@ -206,7 +233,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             return
         group = self._groups.get(key.group_id)
         if group is not None:
-            KIND_OF_GROUP[type(group)].timer_fired(step, group, key)
+            kind = KIND_OF_GROUP[type(group)]
+            kind.timer_fired(step, group, key)
+            self._restore_timers_if_refused(step, kind)
 
     # Reading
 

@@ -75,8 +75,10 @@ class CounterShard(Shard[Add, Count, CounterStep]):
         return CounterStep(now_ms, wall_ms)
 
     def decide(self, step: CounterStep, request: Add) -> None:
+        """An amount of 0 only reads."""
         value = self.latest(request.key) + request.amount
-        step.write(Count(request.key, value))
+        if request.amount:
+            step.write(Count(request.key, value))
         step.when_committed(Told(request.waiter, value))
         self._idle.schedule(request.key, step.now_ms + IDLE_MS)
 

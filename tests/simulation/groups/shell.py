@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.log_reading import LogReader
@@ -96,6 +97,8 @@ class Shell:
     watcher: Watcher
     answer: Callable[[Asked, object], None]
     """Sends it."""
+    image: CoordinatorImage = NO_METADATA
+    """The cluster's metadata from now on."""
     now_ms: int = 0
     wall_skew_ms: int = 0
     manners: Manners = field(default_factory=Manners)
@@ -105,7 +108,7 @@ class Shell:
     shard: GroupShard = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shard = GroupShard(self.config)
+        self.shard = GroupShard(self.config, current_image=lambda: self.image)
 
     @property
     def end_offset(self) -> int:
@@ -212,7 +215,7 @@ class Shell:
         end_offset = self.boundary()
         self.log = [stored for stored in self.log if stored.end_offset <= end_offset]
         self.life += 1
-        self.shard = GroupShard(self.config, self._told_committed())
+        self.shard = GroupShard(self.config, self._told_committed(), lambda: self.image)
         self._load()
         for stored in self.log:
             if stored.end_offset > self.committed_end_offset:

@@ -80,6 +80,18 @@ def test_a_write_that_is_not_committed_in_time_fails_and_may_be_committed_later(
     assert shard.committed == {"a": 1}
 
 
+def test_a_read_after_a_write_that_was_not_committed_in_time_waits_for_it() -> None:
+    shard = loaded()
+    add(shard, "first")
+    shard.step(Appended(1), 0, 0)
+    shard.step(Tick(), COMMIT_TIMEOUT_MS, 0)
+    read = Add(Waiter("read", 0), "a", 0)
+    assert shard.step(read, COMMIT_TIMEOUT_MS, 0).replies == [], "it would tell what may never be committed"
+    assert shard.next_deadline_ms() == 2 * COMMIT_TIMEOUT_MS
+    assert shard.step(Committed(1), COMMIT_TIMEOUT_MS, 0).replies == [MachineReply("read", 1)]
+    assert shard.step(read, COMMIT_TIMEOUT_MS, 0).replies == [MachineReply("read", 1)]
+
+
 def test_with_its_partition_a_machine_gives_up_what_is_not_committed() -> None:
     shard = loaded()
     add(shard, "first")

@@ -75,3 +75,19 @@ def test_they_do_what_a_plain_dictionary_does(steps: list[tuple[TimerKey, int | 
             assert set(due(timers, now_ms)) == expected
             for each in expected:
                 del model[each]
+
+
+def test_what_a_step_changed_is_restored() -> None:
+    timers: Timers[TimerKey] = Timers()
+    timers.schedule(A, 100)
+    timers.schedule(B, 50)
+    timers.begin_step()
+    assert timers.pop_due(60) == B
+    timers.schedule(A, 900)
+    timers.schedule(C, 70)
+    former = timers.changed
+    timers.begin_step()
+    timers.restore(former, 80)
+    assert due(timers, 79) == []
+    assert due(timers, 80) == [B], "what was due fires again, not before the given time"
+    assert due(timers, 1_000) == [A], "C had no deadline before"

@@ -1,0 +1,332 @@
+"""Many members of groups on one node: how soon a group is stable, and what heartbeats cost.
+
+The members are ours, on the wire, and the same for both brokers: as a client does, each sends a heartbeat in the
+interval that the broker asks for, and another one at once when its assignment has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from bench.client import Client
+from bench.contenders import Contender, Spent, in_turns, warmed
+from bench.figures import Figure
+from bench.frames import batch_of, produce_frame, request_frame
+from bench.groups import Form
+from bench.pinger import Pinger
+from bench.subjects import Bench
+from moldau.protocol.compiler import decode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from moldau.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+Response = TypeVar("Response")
+
+MEMBERS: Final = 100
+PARTITIONS: Final = 100
+GROWN_PARTITIONS: Final = 200
+GROUPS: Final = 1_000
+MEMBERS_EACH: Final = 10
+GROUPS_QUICK: Final = 100
+JOINS_AT_ONCE: Final = 100
+HEARTBEATS_S: Final = 20.0
+HEARTBEATS_QUICK_S: Final = 6.0
+PATIENCE_S: Final = 120.0
+VERSION: Final = 1
+JOIN: Final = 0
+LEAVE: Final = -1
+DESCRIPTORS: Final = 24_000
+STARTING: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""The coordinator is not there yet."""
+STABLE: Final = "a consumer group of 100 members is stable"
+HEARTBEATS: Final = "heartbeats of 10,000 members of 1,000 consumer groups"
+
+
+def measure(bench: Bench, form: Form) -> list[Figure]:
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard_limit), hard_limit))
+    contenders = warmed(bench, form)
+    changes = in_turns(
+        contenders, form.rounds, lambda each: asyncio.run(_changes(each)), lambda times: f"stable after {times} s"
+    )
+    groups = GROUPS_QUICK if form.is_quick else GROUPS
+    seconds = HEARTBEATS_QUICK_S if form.is_quick else HEARTBEATS_S
+    beats = in_turns(
+        contenders,
+        form.rounds,
+        lambda each: asyncio.run(_heartbeats(each, groups, seconds)),
+        lambda run: f"{run['cpu']:.3f} of a core, {run['rate']:.0f} heartbeats/s, produce p99 {run['p99']:.2f} ms",
+    )
+
+    def of(key: str) -> dict[str, list[float]]:
+        return {name: [run[key] for run in mine] for name, mine in beats.items()}
+
+    figures = [
+        Figure(f"{STABLE}: after {what}", "s", {name: [run[what] for run in mine] for name, mine in changes.items()})
+        for what in ("all join", "one leaves", "100 partitions more")
+    ]
+    return [
+        *figures,
+        Figure(f"{HEARTBEATS}: CPU", "of a core", of("cpu"), note=f"{groups} groups of {MEMBERS_EACH}"),
+        Figure(f"{HEARTBEATS}: produce p99 beside, times that without", "x", of("p99 ratio")),
+    ]
+
+
+class Connection(asyncio.Protocol):
+    """One request at a time."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._reply: asyncio.Future[bytes] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) < 4:
+            return
+        size = 4 + struct.unpack_from(">i", self._received)[0]
+        if len(self._received) >= size and self._reply is not None:
+            reply, self._received = bytes(self._received[:size]), self._received[size:]
+            if not self._reply.cancelled():
+                self._reply.set_result(reply)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(ConnectionError("the broker closed the connection"))
+
+    async def ask(self, message: object, response: type[Response], version: int) -> Response:
+        """Send a request whose version is flexible, and read its answer."""
+        assert self._transport is not None
+        self._reply = asyncio.get_running_loop().create_future()
+        self._transport.write(request_frame(message, version))
+        return decode(response, memoryview(await self._reply)[9:], version)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def connected(port: int) -> Connection:
+    _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
+    return connection
+
+
+class Member:
+    """A member of a consumer group."""
+
+    def __init__(self, port: int, group_id: str, name: str, topic: str) -> None:
+        self.group_id = group_id
+        self.member_id = name
+        self.epoch = JOIN
+        self.owned: frozenset[tuple[bytes, int]] = frozenset()
+        self.heartbeats = 0
+        self._topic = topic
+        self._port = port
+        self._interval_s = 5.0
+        self._connection: Connection | None = None
+        self._beating: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        """The first heartbeat is answered; later ones follow by themselves."""
+        self._connection = await connected(self._port)
+        await self._until_reconciled(
+            ConsumerGroupHeartbeatRequest(
+                group_id=self.group_id,
+                member_id=self.member_id,
+                member_epoch=JOIN,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[self._topic],
+                topic_partitions=[],
+            )
+        )
+
+    def begin(self, delay_s: float) -> None:
+        """Send heartbeats from now on."""
+        self._beating = asyncio.get_running_loop().create_task(self._beat(delay_s))
+
+    async def _beat(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        while True:
+            await self._until_reconciled(self._heartbeat())
+            await asyncio.sleep(self._interval_s)
+
+    def _heartbeat(self, *, is_told: bool = False) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
+        )
+        if is_told:
+            topics = {topic_id for topic_id, _ in self.owned}
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=[at for each, at in self.owned if each == topic_id])
+                for topic_id in topics
+            ]
+        return request
+
+    async def _until_reconciled(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Send a heartbeat, and tell the broker at once what the member owns after each new assignment."""
+        assert self._connection is not None
+        while True:
+            answer = await self._connection.ask(request, ConsumerGroupHeartbeatResponse, VERSION)
+            if answer.error_code in STARTING:
+                await asyncio.sleep(0.1)
+                continue
+            assert answer.error_code == ErrorCode.NONE, f"{self.member_id}: {answer}"
+            self.heartbeats += 1
+            self.epoch = answer.member_epoch
+            self._interval_s = answer.heartbeat_interval_ms / 1000
+            if answer.assignment is None:
+                return
+            given = answer.assignment.topic_partitions
+            self.owned = frozenset((each.topic_id, at) for each in given for at in each.partitions)
+            request = self._heartbeat(is_told=True)
+
+    async def leave(self) -> None:
+        assert self._connection is not None and self._beating is not None
+        self._beating.cancel()
+        await asyncio.sleep(0.01)
+        self._connection.close()
+        self._connection = await connected(self._port)
+        self.owned = frozenset()
+        request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE)
+        await self._connection.ask(request, ConsumerGroupHeartbeatResponse, VERSION)
+
+    def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _is_stable(members: list[Member], partitions: int) -> bool:
+    """Whether all members are at one epoch, and each partition is one member's."""
+    owned = [each for member in members for each in member.owned]
+    return len({member.epoch for member in members}) == 1 and len(owned) == len(set(owned)) == partitions
+
+
+async def _until_stable(members: list[Member], partitions: int, change: Callable[[], Awaitable[object]]) -> float:
+    """The time (s) from the beginning of a change until the group is stable."""
+    began = time.perf_counter()
+    await change()
+    while not _is_stable(members, partitions):
+        if time.perf_counter() - began > PATIENCE_S:
+            raise TimeoutError(f"not stable after {PATIENCE_S} s: epochs {sorted({each.epoch for each in members})}")
+        await asyncio.sleep(0.005)
+    return time.perf_counter() - began
+
+
+def _create(client: Client, topic: str, partitions: int) -> None:
+    named = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    answer = client.ask(CreateTopicsRequest(topics=[named]), CreateTopicsResponse, 5).topics[0]
+    assert answer.error_code == ErrorCode.NONE, answer
+    client.produce_when_possible(topic)
+    # The broker makes the topic of the offsets when it is first asked for a coordinator.
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[topic]), FindCoordinatorResponse, 4)
+
+
+async def _joined(members: list[Member]) -> None:
+    """All join, some at a time, and begin to send heartbeats, spread over the interval."""
+    turn = asyncio.Semaphore(JOINS_AT_ONCE)
+
+    async def join(number: int, member: Member) -> None:
+        async with turn:
+            await member.join()
+        member.begin(5.0 * number / len(members))
+
+    await asyncio.gather(*(join(number, member) for number, member in enumerate(members)))
+
+
+async def _changes(contender: Contender) -> dict[str, float]:
+    with contender.topic() as (client, name):
+        topic = f"{name}-wide"
+        _create(client, topic, PARTITIONS)
+        members = [Member(contender.port, name, f"{name}-{number:04}", topic) for number in range(MEMBERS)]
+        try:
+            joined = await _until_stable(members, PARTITIONS, lambda: _joined(members))
+            gone, *rest = members
+            left = await _until_stable(rest, PARTITIONS, gone.leave)
+
+            async def grow() -> None:
+                more = CreatePartitionsTopic(name=topic, count=GROWN_PARTITIONS, assignments=None)
+                request = CreatePartitionsRequest(topics=[more], timeout_ms=30_000, validate_only=False)
+                answer = client.ask(request, CreatePartitionsResponse, 3).results[0]
+                assert answer.error_code == ErrorCode.NONE, answer
+
+            grown = await _until_stable(rest, GROWN_PARTITIONS, grow)
+        finally:
+            for member in members:
+                member.close()
+        client.delete_topic(topic)
+    return {"all join": round(joined, 3), "one leaves": round(left, 3), "100 partitions more": round(grown, 3)}
+
+
+async def _heartbeats(contender: Contender, groups: int, seconds: float) -> dict[str, float]:
+    with contender.topic() as (client, name):
+        topic = f"{name}-wide"
+        _create(client, topic, MEMBERS_EACH)
+        frame = produce_frame(topic, batch_of([100], time.time_ns() // 1_000_000))
+        alone_ms = await _pinged(contender.port, frame, seconds)
+        members = [
+            Member(contender.port, f"{name}-{group}", f"{name}-{group}-{number}", topic)
+            for group in range(groups)
+            for number in range(MEMBERS_EACH)
+        ]
+        try:
+            await _joined(members)
+            each = [members[start : start + MEMBERS_EACH] for start in range(0, len(members), MEMBERS_EACH)]
+            deadline = time.monotonic() + PATIENCE_S
+            while not all(_is_stable(group, MEMBERS_EACH) for group in each):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"groups are not stable after {PATIENCE_S} s")
+                await asyncio.sleep(0.5)
+            before = sum(member.heartbeats for member in members)
+            spent = await _spent(contender, seconds)
+            beats = sum(member.heartbeats for member in members) - before
+            beside_ms = await _pinged(contender.port, frame, seconds)
+        finally:
+            for member in members:
+                member.close()
+        client.delete_topic(topic)
+    return {
+        "cpu": spent.cpu.total_s / spent.seconds,
+        "rate": beats / spent.seconds,
+        "p99": beside_ms,
+        "p99 ratio": beside_ms / alone_ms,
+    }
+
+
+async def _spent(contender: Contender, seconds: float) -> Spent:
+    """What the broker takes while the members send their heartbeats."""
+    loop = asyncio.get_running_loop()
+    _, spent = await loop.run_in_executor(None, lambda: contender.spend(lambda: time.sleep(seconds)))
+    return spent
+
+
+async def _pinged(port: int, frame: bytes, seconds: float) -> float:
+    """The p99 (ms) of small produces."""
+    pinger = await asyncio.get_running_loop().run_in_executor(None, lambda: Pinger(port, frame))
+    await asyncio.sleep(seconds)
+    await asyncio.get_running_loop().run_in_executor(None, pinger.end)
+    return pinger.p99_ms

@@ -1,0 +1,62 @@
+"""The cluster's metadata of a test: topics, settings of groups, levels of features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from moldau.coordinator.group.image import CoordinatorTopic
+from moldau.coordinator.group.metadata_hash import topic_hash
+
+
+@dataclass(frozen=True)
+class TestTopic:
+    """A `CoordinatorTopic`."""
+
+    __test__ = False
+
+    name: str
+    id: bytes
+    partitions_count: int
+    racks: tuple[frozenset[str], ...] = ()
+
+    def racks_of(self, partition: int) -> frozenset[str]:
+        return self.racks[partition] if self.racks else frozenset()
+
+
+@dataclass(frozen=True)
+class TestImage:
+    """A `CoordinatorImage`."""
+
+    __test__ = False
+
+    topics: tuple[TestTopic, ...] = ()
+    version: int = 0
+    topics_changed_at: int = 0
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    levels: Mapping[str, int] = field(
+        default_factory=lambda: {"group.version": 1, "share.version": 1, "streams.version": 1}
+    )
+
+    def topic_of_name(self, name: str) -> TestTopic | None:
+        return next((topic for topic in self.topics if topic.name == name), None)
+
+    def topic_of_id(self, topic_id: bytes) -> TestTopic | None:
+        return next((topic for topic in self.topics if topic.id == topic_id), None)
+
+    def topic_hash(self, topic: CoordinatorTopic) -> int:
+        return topic_hash(topic)
+
+    def topic_names(self) -> Iterable[str]:
+        return [topic.name for topic in self.topics]
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        return self.settings.get(group_id, {})
+
+    def feature_level(self, name: str) -> int:
+        return self.levels.get(name, 0)
+
+
+def topic_id_of(name: str) -> bytes:
+    """An id that follows from a name of at most 16 characters."""
+    return name.encode().ljust(16, b"\x01")[:16]
