@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         raise CommandError(f"there is no operation {arguments.operation}", ", ".join(sorted(names)))
     kind, name = resource_of(arguments)
     authorizer = authorizer_of(arguments)
-    follow(authorizer, asyncio.run(described(arguments.bootstrap, arguments.command_config)))
+    load_bindings(authorizer, asyncio.run(describe_acls(arguments.bootstrap, arguments.command_config)))
     found = explain(authorizer, arguments.principal, java_address(arguments.host), operation, kind, name)
     word = "allowed" if found.is_allowed else "denied"
     invocation.out.say(f"{word}: {found.reason}", "green" if found.is_allowed else "red")
@@ -110,7 +110,7 @@ class NoAudit:
         """Write nothing."""
 
 
-async def described(bootstrap: str, command_config: str | None) -> DescribeAclsResponse:
+async def describe_acls(bootstrap: str, command_config: str | None) -> DescribeAclsResponse:
     """All ACLs of the cluster. Raises CommandError."""
     import asyncio
 
@@ -142,7 +142,7 @@ async def described(bootstrap: str, command_config: str | None) -> DescribeAclsR
     return response
 
 
-def follow(authorizer: Authorizer, response: DescribeAclsResponse) -> None:
+def load_bindings(authorizer: Authorizer, response: DescribeAclsResponse) -> None:
     """Give the authorizer the ACLs of a response."""
     from moldau.security.acl.bindings import AclBinding
 

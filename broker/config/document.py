@@ -144,7 +144,7 @@ def _changes(setting: Setting) -> str:
     return f"start (Kafka: {changes})" if is_settled_at_start(setting.name) else changes
 
 
-def unread(root: Path) -> list[str]:
+def unread_settings(root: Path) -> list[str]:
     """The honoured broker settings whose names occur in no module outside of the catalogue."""
     # A check of a value is not a use of it.
     modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]
@@ -156,6 +156,6 @@ def unread(root: Path) -> list[str]:
 
 if __name__ == "__main__":
     if "--unread" in sys.argv[1:]:
-        print(*unread(Path(__file__).parents[1]), sep="\n")  # noqa: T201
+        print(*unread_settings(Path(__file__).parents[1]), sep="\n")  # noqa: T201
     else:
         print(document(), end="")  # noqa: T201

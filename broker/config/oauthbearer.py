@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.config.listeners import ListenerConfig
-from moldau.broker.config.sasl import AUTHENTICATED, login_settings, sasl_settings, talked_to
+from moldau.broker.config.sasl import AUTHENTICATED, login_settings, outgoing_listeners, sasl_settings
 from moldau.broker.config.setting import Password
 
 NAME: Final = "OAUTHBEARER"
@@ -121,7 +121,7 @@ def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
         if each.security_protocol in AUTHENTICATED and NAME in sasl_settings(config, each.name).mechanisms:
             of = _OfMechanism(config, each.name)
             yield from of.broken(SERVER_HANDLER, SIGNED_HANDLERS, JWKS)
-    for listener in talked_to(config):
+    for listener in outgoing_listeners(config):
         if (
             config.listener_protocols.get(listener) in AUTHENTICATED
             and login_settings(config, listener).mechanism == NAME

@@ -103,7 +103,7 @@ def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
 
 def _broken_logins(config: ListenerConfig) -> Iterator[str]:
     """The problems of the settings with which this node logs in to other nodes."""
-    for listener in talked_to(config):
+    for listener in outgoing_listeners(config):
         if config.listener_protocols.get(listener) in AUTHENTICATED:
             login = login_settings(config, listener)
             if login.mechanism == "GSSAPI":
@@ -114,7 +114,7 @@ def _broken_logins(config: ListenerConfig) -> Iterator[str]:
                 yield f"{login.jaas_name} is not set: this node logs in to listener {listener} with it"
 
 
-def talked_to(config: ListenerConfig) -> list[str]:
+def outgoing_listeners(config: ListenerConfig) -> list[str]:
     """The listeners of other nodes to which this node connects."""
     controllers = list(config.controller_listener_names[:1])
     return [*([config.inter_broker_listener_name] if config.is_broker else []), *controllers]

@@ -16,8 +16,8 @@ from moldau.broker.config.sasl import (
     LoginSettings,
     SaslSettings,
     login_settings,
+    outgoing_listeners,
     sasl_settings,
-    talked_to,
     token_key,
 )
 from moldau.broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
@@ -104,9 +104,9 @@ class NodeSecurity:
         """
         self._mechanisms.begin(self._spawn)
         if self._tls:
-            from moldau.broker.network.tls.contexts import follow
+            from moldau.broker.network.tls.contexts import watch_files
 
-            self._spawn(follow(tuple(each.tls for each in self._tls.values()), self._environment.offload))
+            self._spawn(watch_files(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
     def follow(self, quorum: Quorum) -> None:
         """Let the ACLs of the metadata decide from now on, as they change. The metadata has been read up to its end."""
@@ -301,7 +301,7 @@ class NodeMechanisms:
         key = token_key(self._config)
         if key is None:
             protocols = self._config.listener_protocols
-            listeners = (each for each in talked_to(self._config) if protocols.get(each) in AUTHENTICATED)
+            listeners = (each for each in outgoing_listeners(self._config) if protocols.get(each) in AUTHENTICATED)
             logins = (login_settings(self._config, each).jaas for each in listeners)
             key = "".join(each.reveal() for each in logins if each is not None).encode()
         return hmac.digest(key or b"none", SECRET_LABEL + self._cluster_id.encode(), "sha256")

@@ -156,11 +156,11 @@ class LocalLogs:
                 failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
         for directory, key in found:
-            with failing(directory):
+            with offline_on_error(directory):
                 self._settle(directory, key, wanted, logs)
         for key, partition in wanted.items():
             if key in logs:
-                with failing(self._of(logs[key])):
+                with offline_on_error(self._of(logs[key])):
                     logs[key].assign_topic_id(partition.topic_id)
             elif key not in self.damaged and not self._may_lie_offline(partition):
                 logs[key] = self.create(*key, partition.topic_id, config_of(key[0]))
@@ -260,7 +260,7 @@ class LocalLogs:
         None where the directory failed: the next start that finds the log sets it aside.
         """
         directory = self._of(deleted)
-        with failing(directory):
+        with offline_on_error(directory):
             return directory.delete(deleted.topic, deleted.partition, self._unique())
         return None
 
@@ -284,7 +284,7 @@ class LocalLogs:
         """Delete a damaged log like `delete`."""
         directory = self.damaged_directory(key)
         if directory is not None:
-            with failing(directory):
+            with offline_on_error(directory):
                 return directory.damaged.remove(*key, self._unique())
         return None
 
@@ -292,7 +292,7 @@ class LocalLogs:
         """The directories of deleted logs that the previous process had not removed yet."""
         paths: list[str] = []
         for directory in tuple(self.directories):
-            with failing(directory):
+            with offline_on_error(directory):
                 paths += directory.directories_to_remove()
         return paths
 
@@ -400,7 +400,7 @@ class LocalLogs:
 def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[UnloadedLog]:
     """The partitions in the directories; a directory that cannot be listed goes offline."""
     for directory in directories:
-        with failing(directory):
+        with offline_on_error(directory):
             yield from [UnloadedLog(directory, (each.topic, each.partition)) for each in directory.partitions()]
 
 
@@ -429,7 +429,7 @@ def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
 
 
 @contextmanager
-def failing(directory: LogDirectory) -> Iterator[None]:
+def offline_on_error(directory: LogDirectory) -> Iterator[None]:
     """Take the directory offline after an OSError in the block, unless the error is transient. The error is not
     raised.
     """

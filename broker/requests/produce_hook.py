@@ -126,7 +126,7 @@ class ProduceHook(FrameHook):
         partition = self._replicas.find((topic.topic_id if by_id else topic.name, topic.partition_data[0].index))
         if partition is None or partition.is_internal or request.transactional_id is not None:
             return None
-        return learned(frame, context.version, request, partition, self._replicas.generation)
+        return repeated_produce_of(frame, context.version, request, partition, self._replicas.generation)
 
     def _response(self, context: RequestContext, repeated: RepeatedProduce, result: AppendResult) -> object:
         """The response that `handle` would make: a refusal at once; for an append, when it may be acknowledged."""
@@ -258,7 +258,7 @@ def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProd
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
 
 
-def learned(
+def repeated_produce_of(
     frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
 ) -> RepeatedProduce | None:
     """The common parts of further requests like this one; None where they could not be recognised without decoding."""

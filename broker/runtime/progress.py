@@ -38,14 +38,14 @@ class Progress:
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + EVERY_MS
-        log.info("%s%s", counts(), rest(fraction, now_ms - self._began_ms))
+        log.info("%s%s", counts(), remaining_text(fraction, now_ms - self._began_ms))
 
     def _now_ms(self) -> int:
         # The loop's clock does not advance for other threads while the loop waits.
         return self._precise_ns() // 1_000_000
 
 
-def rest(fraction: float, elapsed_ms: int) -> str:
+def remaining_text(fraction: float, elapsed_ms: int) -> str:
     """The estimated remaining time in words; empty where there is none yet."""
     if fraction < TOLD_FRACTION_MIN:
         return ""

@@ -20,7 +20,7 @@ from moldau.kraft.controller.failure_detector import FailureDetector
 from moldau.kraft.controller.feature_control import records_of_eligible_replicas
 from moldau.kraft.controller.nodes.broker_lifecycle import fence
 from moldau.kraft.controller.partition_index import PartitionIndex
-from moldau.kraft.controller.partitions.elections import balancing
+from moldau.kraft.controller.partitions.elections import preferred_elections
 from moldau.kraft.controller.partitions.leadership import changes_of_leaderless
 from moldau.kraft.controller.security.token_control import expired_tokens
 from moldau.kraft.controller.settings import ControllerSettings
@@ -166,7 +166,7 @@ class Controller:
     def _balancing(self) -> Sequence[object]:
         if not self._settings.auto_leader_rebalance_enable or not self._index.imbalanced:
             return ()
-        return balancing(self.view, AT_ONCE_MAX)
+        return preferred_elections(self.view, AT_ONCE_MAX)
 
     def disconnected(self, broker_id: int, now_ms: int) -> None:
         """Note a broken connection to the broker: the controller fences the broker unless a heartbeat arrives soon."""

@@ -138,7 +138,7 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
     options = job.options
     if known is not None:  # What is done may have been deleted meanwhile.
         begun = known.round_ranges(done.rounds)
-        options = pinned(job, {each: (begun[each][0], end) for each, (_, end) in known.ranges.items()})
+        options = options_of_ranges(job, {each: (begun[each][0], end) for each, (_, end) in known.ranges.items()})
     planner = Planner(LocalFiles(), parse_options(options))
     topic_id = topic_ids_of(planner.views()).get(job.topic)
     if known is not None:
@@ -171,7 +171,7 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
     return PlannedReplay(job, known or plan, planned.size, done.rounds, done.records, target.partitions)
 
 
-def pinned(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
+def options_of_ranges(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> dict[str, str]:
     """The options that read these offsets of the topic."""
     starts = {(job.topic, partition): start for partition, (start, _) in ranges.items()}
     ends = {(job.topic, partition): end_offset for partition, (_, end_offset) in ranges.items()}
@@ -222,7 +222,7 @@ def run_replay(
     state = ReplayState(job.state)
     with state.locked():
         if job.is_anew:
-            forget(state, job.target)
+            discard_replay(state, job.target)
         if state.read_plan() is None:
             state.write_plan(plan)
         elif state.done().rounds != planned.done:
@@ -282,7 +282,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
         cluster.close()
 
 
-def forget(state: ReplayState, target: ReplayTarget) -> None:
+def discard_replay(state: ReplayState, target: ReplayTarget) -> None:
     """Discard the state of a replay, and abort what it has left open, so that no reader waits for it."""
     known = state.read_plan()
     if known is not None and state.done().rounds < known.rounds:
@@ -320,7 +320,7 @@ def write_round(
     target = planned.job.target
     if transactions is not None:
         target = replace(target, transactional_id=transactional_id_of(plan))
-    options = pinned(planned.job, plan.round_ranges(number)) | {TARGET: json.dumps(asdict(target))}
+    options = options_of_ranges(planned.job, plan.round_ranges(number)) | {TARGET: json.dumps(asdict(target))}
     count = 0
     rows = session.read.format(ReplaySource.name()).options(**options).load().collect()
     for _, records, name, producer_id, epoch in rows:

@@ -220,12 +220,12 @@ def add_partitions(fine: DataFrame, topics: dict[str, TopicFigures]) -> None:
         figures.codecs[codec] = figures.codecs.get(codec, 0) + size
         figures.batches += batches
         figures.aborted += aborted
-        figures.first_s = least(figures.first_s, first)
+        figures.first_s = min_of_known(figures.first_s, first)
         if last is not None:
             figures.last_s = max(last, figures.last_s or 0)
 
 
-def least(one: int | None, other: int | None) -> int | None:
+def min_of_known(one: int | None, other: int | None) -> int | None:
     """The smaller of two numbers, of which either may be missing."""
     known = [each for each in (one, other) if each is not None]
     return min(known, default=None)

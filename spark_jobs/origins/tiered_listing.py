@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.bucket_reading import check_manifest, current
+from moldau.storage.tiered.bucket_reading import check_manifest, current_segments
 from moldau.storage.tiered.layout import ObjectKind, SegmentObject, parse_key, partition_prefix
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from moldau.storage.tiered.manifest_text import ManifestTexts
@@ -97,7 +97,7 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
             else:
                 others.setdefault(stem, entry.key)
 
-    segments = current(storage.read_all(manifests(), MANIFEST_SIZE_MAX, convert))
+    segments = current_segments(storage.read_all(manifests(), MANIFEST_SIZE_MAX, convert))
     incomplete = [parse_key(key) for stem, key in others.items() if stem not in described]
     return TieredListing(segments, [each for each in incomplete if each is not None])
 

@@ -75,17 +75,17 @@ def range_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | Non
     end = end_of(view, options, limit)
     log_end = view.high_watermark if snapshot is None else partition_in(snapshot, view).high_watermark
     if start > log_end:  # Between the last stable offset and this one nothing is committed yet, and nothing is lost.
-        lost(options, f"{view}: offset {start} is asked for, and the log ends at {log_end}")
+        report_data_loss(options, f"{view}: offset {start} is asked for, and the log ends at {log_end}")
     if start < log_start:
-        lost(options, f"{view}: offset {start} is asked for, and the log starts at {log_start}")
+        report_data_loss(options, f"{view}: offset {start} is asked for, and the log starts at {log_start}")
     if end > limit:
-        lost(options, f"{view}: records before {end} are asked for, and the {what} is {limit}")
+        report_data_loss(options, f"{view}: records before {end} are asked for, and the {what} is {limit}")
     start = max(start, log_start)
     end = max(start, min(end, limit))
     if snapshot is not None and start < end:
         change = check_unchanged(snapshot, view, start)
         if change is not None:
-            lost(options, f"{view}: not as in the snapshot: {change}", SnapshotChanged)
+            report_data_loss(options, f"{view}: not as in the snapshot: {change}", SnapshotChanged)
     return OffsetRange(view, start, end)
 
 
@@ -133,7 +133,7 @@ def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
     return None if found is None or found >= limit else found
 
 
-def lost(
+def report_data_loss(
     options: ReadOptions, message: str, kind: type[DataLost] = DataLost, otherwise: str = "reads what is there"
 ) -> None:
     """Raise `DataLost`. With failOnDataLoss=false warn instead, and read the records that exist. `otherwise` says what

@@ -25,7 +25,7 @@ from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
 from moldau.spark_jobs.origins.local_segments import damage_at_end
 from moldau.spark_jobs.origins.log_directories import LogDirectories, is_tiered_storage
 from moldau.spark_jobs.origins.port import Cut, Origin, PartitionOrigin, Slice, Task
-from moldau.spark_jobs.planning.bounds import OffsetRange, lost, ranges_of
+from moldau.spark_jobs.planning.bounds import OffsetRange, ranges_of, report_data_loss
 from moldau.spark_jobs.planning.partition_view import PartitionView, Piece
 from moldau.spark_jobs.planning.pushed_filters import PushedFilters
 from moldau.spark_jobs.planning.snapshot import Snapshot, read_snapshot, take_snapshot
@@ -196,7 +196,9 @@ class Planner:
             if numbers:
                 named = ", ".join(map(str, numbers))
                 why = missing[topic, numbers[0]]
-                lost(self._options, f"{topic}: partitions {named} are in none of the places that are read ({why})")
+                report_data_loss(
+                    self._options, f"{topic}: partitions {named} are in none of the places that are read ({why})"
+                )
 
     def _plan(self, views: list[PartitionView]) -> Plan:
         self.check_places()
@@ -314,12 +316,14 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
     for place in view.offers if view.may_have_gaps else ():
         for base in place.lost_segments:
             if start_offset <= base < end_offset:
-                lost(options, f"{view}: the segment at offset {base} is missing in {place.place}, its index is there")
+                report_data_loss(
+                    options, f"{view}: the segment at offset {base} is missing in {place.place}, its index is there"
+                )
     aborted = Aborts(wanted) if options.is_committed or options.table == "batches" else None
     for piece in view.pieces(start_offset, end_offset):
         offer, segment, piece_start, piece_end = piece
         if offer is None or segment is None:
-            lost(options, f"{view}: offsets {piece_start} to {piece_end} are in no place")
+            report_data_loss(options, f"{view}: offsets {piece_start} to {piece_end} are in no place")
             continue
         if filters.is_too_old(offer, segment):
             continue
@@ -359,11 +363,13 @@ def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: R
         reached = cuts[-1].last_offset + 1
     is_end = segment.is_growing and end_offset == offer.high_watermark
     if is_end and reached < end_offset:
-        lost(options, f"{view}: the files in {offer.place} end at {reached}, and the high watermark is {end_offset}")
+        report_data_loss(
+            options, f"{view}: the files in {offer.place} end at {reached}, and the high watermark is {end_offset}"
+        )
     elif is_dense and reached < end_offset:
-        lost(options, f"{view}: offsets {reached} to {end_offset} are missing in {segment.name}")
+        report_data_loss(options, f"{view}: offsets {reached} to {end_offset} are missing in {segment.name}")
     elif not segment.size and (damage := damage_at_end(segment, -1)) is not None:
-        lost(options, f"{view}: {damage}")
+        report_data_loss(options, f"{view}: {damage}")
 
 
 class Aborts:

@@ -52,13 +52,13 @@ class PushedFilters:
     def with_range(self, column: str, start: int, end: int) -> PushedFilters:
         """The filters, restricted further to the values of a column in [start, end)."""
         if column == "partition":
-            return replace(self, numbers=both(self.numbers, start, end))
+            return replace(self, numbers=intersection(self.numbers, start, end))
         if column == "offset":
-            return replace(self, offsets=both(self.offsets, start, end))
-        return replace(self, times_us=both(self.times_us, start, end))
+            return replace(self, offsets=intersection(self.offsets, start, end))
+        return replace(self, times_us=intersection(self.times_us, start, end))
 
 
-def both(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
+def intersection(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
     return max(before[0], start), min(before[1], end)
 
 

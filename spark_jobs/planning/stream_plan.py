@@ -9,7 +9,7 @@ from typing import Final
 from moldau.spark_jobs.options.offset_choices import LATEST, Timestamps
 from moldau.spark_jobs.options.read_options import ReadOptions
 from moldau.spark_jobs.origins.port import Task
-from moldau.spark_jobs.planning.bounds import OffsetRange, check_names_all, lost, start_of
+from moldau.spark_jobs.planning.bounds import OffsetRange, check_names_all, report_data_loss, start_of
 from moldau.spark_jobs.planning.partition_view import PartitionView, topic_ids_of
 from moldau.spark_jobs.planning.planner import Planner
 from moldau.spark_jobs.refusals import TopicRecreated
@@ -136,7 +136,7 @@ class StreamPlanner:
         return self.ends()
 
     def _lost(self, key: TopicPartition, what: str) -> None:
-        lost(self._options, f"{key[0]}-{key[1]}: {what}")
+        report_data_loss(self._options, f"{key[0]}-{key[1]}: {what}")
 
     def _ranges(self, views: Sequence[PartitionView], starts: Offsets, ends: Offsets) -> list[OffsetRange]:
         ranges = []
@@ -184,7 +184,7 @@ class StreamPlanner:
             if known != topic_id:
                 message = f"{topic}: the query has read the topic with the id {known}, which was deleted; the topic of "
                 message += f"this name now has the id {topic_id}"
-                lost(self._options, message, TopicRecreated, "reads it from its first record")
+                report_data_loss(self._options, message, TopicRecreated, "reads it from its first record")
             self.topic_ids[topic] = topic_id
 
     def _ends_of(self, views: Mapping[TopicPartition, PartitionView]) -> dict[TopicPartition, int]:

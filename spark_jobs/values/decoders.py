@@ -73,17 +73,17 @@ def avro_decoder(schema: Schema) -> Decode:
         value = schemaless_reader(stream, parsed, None)
         if stream.tell() != len(payload):
             raise ValueNotDecoded(f"{len(payload) - stream.tell()} bytes are left over after the value")
-        return plain(value)
+        return without_uuids(value)
 
     return decode
 
 
-def plain(value: object) -> object:
+def without_uuids(value: object) -> object:
     """Replace UUIDs by text, because Arrow does not accept UUID objects."""
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: without_uuids(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [without_uuids(each) for each in value]
     return str(value) if isinstance(value, UUID) else value
 
 

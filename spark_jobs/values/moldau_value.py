@@ -46,12 +46,12 @@ def moldau_value(
         SchemaSource(registry), to_arrow_type(data_type, timezone="UTC"), on_error == "null", tuple(place)
     )
     arrow_udf: Any = kinds.arrow_udf  # its overloads know no variable arguments
-    decode = arrow_udf(typed(decoding), data_type)
+    decode = arrow_udf(typed_function(decoding), data_type)
     column: Column = decode(F.col(value), *(F.col(name) for name in place)).alias(value)
     return column
 
 
-def typed(decoding: ColumnDecoding) -> Any:
+def typed_function(decoding: ColumnDecoding) -> Any:
     """The function that Spark calls, with type annotations, by which Spark recognises the kind of function."""
     import pyarrow as pa  # type: ignore[import-untyped]
 

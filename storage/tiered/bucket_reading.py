@@ -74,10 +74,10 @@ async def current_manifests(
             found.append(await read_manifest(storage, cluster_id, key))
         except ObjectNotFound:
             continue  # The manifest was deleted after the listing.
-    return current(found)
+    return current_segments(found)
 
 
-def current(manifests: Iterable[S]) -> list[S]:
+def current_segments(manifests: Iterable[S]) -> list[S]:
     """The segments that no other one replaces. Of two cleanings of one range, which may both be there for some minutes,
     the one that was cleaned further.
     """

@@ -321,7 +321,7 @@ class ReloadingTls:
             log.error("listener %s keeps its certificates: %s", self.settings.listener, problem)
 
 
-async def follow(all_tls: tuple[ReloadingTls, ...], offload: Offload) -> None:
+async def watch_files(all_tls: tuple[ReloadingTls, ...], offload: Offload) -> None:
     """Check the files of all listeners periodically, as long as the node runs."""
     while True:
         await asyncio.sleep(CHECK_S)

@@ -72,6 +72,6 @@ class LocalClient:
         """Do nothing: the broker's handler throttles the client's connection."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        from moldau.broker.requests.handlers.envelope import logged  # a handler is imported at the first request
+        from moldau.broker.requests.handlers.envelope import log_failure  # a handler is imported at the first request
 
-        return logged(work, self.client_host)
+        return log_failure(work, self.client_host)

@@ -66,7 +66,7 @@ def handle(
         message = inner.route.decode_short(inner.version, body, 0)
     except LongMessage:
         reply: Pending[EnvelopeResponse] = Pending(waits_for=EXECUTOR)
-        services.spawn(logged(_decoded_aside(services, inner, bytes(body), reply), context.client_host))
+        services.spawn(log_failure(_decoded_aside(services, inner, bytes(body), reply), context.client_host))
         return reply
     except (MalformedMessage, IndexError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -92,7 +92,7 @@ def _answered(
     def seal(response: object) -> None:
         if inner.is_long and error_of(response) is not ErrorCode.NOT_CONTROLLER:
             encoding = services.transcoder.encode(inner, response, lambda long: reply.complete(_sealed(inner, long)))
-            services.spawn(logged(encoding, inner.client_host))
+            services.spawn(log_failure(encoding, inner.client_host))
         else:
             reply.complete(_sealed(inner, response))
 
@@ -117,7 +117,7 @@ async def _decoded_aside(
         reply.complete(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
 
 
-async def logged(work: Coroutine[object, object, None], client_host: str) -> None:
+async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
     """Do work on a forwarded request; a bug of this node ends the request alone."""
     try:
         await work
@@ -155,7 +155,7 @@ class EnvelopedClient:
         """The broker that sent the envelope mutes its client; the connection between the nodes serves others too."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        return logged(work, self.client_host)
+        return log_failure(work, self.client_host)
 
 
 def _opened(

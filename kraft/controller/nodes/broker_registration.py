@@ -136,7 +136,7 @@ def refusal_of_directories(image: MetadataImage, request: BrokerRegistrationRequ
 
 def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiError | None:
     supported = {feature.name: feature for feature in request.features}
-    for name, level in finalized(view):
+    for name, level in finalized_features(view):
         feature = supported.get(name)
         if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
             return ApiError(
@@ -146,7 +146,7 @@ def refusal_of_features(view: View, request: BrokerRegistrationRequest) -> ApiEr
     return None
 
 
-def finalized(view: View) -> Iterator[tuple[str, int]]:
+def finalized_features(view: View) -> Iterator[tuple[str, int]]:
     """The finalized features: those of the metadata log, and kraft.version, which belongs to the quorum."""
     image = view.image
     yield METADATA_VERSION, image.features.metadata_version

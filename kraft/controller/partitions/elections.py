@@ -91,11 +91,11 @@ def elect_one(view: View, topic_name: str, partition_id: int, election: Election
     is_led = partition.leader != NO_LEADER
     if is_preferred if election is Election.PREFERRED else is_led:
         return NOT_NEEDED
-    record = elected(view, topic, partition_id, partition, election)
+    record = election_record(view, topic, partition_id, partition, election)
     return NOT_AVAILABLE[election] if record is None else record
 
 
-def elected(
+def election_record(
     view: View, topic: Topic, partition_id: int, partition: PartitionRegistration, election: Election
 ) -> PartitionChangeRecord | None:
     rules = rules_of(view, topic, view.may_lead(partition))
@@ -105,13 +105,13 @@ def elected(
 # Periodic elections
 
 
-def balancing(view: View, count_max: int) -> list[PartitionChangeRecord]:
+def preferred_elections(view: View, count_max: int) -> list[PartitionChangeRecord]:
     """Elections of at most `count_max` preferred leaders that do not lead and may lead again."""
     return list(islice(_preferred(view), count_max))
 
 
 def _preferred(view: View) -> Iterator[PartitionChangeRecord]:
     for topic, partition_id, partition in view.partitions(view.by_broker.imbalanced):
-        record = elected(view, topic, partition_id, partition, Election.PREFERRED)
+        record = election_record(view, topic, partition_id, partition, Election.PREFERRED)
         if record is not None:
             yield record

@@ -72,17 +72,17 @@ def refusal_of(binding: AclBinding) -> ApiError | None:
     # DIVERGES: Apache Kafka closes the connection where a code is 0, and answers UNKNOWN_SERVER_ERROR to the code of
     # ANY.
     if binding.kind not in KNOWN_KINDS - {ResourceKind.ANY}:
-        return invalid(f"Invalid resourceType {word(ResourceKind, binding.kind)}")
+        return invalid(f"Invalid resourceType {name_of_code(ResourceKind, binding.kind)}")
     if binding.kind == ResourceKind.CLUSTER and binding.name not in ("", CLUSTER_NAME):
         return invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not binding.name:
         return invalid("Invalid empty resource name")
     if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        return invalid(f"Invalid patternType {word(PatternType, binding.pattern_type)}")
+        return invalid(f"Invalid patternType {name_of_code(PatternType, binding.pattern_type)}")
     if binding.operation not in KNOWN_OPERATIONS - {AclOperation.ANY}:
-        return invalid(f"Invalid operation {word(AclOperation, binding.operation)}")
+        return invalid(f"Invalid operation {name_of_code(AclOperation, binding.operation)}")
     if binding.permission not in (PermissionType.DENY, PermissionType.ALLOW):
-        return invalid(f"Invalid permissionType {word(PermissionType, binding.permission)}")
+        return invalid(f"Invalid permissionType {name_of_code(PermissionType, binding.permission)}")
     if ":" not in binding.principal:
         return invalid(
             f"Could not parse principal from `{binding.principal}` "
@@ -95,7 +95,7 @@ def invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
-def word(codes: type[ResourceKind | PatternType | AclOperation | PermissionType], code: int) -> str:
+def name_of_code(codes: type[ResourceKind | PatternType | AclOperation | PermissionType], code: int) -> str:
     return codes(code).name if code in set(codes) else "UNKNOWN"
 
 

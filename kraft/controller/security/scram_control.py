@@ -38,7 +38,9 @@ def alter_scram_credentials(context: DecisionContext, request: AlterUserScramCre
         results[upsertion.name] = refusal
         if refusal is None:
             records.append(upserted(upsertion))
-    reply = AlterUserScramCredentialsResponse(results=[result(user, refusal) for user, refusal in results.items()])
+    reply = AlterUserScramCredentialsResponse(
+        results=[alteration_result(user, refusal) for user, refusal in results.items()]
+    )
     return Decision(records, reply)
 
 
@@ -59,22 +61,22 @@ def refusal_of_upsertion(upsertion: ScramCredentialUpsertion) -> ApiError | None
     if refusal is not None:
         return refusal
     if upsertion.iterations < ITERATIONS_MIN:
-        return unacceptable("Too few iterations")
+        return unacceptable_credential("Too few iterations")
     if upsertion.iterations > ITERATIONS_MAX:
-        return unacceptable("Too many iterations")
+        return unacceptable_credential("Too many iterations")
     if not upsertion.salted_password:
         # DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR to a client that sends no salted password.
-        return unacceptable("The salted password must not be empty")
+        return unacceptable_credential("The salted password must not be empty")
     return None
 
 
 def refusal_of(user: str, mechanism: int) -> ApiError | None:
     if not user:
-        return unacceptable("Username must not be empty")
+        return unacceptable_credential("Username must not be empty")
     return None if mechanism in MECHANISMS else UNKNOWN_MECHANISM
 
 
-def unacceptable(message: str) -> ApiError:
+def unacceptable_credential(message: str) -> ApiError:
     return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
 
 
@@ -89,7 +91,7 @@ def upserted(upsertion: ScramCredentialUpsertion) -> object:
     return record_of(ScramKey(upsertion.name, mechanism), credential)
 
 
-def result(user: str, refusal: ApiError | None) -> AlterUserScramCredentialsResult:
+def alteration_result(user: str, refusal: ApiError | None) -> AlterUserScramCredentialsResult:
     error, message = refusal or ApiError(ErrorCode.NONE, None)
     return AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
 
@@ -100,4 +102,4 @@ def refuse_scram_alterations(
     """The response to an AlterUserScramCredentials on which the controller did not decide: each user has the error."""
     refusal = ApiError(error, message)
     users = dict.fromkeys(users_of(request))
-    return AlterUserScramCredentialsResponse(results=[result(user, refusal) for user in users])
+    return AlterUserScramCredentialsResponse(results=[alteration_result(user, refusal) for user in users])

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from moldau.broker.config.catalogue import broker_catalogue
-from moldau.broker.config.document import unread
+from moldau.broker.config.document import unread_settings
 from moldau.broker.config.setting import Stance
 
 ROOT = Path(__file__).parents[4]
@@ -29,4 +29,4 @@ def test_a_setting_that_is_read_exists_and_is_not_said_to_have_no_effect() -> No
 
 
 def test_a_setting_that_is_called_honoured_is_read() -> None:
-    assert unread(ROOT / "broker") == []
+    assert unread_settings(ROOT / "broker") == []

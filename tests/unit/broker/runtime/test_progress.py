@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.coordinators.shard_runner import Loading
 from moldau.broker.replicas.log_directories import LogOpening
-from moldau.broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, rest, size
+from moldau.broker.runtime.progress import EVERY_MS, FIRST_MS, Progress, duration, remaining_text, size
 
 
 class Clock:
@@ -37,8 +37,8 @@ def test_a_line_comes_every_few_seconds_with_an_estimate(lines: pytest.LogCaptur
 
 
 def test_too_little_is_no_ground_for_an_estimate() -> None:
-    assert rest(0.001, 5_000) == "" and rest(0.5, 60_000) == ", about 60 s left"
-    assert rest(1.5, 60_000) == ", about 0.0 s left"
+    assert remaining_text(0.001, 5_000) == "" and remaining_text(0.5, 60_000) == ", about 60 s left"
+    assert remaining_text(1.5, 60_000) == ", about 0.0 s left"
 
 
 def test_durations_and_sizes_have_few_digits() -> None:

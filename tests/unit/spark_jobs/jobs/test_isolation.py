@@ -12,7 +12,14 @@ from moldau.broker.cli.spark import add_arguments
 from moldau.spark_jobs.jobs import replay
 from moldau.spark_jobs.jobs.export import ExportJob, ExportReader, plan_export
 from moldau.spark_jobs.jobs.latest import LatestJob, LatestReader, plan_latest
-from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, pinned, plan_replay, records_in
+from moldau.spark_jobs.jobs.replay import (
+    ReplayJob,
+    ReplayTarget,
+    TargetTopic,
+    options_of_ranges,
+    plan_replay,
+    records_in,
+)
 from moldau.spark_jobs.options.read_options import parse_options
 from moldau.spark_jobs.planning.planner import plan
 from moldau.storage.files.local_files import LocalFiles
@@ -64,7 +71,7 @@ def test_replay(
 ) -> None:
     monkeypatch.setattr(replay, "describe_target", lambda _: TargetTopic("cluster", None, 1))
     planned = plan_replay(ReplayJob(options | chosen, "t", ReplayTarget(("localhost:9092",), "again")))
-    read = pinned(planned.job, planned.plan.round_ranges(0))
+    read = options_of_ranges(planned.job, planned.plan.round_ranges(0))
     tasks = plan(LocalFiles(), parse_options(read))
     assert [record.offset for task in tasks for each in task for record in records_in(each)] == offsets
 

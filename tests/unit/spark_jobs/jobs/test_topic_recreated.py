@@ -14,7 +14,7 @@ from moldau.spark_jobs.jobs import replay
 from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, ledger_of, plan_export, written_file
 from moldau.spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import ISOLATION, isolation_of
-from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, forget, plan_replay
+from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, discard_replay, plan_replay
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayState
 from moldau.spark_jobs.refusals import DataLost, IsolationDiffers, TopicRecreated
 from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
@@ -206,7 +206,7 @@ def test_a_replay_does_not_continue_with_another_topic(
         plan_replay(replay_job(logs))
     anew = plan_replay(replay_job(logs, is_anew=True))
     assert anew.plan.replay_id != first.plan.replay_id and (anew.done, anew.records) == (0, 0)
-    forget(state, anew.job.target)
+    discard_replay(state, anew.job.target)
     assert aborted == [first.plan.replay_id] and os.listdir(state.directory) == []
 
 

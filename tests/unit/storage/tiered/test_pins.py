@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.storage.tiered.bucket_reading import current, current_manifests
+from moldau.storage.tiered.bucket_reading import current_manifests, current_segments
 from moldau.storage.tiered.pins import (
     LIFETIME_MAX_MS,
     Pin,
@@ -131,7 +131,7 @@ def test_segments_that_others_name_as_ancestors_are_not_current(tmp_path: Path) 
             ancestors=(first.segment_id, second.segment_id),
         )
         stillborn = replace(cleaned, segment_id=b"s" * 16, cleaned_end_offset=50)
-        assert current([first, second, cleaned, stillborn]) == [cleaned]
+        assert current_segments([first, second, cleaned, stillborn]) == [cleaned]
         assert len(await current_manifests(storage, CLUSTER, PARTITION)) == len(segments)
 
     run(story())
