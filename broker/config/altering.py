@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moldau.broker.config.config import Config, ConfigError
+from moldau.broker.config.group_rules import ASSIGNMENT_INTERVALS, interval_refusal
 from moldau.broker.config.layers import BrokerLayers, is_dynamic, is_settled_at_start, known_setting
 from moldau.broker.config.loading import overlaid
 from moldau.broker.config.reasons import REASONS
@@ -39,6 +40,9 @@ def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_defau
     message = message or _value_problem(fresh)
     message = message or (_scope_problem(fresh, at_default_level=True) if at_default_level else None)
     message = message or _stance_problem(fresh)
+    if message is None and not set(ASSIGNMENT_INTERVALS).isdisjoint(fresh):
+        values = {name: parse(setting, fresh[name]) for name in fresh if (setting := known_setting(name)) is not None}
+        message = interval_refusal(effective(layers).settings, values)
     if message is None:
         message = _rule_problem(
             BrokerLayers(

@@ -16,8 +16,9 @@ from moldau.broker.config.catalogue import (
 )
 from moldau.broker.config.config import Config
 from moldau.broker.config.describing import describe_topic
+from moldau.broker.config.group_rules import group_refusal
 from moldau.broker.config.layers import BrokerLayers
-from moldau.broker.config.setting import Catalogue, Value, ValueType
+from moldau.broker.config.setting import Catalogue, ValueType
 from moldau.broker.config.topics import topic_defaults, topic_refusal
 from moldau.broker.config.values import InvalidValue, linear_match, parse
 from moldau.kraft.controller.decision import ApiError
@@ -66,7 +67,7 @@ class CatalogueRules:
             case ResourceType.BROKER:
                 return self._broker_refusal(resource.name, settings, existing)
             case ResourceType.GROUP:
-                message = group_refusal(self._in_force.config, settings)
+                message = group_refusal(self._in_force.config.settings, settings)
                 return None if message is None else ApiError(ErrorCode.INVALID_CONFIG, message)
             case ResourceType.CLIENT_METRICS:
                 return client_metrics_refusal(settings)
@@ -110,40 +111,6 @@ class CatalogueRules:
             )
             for each in described
         ]
-
-
-def group_refusal(config: Config, settings: Mapping[str, str]) -> str | None:
-    """Why the settings of a group are refused (INVALID_CONFIG), with Apache Kafka's message; None where they are
-    accepted.
-    """
-    catalogue = group_catalogue()
-    for name in settings:
-        if name not in catalogue:
-            return f"Unknown group config name: {name}"
-    values: dict[str, Value] = {}
-    for name, text in settings.items():
-        try:
-            values[name] = parse(catalogue[name], text)
-        except InvalidValue as problem:
-            return str(problem)
-    for name, value in values.items():
-        message = _out_of_bounds(config, name, value)
-        if message is not None:
-            return message
-    return None
-
-
-def _out_of_bounds(config: Config, name: str, value: Value) -> str | None:
-    """Whether a group's setting lies outside of the range that two settings of the broker define."""
-    kind, _, rest = name.partition(".")
-    lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
-    if not isinstance(value, int):
-        return None
-    if lowest in broker_catalogue() and value < config.integer(lowest):
-        return f"{name} must be greater than or equal to {lowest}"
-    if highest in broker_catalogue() and value > config.integer(highest):
-        return f"{name} must be less than or equal to {highest}"
-    return None
 
 
 def client_metrics_refusal(settings: Mapping[str, str]) -> ApiError | None:

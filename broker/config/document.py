@@ -52,7 +52,7 @@ names of a single listener (`listener.name.<listener>.<setting>`) those of `max.
 for Apache Kafka's own tests are marked *internal*; DescribeConfigs leaves them out. [Limits](limits.md) says what
 happens at each limit.
 """
-_ONLY_CHECKED = ("catalogue.py", "retired.py", "rules.py", "sources.py")
+_ONLY_CHECKED = ("catalogue.py", "retired.py", "rules.py", "group_rules.py", "sources.py")
 _CHANGES = {"cluster-wide": "cluster", "per-broker": "broker", "read-only": "start"}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.config.config import Config
+from moldau.broker.config.group_rules import broken_group_rules
 from moldau.broker.config.listeners import read_http_address
 from moldau.broker.config.oauthbearer import broken_oauth_rules
 from moldau.broker.config.sasl import broken_sasl_rules
@@ -27,7 +28,7 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from _listeners(config)
     yield from _durations(config)
     yield from _sizes(config)
-    yield from _groups(config)
+    yield from broken_group_rules(config.settings)
     yield from _beyond_this_version(config)
     yield from broken_tiering_rules(config)
     yield from broken_tls_rules(config)
@@ -179,43 +180,6 @@ def _sizes(config: Config) -> Iterator[str]:
         host, _, count = entry.strip().rpartition(":")
         if not host or not count.strip().isdecimal():
             yield f"Error parsing configuration property 'max.connections.per.ip.overrides': {entry} is not host:count"
-
-
-# Each triple: a setting, its lower bound and its upper bound, which are settings too.
-_BOUNDED_GROUP_SETTINGS = tuple(
-    (f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
-    for kind, names in (
-        ("consumer", ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")),
-        (
-            "share",
-            (
-                "heartbeat.interval.ms",
-                "session.timeout.ms",
-                "assignment.interval.ms",
-                "record.lock.duration.ms",
-                "delivery.count.limit",
-                "partition.max.record.locks",
-            ),
-        ),
-        ("streams", ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")),
-    )
-    for name in names
-)
-
-
-def _groups(config: Config) -> Iterator[str]:
-    for name, lowest, highest in _BOUNDED_GROUP_SETTINGS:
-        if not (config.settings.is_set(name) or config.settings.is_set(lowest) or config.settings.is_set(highest)):
-            continue
-        value, low, high = config.integer(name), config.integer(lowest), config.integer(highest)
-        if high < low:
-            yield f"{highest} must be greater than or equal to {lowest}"
-        elif value < low:
-            yield f"{name} must be greater than or equal to {lowest}"
-        elif value > high:
-            yield f"{name} must be less than or equal to {highest}"
-    if "classic" not in config.entries("group.coordinator.rebalance.protocols"):
-        yield "Disabling the 'classic' protocol is not supported."
 
 
 def _beyond_this_version(config: Config) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.broker.config.config import Config
+from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
 from moldau.coordinator.group.config import GroupConfig, ShareConfig, StreamsConfig
@@ -116,7 +117,7 @@ def streams_config(config: Config) -> StreamsConfig:
 def consumer_settings(config: Config) -> ConsumerGroupSettings:
     """The settings of consumer groups in a node's configuration."""
     return ConsumerGroupSettings(
-        assignors=config.entries("group.consumer.assignors"),
+        assignors=assignor_names(config.settings, "group.consumer.assignors"),
         migration_policy=MigrationPolicy(config.text("group.consumer.migration.policy").lower()),
         max_size=config.integer("group.consumer.max.size"),
         session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),

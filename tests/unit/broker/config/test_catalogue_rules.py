@@ -107,6 +107,16 @@ def test_a_change_is_taken_or_refused(
     assert RULES.refusal(resource, {name: text}, {}) == (None if error is None else ApiError(error, message))
 
 
+def test_the_session_of_a_group_must_outlast_its_heartbeats() -> None:
+    in_force = InForce()
+    in_force.config = checked_config({**single_node_defaults("./data"), "group.share.min.session.timeout.ms": "9000"})
+    settings = {"share.session.timeout.ms": "9000", "share.heartbeat.interval.ms": "9000"}
+    assert CatalogueRules(in_force).refusal(GROUP, settings, {}) == ApiError(
+        ErrorCode.INVALID_CONFIG, "share.session.timeout.ms must be greater than share.heartbeat.interval.ms"
+    )
+    assert CatalogueRules(in_force).refusal(GROUP, settings | {"share.heartbeat.interval.ms": "8999"}, {}) is None
+
+
 def test_what_was_there_before_does_not_stand_in_the_way_of_a_change() -> None:
     existing = {"node.id": "7", "log.retention.ms": "0"}
     assert RULES.refusal(BROKER, {**existing, "log.segment.bytes": "2000000"}, existing) is None

@@ -254,6 +254,41 @@ def test_log_dirs_win_over_log_dir_and_the_first_holds_the_metadata() -> None:
             ["group.consumer.heartbeat.interval.ms=1"],
             "group.consumer.heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat",
         ),
+        (
+            ["group.streams.max.session.timeout.ms=1"],
+            "group.streams.max.session.timeout.ms must be greater than or equal to group.streams.min.session.timeout",
+        ),
+        (
+            [
+                f"group.share.{name}=15000"
+                for name in ("min.session.timeout.ms", "session.timeout.ms", "heartbeat.interval.ms")
+            ],
+            "group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms",
+        ),
+        (
+            ["group.share.delivery.count.limit=3", "group.share.min.delivery.count.limit=4"],
+            "group.share.delivery.count.limit must be greater than or equal to group.share.min.delivery.count.limit",
+        ),
+        (
+            ["group.share.record.lock.duration.ms=60001"],
+            "group.share.max.record.lock.duration.ms must be greater than or equal to group.share.record.lock.duration",
+        ),
+        (
+            ["group.share.max.share.sessions=199"],
+            "group.share.max.share.sessions must be greater than or equal to group.share.max.size",
+        ),
+        (
+            ["group.share.assignors=simple,org.apache.kafka.coordinator.group.assignor.SimpleAssignor"],
+            "group.share.assignors must contain exactly one assignor, but found 2",
+        ),
+        (
+            ["group.consumer.assignors=range,com.example.Mine"],
+            "group.consumer.assignors=com.example.Mine is refused: Ja",
+        ),
+        (
+            ["group.streams.num.standby.replicas=3"],
+            "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
         (["group.coordinator.rebalance.protocols=consumer"], "Disabling the 'classic' protocol is not supported."),
     ],
 )

@@ -249,6 +249,13 @@ AT_START = "{} cannot be changed at run time in this version; change it in the f
             "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
             "=",
         ),
+        ("group.share.assignment.interval.ms", "15000", None, None),
+        (
+            "group.share.assignment.interval.ms",
+            "15001",
+            "group.share.assignment.interval.ms must be less than or equal to group.share.max.assignment.interval.ms",
+            "=",
+        ),
         ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater than or equal to 1", "="),
         (
             "ssl.keystore.location",
@@ -278,6 +285,13 @@ def test_a_brokers_setting_changes_at_run_time_where_apache_kafkas_does(
     for at_default_level, message in ((False, of_one), (True, of_one if of_all == "=" else of_all)):
         refusal = broker_refusal(LAYERS, {name: value}, at_default_level=at_default_level)
         assert refusal == message
+
+
+def test_an_interval_out_of_bounds_is_refused_also_where_this_broker_has_a_value_of_its_own() -> None:
+    name = "group.consumer.assignment.interval.ms"
+    layers = BrokerLayers.of(CONFIG, {}, {name: "3000"})
+    refusal = broker_refusal(layers, {name: "15001"}, at_default_level=True)
+    assert refusal == f"{name} must be less than or equal to group.consumer.max.assignment.interval.ms"
 
 
 def test_what_this_version_cannot_change_at_run_time_is_refused() -> None:

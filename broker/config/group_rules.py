@@ -1,0 +1,156 @@
+"""The rules of the settings of groups: the bounds of a setting are settings too, on the broker and in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from moldau.broker.config.catalogue import broker_catalogue, group_catalogue
+from moldau.broker.config.setting import Value
+from moldau.broker.config.values import InvalidValue, parse
+
+KINDS: Final = ("consumer", "share", "streams")
+"""The kinds of groups that have settings of their own, by the prefix of these settings."""
+ASSIGNMENT_INTERVALS: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in KINDS)
+"""The settings of groups that change at run time and have bounds."""
+
+_ASSIGNORS: Final = {
+    "group.consumer.assignors": {
+        "uniform": "uniform",
+        "range": "range",
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    },
+    "group.share.assignors": {
+        "simple": "simple",
+        "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple",
+    },
+}
+"""The assignors of consumer and share groups by what names them: their own name, or Apache Kafka's class."""
+
+
+class SettingsRead(Protocol):
+    """The settings of a broker, by name."""
+
+    def is_set(self, name: str) -> bool: ...
+
+    def integer(self, name: str) -> int: ...
+
+    def entries(self, name: str) -> tuple[str, ...]: ...
+
+
+def assignor_names(config: SettingsRead, setting: str) -> tuple[str, ...]:
+    """The assignors that a setting of a valid configuration names, in its order; the first is the default one."""
+    return tuple(_ASSIGNORS[setting][entry] for entry in config.entries(setting))
+
+
+def broken_group_rules(config: SettingsRead) -> Iterator[str]:
+    """The rules of groups that a broker's settings break, with Apache Kafka's messages where it has them."""
+    for kind in KINDS:
+        heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        for name in (heartbeat, session, f"group.{kind}.assignment.interval.ms"):
+            yield from _outside_its_bounds(config, name)
+        if _is_any_set(config, heartbeat, session) and config.integer(heartbeat) >= config.integer(session):
+            yield f"{heartbeat} must be less than {session}"
+    yield from _share_rules(config)
+    standbys, standbys_max = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
+    if config.integer(standbys) > config.integer(standbys_max):
+        yield f"{standbys} must be less than or equal to {standbys_max}"
+    for setting, known in _ASSIGNORS.items():
+        for entry in config.entries(setting):
+            if entry not in known:
+                yield f"{setting}={entry} is refused: Java classes are not loaded; there are {', '.join(known)}"
+    if "classic" not in config.entries("group.coordinator.rebalance.protocols"):
+        yield "Disabling the 'classic' protocol is not supported."
+
+
+def _outside_its_bounds(config: SettingsRead, name: str) -> Iterator[str]:
+    lowest, highest = _bounds_of(name)
+    if not _is_any_set(config, name, lowest, highest):
+        return
+    value, low, high = config.integer(name), config.integer(lowest), config.integer(highest)
+    if high < low:
+        yield f"{highest} must be greater than or equal to {lowest}"
+    elif value < low:
+        yield f"{name} must be greater than or equal to {lowest}"
+    elif value > high:
+        yield f"{name} must be less than or equal to {highest}"
+
+
+def _share_rules(config: SettingsRead) -> Iterator[str]:
+    for setting in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
+        name = f"group.share.{setting}"
+        lowest, highest = _bounds_of(name)
+        if not _is_any_set(config, name, lowest, highest):
+            continue
+        if config.integer(highest) < config.integer(name):
+            yield f"{highest} must be greater than or equal to {name}"
+        if config.integer(name) < config.integer(lowest):
+            yield f"{name} must be greater than or equal to {lowest}"
+    sessions, size = "group.share.max.share.sessions", "group.share.max.size"
+    if config.integer(sessions) < config.integer(size):
+        yield f"{sessions} must be greater than or equal to {size}"
+    assignors = config.entries("group.share.assignors")
+    if len(assignors) != 1:
+        yield f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"
+
+
+def interval_refusal(config: SettingsRead, changed: Mapping[str, Value]) -> str | None:
+    """Why the assignment intervals among changed settings of brokers are refused; None where they are not.
+
+    A value must be within its bounds even where the broker that decides has a value of its own.
+    """
+    for name in ASSIGNMENT_INTERVALS:
+        lowest, highest = _bounds_of(name)
+        message = _refusal(name, changed.get(name), config, lowest, highest)
+        if message is not None:
+            return message
+    return None
+
+
+def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | None:
+    """Why the settings of a group are refused (INVALID_CONFIG), with Apache Kafka's message; None where they are
+    accepted.
+    """
+    catalogue = group_catalogue()
+    for name in settings:
+        if name not in catalogue:
+            return f"Unknown group config name: {name}"
+    values: dict[str, Value] = {}
+    for name, text in settings.items():
+        try:
+            values[name] = parse(catalogue[name], text)
+        except InvalidValue as problem:
+            return str(problem)
+    for name, value in values.items():
+        message = _refusal(name, value, config, *_bounds_of(f"group.{name}"))
+        if message is not None:
+            return message
+    for kind in KINDS:
+        names = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+        heartbeat, session = (values.get(name) or config.integer(f"group.{name}") for name in names)
+        assert isinstance(heartbeat, int) and isinstance(session, int)
+        if session <= heartbeat:
+            return f"{names[1]} must be greater than {names[0]}"
+    return None
+
+
+def _bounds_of(name: str) -> tuple[str, str]:
+    """The names of the lower and the upper bound of a broker's setting; they need not exist."""
+    _, kind, rest = name.split(".", 2)
+    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
+
+
+def _refusal(name: str, value: Value, config: SettingsRead, lowest: str, highest: str) -> str | None:
+    """Why a value is refused that lies outside the range of two settings of the broker; None where it does not."""
+    if not isinstance(value, int):
+        return None
+    if lowest in broker_catalogue() and value < config.integer(lowest):
+        return f"{name} must be greater than or equal to {lowest}"
+    if highest in broker_catalogue() and value > config.integer(highest):
+        return f"{name} must be less than or equal to {highest}"
+    return None
+
+
+def _is_any_set(config: SettingsRead, *names: str) -> bool:
+    return any(config.is_set(name) for name in names)
