@@ -32,7 +32,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     METADATA_VERSION: SupportedRange(25, 30),
     KRAFT_VERSION: SupportedRange(0, 1),
     TRANSACTION_VERSION: SupportedRange(0, 2),
-    GROUP_VERSION: SupportedRange(0, 0),
+    GROUP_VERSION: SupportedRange(0, 1),
     "share.version": SupportedRange(0, 0),
     "streams.version": SupportedRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),
@@ -48,8 +48,26 @@ METADATA_VERSION_NAMES: Final = {
     30: "4.3-IV0",
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
-ELIGIBLE_LEADER_REPLICAS_DEFAULT: Final = 26
-"""The metadata version from which on a new cluster keeps eligible leader replicas by default."""
+
+
+class DefaultLevel(NamedTuple):
+    """The level at which a new cluster begins with a feature."""
+
+    metadata_version: int
+    """The first metadata version whose clusters begin with it."""
+    level: int
+
+
+DEFAULT_LEVELS: Final[dict[str, DefaultLevel]] = {
+    TRANSACTION_VERSION: DefaultLevel(25, 2),
+    GROUP_VERSION: DefaultLevel(25, 1),
+    ELIGIBLE_LEADER_REPLICAS: DefaultLevel(26, 1),
+    "share.version": DefaultLevel(28, 1),
+    "streams.version": DefaultLevel(29, 1),
+}
+"""The levels of Apache Kafka 4.3.1 (`kafka-storage version-mapping`). A new cluster begins without those that are not
+supported, and without features that are not here.
+"""
 CORDONED_LOG_DIRS_VERSION: Final = 30
 """The metadata version from which on registrations name the cordoned log directories, which take no new replicas."""
 

@@ -14,14 +14,12 @@ from typing import Final
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.metadata_log import DIRECTORY, write_batches
 from moldau.kraft.features import (
-    ELIGIBLE_LEADER_REPLICAS,
-    ELIGIBLE_LEADER_REPLICAS_DEFAULT,
+    DEFAULT_LEVELS,
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
-    TRANSACTION_VERSION,
     refusal_of_feature,
 )
 from moldau.kraft.quorum.control_records import QuorumDescription
@@ -103,9 +101,9 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
     By default a feature has Apache Kafka's default level, as far as this version supports it.
     """
     levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
-    if levels[METADATA_VERSION] >= ELIGIBLE_LEADER_REPLICAS_DEFAULT:
-        levels.setdefault(ELIGIBLE_LEADER_REPLICAS, 1)
-    levels.setdefault(TRANSACTION_VERSION, SUPPORTED_FEATURES[TRANSACTION_VERSION].last)
+    for name, default in DEFAULT_LEVELS.items():
+        if levels[METADATA_VERSION] >= default.metadata_version and default.level <= SUPPORTED_FEATURES[name].last:
+            levels.setdefault(name, default.level)
     for name, level in levels.items():
         refusal = refusal_of_feature(name, level)
         if refusal is not None:

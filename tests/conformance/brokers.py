@@ -18,7 +18,7 @@ from typing import Protocol
 from tests.conformance.outcome import Failed
 from tests.conformance.toolchain import Toolchain
 
-# What Moldau does not offer yet is switched off in the peer too, so that clients take the same paths on both.
+# The levels are the same on both, so that clients take the same paths.
 ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
 """Off on both: scenarios turn them on themselves."""
 FEATURES_OFF = ("group.version=0", "share.version=0", ELIGIBLE_LEADERS_OFF)
@@ -65,18 +65,9 @@ offsets.topic.num.partitions=4
 """
 
 
-def features_of_peer(transaction_version: int, streams_version: int = 0) -> list[str]:
-    """The words that format Apache Kafka with Moldau's levels of the features."""
+def format_features(transaction_version: int, streams_version: int = 0) -> list[str]:
+    """The words that format Apache Kafka, and Moldau, with the same levels of the features."""
     levels = (*FEATURES_OFF, f"transaction.version={transaction_version}", f"streams.version={streams_version}")
-    return [word for level in levels for word in ("--feature", level)]
-
-
-def features_of_moldau(transaction_version: int, streams_version: int = 0) -> list[str]:
-    levels = (
-        ELIGIBLE_LEADERS_OFF,
-        f"transaction.version={transaction_version}",
-        f"streams.version={streams_version}",
-    )
     return [word for level in levels for word in ("--feature", level)]
 
 
@@ -218,7 +209,7 @@ class Apache(Broker):
         self._toolchain = toolchain
 
     def format_command(self) -> list[str]:
-        features = features_of_peer(self.transaction_version)
+        features = format_features(self.transaction_version)
         storage = [*self._toolchain.java_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
         return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", RELEASE, *features]
 
@@ -250,7 +241,7 @@ class Moldau(Broker):
 
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties)]
-        features = features_of_moldau(self.transaction_version)
+        features = format_features(self.transaction_version)
         return [*MOLDAU, "format", "--standalone", "--ignore-formatted", *named, *features]
 
     def serve_command(self) -> list[str]:

@@ -15,8 +15,7 @@ from tests.conformance.brokers import (
     TRANSACTION_VERSION,
     Broker,
     Ports,
-    features_of_moldau,
-    features_of_peer,
+    format_features,
 )
 from tests.conformance.outcome import Failed, Unavailable
 from tests.conformance.toolchain import Missing, Toolchain
@@ -76,8 +75,8 @@ class Node(Broker):
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
         if not self._java:
-            return [*MOLDAU, "format", *named, *features_of_moldau(self.transaction_version, self.streams_version)]
-        features = features_of_peer(self.transaction_version, self.streams_version)
+            return [*MOLDAU, "format", *named, *format_features(self.transaction_version, self.streams_version)]
+        features = format_features(self.transaction_version, self.streams_version)
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
 
     def _quorum_words(self) -> list[str]:

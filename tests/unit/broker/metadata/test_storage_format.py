@@ -12,7 +12,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.broker.metadata.quorum_start import UnusableMetadata, bootstrap_records, history_of
-from moldau.broker.metadata.storage_format import FormatError, format_directories
+from moldau.broker.metadata.storage_format import FormatError, format_directories, levels_of
 from moldau.kraft.features import METADATA_VERSION_NAMES, SUPPORTED_FEATURES
 from moldau.kraft.image.finalized_features import FeaturesImage
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
@@ -126,7 +126,14 @@ def test_a_directory_of_another_cluster_is_never_passed_over(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "features",
-    [{"group.version": 1}, {"metadata.version": 24}, {"metadata.version": 31}, {"nonsense": 1}, {"kraft.version": 0}],
+    [
+        {"group.version": 2},
+        {"share.version": 1},
+        {"metadata.version": 24},
+        {"metadata.version": 31},
+        {"nonsense": 1},
+        {"kraft.version": 0},
+    ],
 )
 def test_features_that_are_not_supported_are_refused_by_name(tmp_path: Path, features: dict[str, int]) -> None:
     with pytest.raises(FormatError, match=next(iter(features))):
@@ -146,13 +153,33 @@ def test_an_older_metadata_version_goes_into_the_bootstrap_records(tmp_path: Pat
     )
 
 
+LEVELS_OF_RELEASES = {
+    25: {"transaction.version": 2, "group.version": 1},
+    26: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1},
+    28: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1},
+    30: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1}
+    | {"streams.version": 1},
+}
+"""The levels above 0 that Apache Kafka 4.3.1 formats a cluster with, by metadata.version."""
+
+
+@pytest.mark.parametrize("metadata_version", LEVELS_OF_RELEASES)
+def test_a_new_cluster_begins_at_the_levels_of_its_release_that_are_supported(metadata_version: int) -> None:
+    levels = LEVELS_OF_RELEASES[metadata_version]
+    want = {"metadata.version": metadata_version, "kraft.version": 1}
+    want |= {name: level for name, level in levels.items() if level <= SUPPORTED_FEATURES[name].last}
+    assert levels_of({"metadata.version": metadata_version}, is_dynamic=True) == want
+    off = {"metadata.version": metadata_version, "group.version": 0}
+    assert levels_of(off, is_dynamic=True) == {**want, "group.version": 0}
+
+
 def test_a_quorum_that_this_node_cannot_run_is_refused(tmp_path: Path) -> None:
     format_all(tmp_path)
     node = config(tmp_path)
     loaded = MetadataLog.open(FS, f"{tmp_path}/m", LogConfig(), 1000)
     history = history_of(node, loaded)
     assert history.voters.ids == (node.node_id,) and not history.is_in_log, "the next leader announces them"
-    loaded.replay.image = MetadataImage(Provenance(), FeaturesImage({"share.version": 1, "group.version": 1}))
+    loaded.replay.image = MetadataImage(Provenance(), FeaturesImage({"share.version": 1, "group.version": 2}))
     with pytest.raises(UnusableMetadata, match=r"share\.version.*group\.version"):
         history_of(node, loaded)
     loaded.log.log.close(1000, clean=True)

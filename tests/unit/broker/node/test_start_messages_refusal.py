@@ -130,7 +130,7 @@ def test_a_directory_that_the_node_may_not_write(tmp_path: Path) -> None:
         (OSError(errno.ENOSPC, "No space left on device", "/data"), "/data: No space left on device. Make room"),
         (OSError(errno.EIO, "Input/output error", "/data"), "/data: Input/output error"),
         (ValueError("the file is damaged"), "the file is damaged"),
-        (UnsupportedFeatures({"group.version": 1}), "group.version is finalized at level 1"),
+        (UnsupportedFeatures({"group.version": 2}), "group.version is finalized at level 2"),
         (
             UnsupportedFeatures({"share.version": 1, "made.up": 2}),
             "run kafka-features.sh --bootstrap-server HOST:PORT downgrade --feature made.up=0 --feature share.version=",
