@@ -18,7 +18,7 @@ from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.coordinators.share_state import ShareCoordinator, share_state_config
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.coordinators.transactions import TransactionCoordinator, transaction_config
-from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import PeerChannels
@@ -37,6 +37,7 @@ class CoordinatorPorts:
 
     node_id: int
     config: Config
+    settings: DynamicConfig
     environment: Environment
     loop: asyncio.AbstractEventLoop
     spawn: Spawn
@@ -78,6 +79,7 @@ class BrokerCoordinators:
             current_image,
             self.share_persister,
         )
+        ports.settings.subscribe(lambda in_force: self.groups.configure(group_config(in_force)))
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.channels, self.markers, listener_name, timeout_ms)
         self.transactions = TransactionCoordinator(

@@ -41,11 +41,20 @@ class Groups:
         current_image: Callable[[], CoordinatorImage],
         share_states: ShareStatePersister | None = None,
     ) -> None:
+        self.config = config
+        self._current_image = current_image
         self._environment = environment
         self._spawn = spawn
         self._share_states = share_states
         row = group_row(config, current_image, self._perform)
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
+
+    def configure(self, config: GroupConfig) -> None:
+        """Settings have changed at run time: the next step of each machine reads them."""
+        self.config = config
+        self.shards.replace_row(group_row(config, self._current_image, self._perform))
+        for runner in self.runners:
+            runner.shard.config = config
 
     def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
         """Carry out a command of a machine."""

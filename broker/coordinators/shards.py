@@ -60,6 +60,11 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         """The acks of the appends of the machines (`CoordinatorRow`)."""
         return self._row.required_acks
 
+    def replace_row(self, row: CoordinatorRow[ShardT, RequestT, LoadedT]) -> None:
+        """Make the machines to come by this row, which is for the same topic."""
+        assert row.topic == self.topic
+        self._row = row
+
     # The partitions
 
     def gained(self, partition_log: CoordinatorLog) -> None:

@@ -175,6 +175,7 @@ class NodeParts:
             CoordinatorPorts(
                 self.node_id,
                 config,
+                self.settings,
                 environment,
                 loop,
                 spawn,

@@ -8,6 +8,7 @@ from pathlib import Path
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.group_conversation import MAIN, converse
@@ -52,6 +53,21 @@ def test_the_conversation_goes_as_with_kafka() -> None:
             lines = end.value
         for index, (ours, theirs) in enumerate(zip(lines, REPLIES, strict=True)):
             assert ours == theirs, f"line {index + 2} of the replies, after {lines[max(0, index - 1)]}"
+
+    on_a_node(scenario)
+
+
+def test_settings_that_change_reach_the_machines_that_are_here_and_those_to_come() -> None:
+    async def scenario(node: GroupNode) -> None:
+        changed = node.groups.config._replace(consumer=ConsumerGroupSettings(assignment_interval_ms=7))
+        assert len(node.groups.runners) == 5
+        assert all(runner.shard.config != changed for runner in node.groups.runners)
+        node.groups.configure(changed)
+        assert all(runner.shard.config is changed for runner in node.groups.runners)
+        node.coordinators.lost(node.partitions[0])
+        node.gain(0)
+        assert len(node.groups.runners) == 5
+        assert all(runner.shard.config is changed for runner in node.groups.runners)
 
     on_a_node(scenario)
 

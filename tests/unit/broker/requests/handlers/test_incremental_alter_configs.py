@@ -151,3 +151,18 @@ def test_every_logger_of_the_code_can_be_set() -> None:
         for name in re.findall(r'getLogger\("([a-z.]+)"\)', path.read_text("utf-8"))
     }
     assert named <= set(LOGGERS)
+
+
+def test_an_assignment_interval_of_consumer_groups_changes_at_run_time() -> None:
+    name = "group.consumer.assignment.interval.ms"
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        groups = node.broker.coordinators.groups
+        assert groups.config.consumer.assignment_interval_ms == 1_000
+        assert await alter(client, Asked(BROKER, "", [(name, SET, "2000")])) == [(0, None)]
+        assert groups.config.consumer.assignment_interval_ms == 2_000
+        assert await alter(client, Asked(BROKER, "1", [(name, SET, "3000")])) == [(0, None)]
+        assert groups.config.consumer.assignment_interval_ms == 3_000
+
+    serve_and(story)
