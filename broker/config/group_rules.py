@@ -87,9 +87,6 @@ def _share_rules(config: SettingsRead) -> Iterator[str]:
             yield f"{highest} must be greater than or equal to {name}"
         if config.integer(name) < config.integer(lowest):
             yield f"{name} must be greater than or equal to {lowest}"
-    sessions, size = "group.share.max.share.sessions", "group.share.max.size"
-    if config.integer(sessions) < config.integer(size):
-        yield f"{sessions} must be greater than or equal to {size}"
     assignors = config.entries("group.share.assignors")
     if len(assignors) != 1:
         yield f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"

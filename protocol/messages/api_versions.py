@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from moldau.protocol.schema import Int16, Int32, Int64, empty, message, since, struct, tag
+from moldau.protocol.schema import Int16, Int32, Int64, empty, message, nullable, since, struct, tag
 
 
-@message(key=18, versions="0-4", flexible="3+")
+@message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest:
     client_software_name: Annotated[str, since(3)] = ""
     client_software_version: Annotated[str, since(3)] = ""
+    cluster_id: Annotated[str | None, since(5), nullable(5)] = None
+    node_id: Annotated[Int32, since(5)] = -1
 
 
 @struct
@@ -35,7 +37,7 @@ class FinalizedFeatureKey:
 
 
 # The client does not know yet which versions the broker speaks, so it reads the header of this reply in one form.
-@message(key=18, versions="0-4", flexible="3+", has_flexible_header=False)
+@message(key=18, versions="0-5", flexible="3+", has_flexible_header=False)
 class ApiVersionsResponse:
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = empty()

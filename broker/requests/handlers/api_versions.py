@@ -1,8 +1,9 @@
-"""ApiVersions (API key 18, versions 0-4; KIP-35, KIP-511, KIP-584): what this listener serves.
+"""ApiVersions (API key 18, versions 0-5; KIP-35, KIP-511, KIP-584, KIP-1242): what this listener serves.
 
 Computed from the table of APIs; from version 3 on also the levels of the cluster's features, of which version 3
 leaves out those whose minimum is 0. A version that is not served is answered in version 0 (KIP-511), so that a client
-can go on.
+can go on. From version 5 on a client may name the cluster and the broker that it means; if another broker serves
+this address, the client has to begin again with its bootstrap servers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
+from moldau.broker.network.route import ListenerRole
 from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.api_versions import (
@@ -30,6 +32,8 @@ SOFTWARE_VERSION: Final = 3
 """From this version on clients say which library they are, and learn of features."""
 ZERO_MINIMUM_VERSION: Final = 4
 """Clients that speak less fail on a supported feature whose lowest level is 0."""
+NO_NODE: Final = -1
+"""The node id of a client that does not say which broker it means."""
 SOFTWARE_LENGTH_MAX: Final = 255
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -43,12 +47,18 @@ class ApiVersionsServices(Protocol):
     @property
     def quorum(self) -> Quorum: ...
 
+    @property
+    def node_id(self) -> int: ...
+
 
 def handle(services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= SOFTWARE_VERSION:
         software = (request.client_software_name, request.client_software_version)
         if not all(map(SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        refusal = refusal_of_meant_broker(services, context, request)
+        if refusal is not ErrorCode.NONE:
+            return ApiVersionsResponse(error_code=refusal)
         # DIVERGES: Apache Kafka keeps all of the two texts, which may be 64 KB a connection.
         context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
     image = services.cluster.image
@@ -67,6 +77,18 @@ def handle(services: ApiVersionsServices, context: RequestContext, request: ApiV
             if level > 0
         ],
     )
+
+
+def refusal_of_meant_broker(
+    services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest
+) -> ErrorCode:
+    """The error of a client that means another cluster or broker than it has reached. A controller does not compare."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    if request.cluster_id is None or context.listener.role is not ListenerRole.BROKER:
+        return ErrorCode.NONE
+    is_meant = request.cluster_id == services.cluster.id and request.node_id == services.node_id
+    return ErrorCode.NONE if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:

@@ -1,4 +1,4 @@
-"""DeleteGroups (API key 42, versions 0-2; KIP-229): delete groups without members, with their offsets.
+"""DeleteGroups (API key 42, versions 0-3; KIP-229): delete groups without members, with their offsets.
 
 The groups of a request may belong to several shards of this broker: the reply waits for all of them. The state of a
 share group is deleted at the share coordinator first (KIP-932): a later group of the same name begins anew.

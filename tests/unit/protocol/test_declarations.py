@@ -1,4 +1,4 @@
-"""Every declaration is what Apache Kafka 4.3.1 says of the message, in every version."""
+"""Every declaration is what Apache Kafka 4.3.1 says of the message, in every version; of 4.4.0 where it says so."""
 
 from __future__ import annotations
 

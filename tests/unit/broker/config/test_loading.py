@@ -274,10 +274,6 @@ def test_log_dirs_win_over_log_dir_and_the_first_holds_the_metadata() -> None:
             "group.share.max.record.lock.duration.ms must be greater than or equal to group.share.record.lock.duration",
         ),
         (
-            ["group.share.max.share.sessions=199"],
-            "group.share.max.share.sessions must be greater than or equal to group.share.max.size",
-        ),
-        (
             ["group.share.assignors=simple,org.apache.kafka.coordinator.group.assignor.SimpleAssignor"],
             "group.share.assignors must contain exactly one assignor, but found 2",
         ),

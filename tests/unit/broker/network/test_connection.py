@@ -236,7 +236,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_our_ra
     (reply,) = wire.transport.replies()
     response = decode(ApiVersionsResponse, reply[4:], 0)
     assert response.error_code == 35
-    assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
+    assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 5)]
 
 
 def test_a_handler_without_an_answer_sends_nothing() -> None:

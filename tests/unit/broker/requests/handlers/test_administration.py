@@ -44,7 +44,7 @@ def test_api_versions_show_what_is_advertised_behind_each_listener() -> None:
     async def story(node: Node) -> None:
         for port, role in ((PORT, ListenerRole.BROKER), (CONTROLLER_PORT, ListenerRole.CONTROLLER)):
             client = await node.connect(port)
-            for version in range(5):
+            for version in range(6):
                 request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
                 reply = await client.ask(request, version)
                 shown = {key.api_key: (key.min_version, key.max_version) for key in reply.api_keys}
@@ -63,6 +63,42 @@ def test_a_client_that_names_its_software_wrongly_is_refused(name: str) -> None:
         request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
         assert (await client.ask(request, 3)).error_code == ErrorCode.INVALID_REQUEST
         assert (await client.ask(request, 2)).error_code == 0
+
+    serve_and(story)
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "of_broker", "of_controller"),
+    [
+        (None, -1, ErrorCode.NONE, ErrorCode.NONE),
+        ("simulated-cluster-0000", 1, ErrorCode.NONE, ErrorCode.NONE),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("simulated-cluster-0000", 2, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("simulated-cluster-0000", -2, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("simulated-cluster-0000", -1, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_client_that_means_another_broker_has_to_bootstrap_again(
+    cluster_id: str | None, node_id: int, of_broker: ErrorCode, of_controller: ErrorCode
+) -> None:
+    """As Apache Kafka 4.4.0 answered."""
+
+    async def story(node: Node) -> None:
+        for port, error in ((PORT, of_broker), (CONTROLLER_PORT, of_controller)):
+            client = await node.connect(port)
+            reply = await client.ask(
+                ApiVersionsRequest(
+                    client_software_name="test",
+                    client_software_version="1.0",
+                    cluster_id=cluster_id,
+                    node_id=node_id,
+                ),
+                5,
+            )
+            assert reply.error_code == error
+            assert bool(reply.api_keys) == (error is ErrorCode.NONE)
 
     serve_and(story)
 
