@@ -33,7 +33,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     KRAFT_VERSION: SupportedRange(0, 1),
     TRANSACTION_VERSION: SupportedRange(0, 2),
     GROUP_VERSION: SupportedRange(0, 1),
-    "share.version": SupportedRange(0, 0),
+    SHARE_VERSION: SupportedRange(0, 1),
     "streams.version": SupportedRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),
 }
@@ -62,7 +62,7 @@ DEFAULT_LEVELS: Final[dict[str, DefaultLevel]] = {
     TRANSACTION_VERSION: DefaultLevel(25, 2),
     GROUP_VERSION: DefaultLevel(25, 1),
     ELIGIBLE_LEADER_REPLICAS: DefaultLevel(26, 1),
-    "share.version": DefaultLevel(28, 1),
+    SHARE_VERSION: DefaultLevel(28, 1),
     "streams.version": DefaultLevel(29, 1),
 }
 """The levels of Apache Kafka 4.3.1 (`kafka-storage version-mapping`). A new cluster begins without those that are not

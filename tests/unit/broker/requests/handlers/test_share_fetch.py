@@ -10,7 +10,6 @@ import pytest
 
 from moldau.broker.coordinators.share_state import coordinator_key
 from moldau.coordinator.share_state.state import ShareKey
-from moldau.kraft.features import SUPPORTED_FEATURES, SupportedRange
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -43,9 +42,8 @@ Story = Callable[[Node, Client, bytes], Awaitable[None]]
 
 
 @pytest.fixture
-def tell(monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], None]:
+def tell() -> Callable[[Story], None]:
     def tell_story(story: Story) -> None:
-        monkeypatch.setitem(SUPPORTED_FEATURES, "share.version", SupportedRange(0, 1))
 
         async def run(node: Node) -> None:
             await story(node, *await began(node))
@@ -206,6 +204,8 @@ def test_refusals(tell: Callable[[Story], None]) -> None:
 def test_the_feature_is_off() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
+        off = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
+        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[off]), 1)).error_code == NONE
         consumer = Consumer(client, b"t" * 16)
         assert (await consumer.fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert await consumer.acknowledge(0, 0, ACCEPT) == ErrorCode.UNSUPPORTED_VERSION
@@ -213,7 +213,7 @@ def test_the_feature_is_off() -> None:
     serve_and(story)
 
 
-def test_a_conversation_of_200_requests_is_answered_as_apache_kafka_answers_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversation_of_200_requests_is_answered_as_apache_kafka_answers_it() -> None:
     expected = Path(__file__).with_name("kafka_4_3_1_share_fetch.txt").read_text().splitlines()
     lines: list[str] = []
 
@@ -223,7 +223,6 @@ def test_a_conversation_of_200_requests_is_answered_as_apache_kafka_answers_it(m
         await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
         lines.extend(await converse(client, "t"))
 
-    monkeypatch.setitem(SUPPORTED_FEATURES, "share.version", SupportedRange(0, 1))
     serve_and(story, **SETTINGS | {"group_share_record_lock_duration_ms": 30_000, "group_share_max_share_sessions": 10})
     assert len(expected) == REQUESTS
     assert lines == expected

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from moldau.coordinator.share_state.state import ShareKey
-from moldau.kraft.features import SUPPORTED_FEATURES, SupportedRange
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_share_group_offsets as alter_offsets
 from moldau.protocol.messages import delete_share_group_offsets as delete_offsets
@@ -40,9 +37,11 @@ async def described(client: Client, group_id: str) -> Any:
     return group
 
 
-def test_a_member_gets_its_partitions_and_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_gets_its_partitions_and_their_records() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
+        off = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
+        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[off]), 1)).error_code == ErrorCode.NONE
         assert (await beat(client, 0, "t")).error_code == ErrorCode.UNSUPPORTED_VERSION
         update = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
         assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == ErrorCode.NONE
@@ -76,7 +75,6 @@ def test_a_member_gets_its_partitions_and_their_records(monkeypatch: pytest.Monk
         assert (await described(client, GROUP)).group_state == "Empty"
         assert (await described(client, "other")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
-    monkeypatch.setitem(SUPPORTED_FEATURES, "share.version", SupportedRange(0, 1))
     serve_and(story, **SETTINGS)
 
 
@@ -116,7 +114,7 @@ async def delete(client: Client, *names: str) -> list[int]:
     return [answer.error_code] if answer.error_code else [each.error_code for each in answer.responses]
 
 
-def test_offsets_are_described_set_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_are_described_set_and_deleted() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         update = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
@@ -156,5 +154,4 @@ def test_offsets_are_described_set_and_deleted(monkeypatch: pytest.MonkeyPatch) 
         assert await offsets(client) == {}
         assert await delete(client, "t") == [unknown]
 
-    monkeypatch.setitem(SUPPORTED_FEATURES, "share.version", SupportedRange(0, 1))
     serve_and(story, **SETTINGS)
