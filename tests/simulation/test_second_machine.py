@@ -19,13 +19,14 @@ from tests.support.cluster import Cluster, ClusterNode
 from tests.support.counters import Add, Count, CounterShard, counter_row
 from tests.support.group_offsets import LOST, ask
 
-KEY = "visitors"
+KEY = "visitors:AAAAAAAAAAAAAAAAAAAAAQ:0"
+"""Of the form of the share coordinator's keys, in whose place the counters are."""
 CounterShards = Shards[CounterShard, Add, Count]
 
 
 def with_counters(coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> CoordinatorRegistry:
-    """The node's registry with one row more."""
-    groups, transactions = coordinators
+    """The node's registry with the counters in place of the share coordinator, whose key type they have."""
+    groups, transactions, _ = coordinators
     assert isinstance(groups, Shards)
     row = counter_row(partitions=3, replication_factor=3)
     counters: CounterShards = Shards(row, groups._environment, groups._loop, groups._spawn, groups._partitions_count)
@@ -44,7 +45,8 @@ async def found(cluster: Cluster) -> int:
     for node in cluster.nodes.values():
         if node.is_up:
             try:
-                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=KEY, key_type=KeyType.SHARE), 3)
+                request = FindCoordinatorRequest(coordinator_keys=[KEY], key_type=KeyType.SHARE)
+                (reply,) = (await ask(cluster, node.id, request, 6)).coordinators
             except LOST:
                 continue
             if reply.error_code == 0:

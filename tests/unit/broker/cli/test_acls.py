@@ -32,7 +32,7 @@ def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
             ]
         )
 
-    monkeypatch.setattr(acls, "described", described)
+    monkeypatch.setattr(acls, acls.describe_acls.__name__, described)
 
 
 def explain(*words: str) -> int:
