@@ -17,6 +17,7 @@ CLASSES = {
     "kafka-console-producer": TOOLS + "ConsoleProducer",
     "kafka-console-consumer": TOOLS + "consumer.ConsoleConsumer",
     "kafka-consumer-groups": TOOLS + "consumer.group.ConsumerGroupCommand",
+    "kafka-groups": TOOLS + "GroupsCommand",
     "kafka-get-offsets": TOOLS + "GetOffsetShell",
     "kafka-delete-records": TOOLS + "DeleteRecordsCommand",
     "kafka-log-dirs": TOOLS + "LogDirsCommand",

@@ -33,6 +33,7 @@ PARTITIONS: Final = 6
 PATIENCE_S: Final = 120
 PAUSE_S: Final = 0.002
 """Between two records."""
+READERS: Final = "readers"
 BEFORE_S: Final = 2
 """How long the producer sends before the first step."""
 
@@ -83,6 +84,11 @@ class Cluster:
         tool, option, address, *rest = words
         assert tool.endswith(".sh") and (option, address) == ("--bootstrap-server", "HOST:9092"), words
         return self.box.run(tool.removesuffix(".sh"), *rest)
+
+    def feature_levels(self) -> dict[str, int]:
+        """The finalized levels, as the page's command describes them."""
+        said = self.run(command_with("kafka-features.sh"))
+        return {name: int(level) for name, level in re.findall(r"Feature: (\S+).*FinalizedVersionLevel: (\d+)", said)}
 
     def await_in_sync(self) -> None:
         """Until the page's command prints no under-replicated partition."""
@@ -189,6 +195,40 @@ class Sender:
         self._thread.join()
 
 
+class GroupReader:
+    """Two members of a consumer group (KIP-848) that read the topic all the time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._read: set[int] = set()
+        self._ends = threading.Event()
+        self._threads = [threading.Thread(target=self._follow, args=(bootstrap,)) for _ in range(2)]
+        for each in self._threads:
+            each.start()
+
+    def _follow(self, bootstrap: str) -> None:
+        settings = {"group.id": READERS, "group.protocol": "consumer", "auto.offset.reset": "earliest"}
+        consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+        consumer.subscribe([TOPIC])
+        with closing(consumer):
+            while not self._ends.is_set():
+                message = consumer.poll(0.5)
+                if message is not None and message.error() is None:
+                    self._read.add(int(message.value() or b""))
+
+    def await_all(self, numbers: Sequence[int]) -> None:
+        """Until the group has read all of these records."""
+        deadline = time.monotonic() + PATIENCE_S
+        while missing := set(numbers) - self._read:
+            if time.monotonic() > deadline:
+                raise Failed(f"the consumer group has not read {len(missing)} records: {sorted(missing)[:10]}")
+            time.sleep(0.5)
+
+    def close(self) -> None:
+        self._ends.set()
+        for each in self._threads:
+            each.join()
+
+
 def read_all(bootstrap: str) -> Counter[int]:
     """How often each number is in the topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
@@ -221,22 +261,28 @@ def migrated_and_back(work: Workshop) -> None:
             each.join()
         cluster.await_in_sync()
         cluster.box.run("kafka-topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS))
-        sender = Sender(cluster.bootstrap)
-        with closing(sender):
+        levels = cluster.feature_levels()
+        expect(levels.get("group.version") == 1, f"Apache Kafka formats with the new groups on: {levels}")
+        sender, reader = Sender(cluster.bootstrap), GroupReader(cluster.bootstrap)
+        with closing(sender), closing(reader):
             time.sleep(BEFORE_S)
-            cluster.run(command_with("downgrade"))
             for node in cluster.controller_last():
                 cluster.await_in_sync()
                 cluster.to_moldau(node)
             cluster.await_in_sync()
+            expect(cluster.feature_levels() == levels, "no feature has changed")
             there = len(sender.acknowledged)
             time.sleep(BEFORE_S)
             for node in cluster.controller_last():
                 cluster.await_in_sync()
                 cluster.to_apache(node, kills=node.id == 1)
             cluster.await_in_sync()
-            cluster.run(command_with("upgrade"))
+            expect(cluster.feature_levels() == levels, "no feature has changed on the way back")
             time.sleep(BEFORE_S)
+            sender.close()
+            reader.await_all(sender.acknowledged)
+            kinds = cluster.box.run("kafka-groups", "--list")
+            expect(re.search(rf"{READERS}\s+Consumer\s", kinds) is not None, f"the group is still there: {kinds}")
         found = read_all(cluster.bootstrap)
         acknowledged = sender.acknowledged
         print(f"  {len(acknowledged):,} acknowledged, longest silence {sender.longest_silence_s:.1f} s", flush=True)
