@@ -21,15 +21,17 @@ from moldau.spark_jobs.java_runtime import NoJava
 @contextmanager
 def session_with_a_handler(name: str, *, master: str) -> Iterator[object]:
     """What a session of Spark does to the process: it takes the interrupt for itself."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    assert callable(before)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     yield object()
 
 
 @pytest.fixture
-def invocation(monkeypatch: pytest.MonkeyPatch) -> Invocation:
+def invocation(monkeypatch: pytest.MonkeyPatch) -> Iterator[Invocation]:
+    before = signal.getsignal(signal.SIGINT)  # A process in the background of a shell ignores the interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(sessions, "local_session", session_with_a_handler)
-    return Invocation(Terminal(io.StringIO(), {}), Terminal(io.StringIO(), {}), {})
+    yield Invocation(Terminal(io.StringIO(), {}), Terminal(io.StringIO(), {}), {})
+    signal.signal(signal.SIGINT, before)
 
 
 def failed_request() -> None:
