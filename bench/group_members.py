@@ -10,16 +10,17 @@ import asyncio
 import resource
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from typing import Final, TypeVar
 
 from bench.client import Client
-from bench.contenders import Contender, Spent, in_turns, warmed
+from bench.contenders import Contender, Spent, in_turns
 from bench.figures import Figure
 from bench.frames import batch_of, produce_frame, request_frame
 from bench.groups import Form
 from bench.pinger import Pinger
-from bench.subjects import Bench
+from bench.subjects import Bench, Running, remove
 from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import (
@@ -64,7 +65,22 @@ HEARTBEATS: Final = "heartbeats of 10,000 members of 1,000 consumer groups"
 def measure(bench: Bench, form: Form) -> list[Figure]:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(DESCRIPTORS, hard_limit), hard_limit))
-    contenders = warmed(bench, form)
+    with ExitStack() as stack:
+        return _measured(form, [_contender(bench, name, form, stack) for name in bench.names])
+
+
+def _contender(bench: Bench, name: str, form: Form, stack: ExitStack) -> Contender:
+    """A warm broker of a cluster with consumer groups. Other groups of measurements have them off."""
+    server = bench.new(name)
+    server.group_version = 1
+    server.format()
+    stack.callback(remove, server)
+    contender = Contender(stack.enter_context(Running(server)))
+    contender.warm_up(form.warm_up_s)
+    return contender
+
+
+def _measured(form: Form, contenders: Sequence[Contender]) -> list[Figure]:
     changes = in_turns(
         contenders, form.rounds, lambda each: asyncio.run(_changes(each)), lambda times: f"stable after {times} s"
     )
