@@ -48,6 +48,8 @@ JOINS_AT_ONCE: Final = 100
 HEARTBEATS_S: Final = 20.0
 HEARTBEATS_QUICK_S: Final = 6.0
 PATIENCE_S: Final = 120.0
+HOLDS_S: Final = 7.0
+"""More than the interval of heartbeats: until then a member may not know yet that the group has moved on."""
 VERSION: Final = 1
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -243,14 +245,20 @@ def _is_stable(members: list[Member], partitions: int) -> bool:
 
 
 async def _until_stable(members: list[Member], partitions: int, change: Callable[[], Awaitable[object]]) -> float:
-    """The time (s) from the beginning of a change until the group is stable."""
+    """The time (s) from the beginning of a change until the group is stable, and stays so for `HOLDS_S`."""
     began = time.perf_counter()
     await change()
-    while not _is_stable(members, partitions):
+    since: float | None = None
+    epoch = JOIN
+    while since is None or time.perf_counter() - since < HOLDS_S:
+        if not _is_stable(members, partitions):
+            since = None
+        elif since is None or members[0].epoch != epoch:
+            since, epoch = time.perf_counter(), members[0].epoch
         if time.perf_counter() - began > PATIENCE_S:
             raise TimeoutError(f"not stable after {PATIENCE_S} s: epochs {sorted({each.epoch for each in members})}")
         await asyncio.sleep(0.005)
-    return time.perf_counter() - began
+    return since - began
 
 
 def _create(client: Client, topic: str, partitions: int) -> None:
@@ -313,10 +321,12 @@ async def _heartbeats(contender: Contender, groups: int, seconds: float) -> dict
             await _joined(members)
             each = [members[start : start + MEMBERS_EACH] for start in range(0, len(members), MEMBERS_EACH)]
             deadline = time.monotonic() + PATIENCE_S
-            while not all(_is_stable(group, MEMBERS_EACH) for group in each):
+            epochs: list[int] = []
+            while not all(_is_stable(group, MEMBERS_EACH) for group in each) or epochs != [m.epoch for m in members]:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"groups are not stable after {PATIENCE_S} s")
-                await asyncio.sleep(0.5)
+                epochs = [member.epoch for member in members]
+                await asyncio.sleep(HOLDS_S)
             before = sum(member.heartbeats for member in members)
             spent = await _spent(contender, seconds)
             beats = sum(member.heartbeats for member in members) - before

@@ -9,9 +9,14 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
-from moldau.coordinator.group.config import GroupConfig, ShareConfig, StreamsConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, MigrationPolicy
+from moldau.coordinator.group.kind_settings import (
+    ConsumerGroupSettings,
+    MigrationPolicy,
+    ShareGroupSettings,
+    StreamsGroupSettings,
+)
 from moldau.protocol.compression import Codec
 from moldau.replication.partition import ACKS_LEADER
 
@@ -91,13 +96,13 @@ def group_config(config: Config) -> GroupConfig:
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         consumer=consumer_settings(config),
         share=share_settings(config),
-        streams=streams_config(config),
+        streams=streams_settings(config),
     )
 
 
-def streams_config(config: Config) -> StreamsConfig:
+def streams_settings(config: Config) -> StreamsGroupSettings:
     """The settings of streams groups in a node's configuration."""
-    return StreamsConfig(
+    return StreamsGroupSettings(
         session_timeout_ms=config.integer("group.streams.session.timeout.ms"),
         min_session_timeout_ms=config.integer("group.streams.min.session.timeout.ms"),
         max_session_timeout_ms=config.integer("group.streams.max.session.timeout.ms"),
@@ -133,9 +138,9 @@ def consumer_settings(config: Config) -> ConsumerGroupSettings:
     )
 
 
-def share_settings(config: Config) -> ShareConfig:
+def share_settings(config: Config) -> ShareGroupSettings:
     """The settings of share groups in a node's configuration."""
-    return ShareConfig(
+    return ShareGroupSettings(
         session_timeout_ms=config.integer("group.share.session.timeout.ms"),
         min_session_timeout_ms=config.integer("group.share.min.session.timeout.ms"),
         max_session_timeout_ms=config.integer("group.share.max.session.timeout.ms"),
@@ -147,4 +152,13 @@ def share_settings(config: Config) -> ShareConfig:
         min_assignment_interval_ms=config.integer("group.share.min.assignment.interval.ms"),
         max_assignment_interval_ms=config.integer("group.share.max.assignment.interval.ms"),
         initialize_retry_interval_ms=config.integer("group.share.initialize.retry.interval.ms"),
+        delivery_count_limit=config.integer("group.share.delivery.count.limit"),
+        min_delivery_count_limit=config.integer("group.share.min.delivery.count.limit"),
+        max_delivery_count_limit=config.integer("group.share.max.delivery.count.limit"),
+        record_lock_duration_ms=config.integer("group.share.record.lock.duration.ms"),
+        min_record_lock_duration_ms=config.integer("group.share.min.record.lock.duration.ms"),
+        max_record_lock_duration_ms=config.integer("group.share.max.record.lock.duration.ms"),
+        partition_max_record_locks=config.integer("group.share.partition.max.record.locks"),
+        min_partition_max_record_locks=config.integer("group.share.min.partition.max.record.locks"),
+        max_partition_max_record_locks=config.integer("group.share.max.partition.max.record.locks"),
     )

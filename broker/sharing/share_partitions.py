@@ -17,14 +17,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.broker.config.config import Config
+from moldau.broker.coordinators.group_row import share_settings
 from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
 from moldau.broker.metadata.cluster_view import DynamicConfig, PublishedMetadata
 from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.share_state.events import ReadState, StateAnswer, WriteState
 from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.kraft.image.configs import ResourceType
@@ -96,7 +95,7 @@ class GroupSettings:
             self._made_of = (image, config)
         found = self._of.get(group_id)
         if found is None:
-            own = _settings_of(config).of_group(image.of(ResourceType.GROUP, group_id))
+            own = share_settings(config).of_group(image.of(ResourceType.GROUP, group_id))
             found = self._of[group_id] = ShareSettings(
                 ShareLimits(
                     own.delivery_count_limit,
@@ -108,20 +107,6 @@ class GroupSettings:
                 own.auto_offset_reset,
             )
         return found
-
-
-def _settings_of(config: Config) -> ShareGroupSettings:
-    return ShareGroupSettings(
-        delivery_count_limit=config.integer("group.share.delivery.count.limit"),
-        min_delivery_count_limit=config.integer("group.share.min.delivery.count.limit"),
-        max_delivery_count_limit=config.integer("group.share.max.delivery.count.limit"),
-        record_lock_duration_ms=config.integer("group.share.record.lock.duration.ms"),
-        min_record_lock_duration_ms=config.integer("group.share.min.record.lock.duration.ms"),
-        max_record_lock_duration_ms=config.integer("group.share.max.record.lock.duration.ms"),
-        partition_max_record_locks=config.integer("group.share.partition.max.record.locks"),
-        min_partition_max_record_locks=config.integer("group.share.min.partition.max.record.locks"),
-        max_partition_max_record_locks=config.integer("group.share.max.partition.max.record.locks"),
-    )
 
 
 class SharePorts(NamedTuple):

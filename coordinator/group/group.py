@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change, RecordChange, RecordType
-from moldau.coordinator.runtime.step import Step, Timers
+from moldau.coordinator.runtime.step import RestorableTimers, Step
 from moldau.protocol.errors import ErrorCode
 
 
@@ -98,7 +98,7 @@ class Rebalances:
 class GroupStep(Step[Change]):
     config: GroupConfig
     groups: dict[str, Group]
-    timers: Timers[TimerKey]
+    timers: RestorableTimers[TimerKey]
     rebalances: Rebalances
     image: CoordinatorImage
     """The cluster's metadata at the time of the step."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 INT32_MAX = 0x7FFFFFFF
+INTERVALS: Final = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
+RECORD_LIMITS: Final = ("delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks")
+"""Fields of settings that have a lowest and a highest value beside them."""
 
 
 class MigrationPolicy(Enum):
@@ -55,21 +58,7 @@ class ConsumerGroupSettings(NamedTuple):
         if not overrides:
             return self
         return self._replace(
-            session_timeout_ms=_within(
-                overrides.get("consumer.session.timeout.ms"),
-                self.session_timeout_ms,
-                (self.min_session_timeout_ms, self.max_session_timeout_ms),
-            ),
-            heartbeat_interval_ms=_within(
-                overrides.get("consumer.heartbeat.interval.ms"),
-                self.heartbeat_interval_ms,
-                (self.min_heartbeat_interval_ms, self.max_heartbeat_interval_ms),
-            ),
-            assignment_interval_ms=_within(
-                overrides.get("consumer.assignment.interval.ms"),
-                self.assignment_interval_ms,
-                (self.min_assignment_interval_ms, self.max_assignment_interval_ms),
-            ),
+            **_bounded(self, "consumer.", overrides, INTERVALS),
         )
 
 
@@ -114,36 +103,7 @@ class ShareGroupSettings(NamedTuple):
         isolation = overrides.get("share.isolation.level")
         renewal = overrides.get("share.renew.acknowledge.enable")
         return self._replace(
-            session_timeout_ms=_within(
-                overrides.get("share.session.timeout.ms"),
-                self.session_timeout_ms,
-                (self.min_session_timeout_ms, self.max_session_timeout_ms),
-            ),
-            heartbeat_interval_ms=_within(
-                overrides.get("share.heartbeat.interval.ms"),
-                self.heartbeat_interval_ms,
-                (self.min_heartbeat_interval_ms, self.max_heartbeat_interval_ms),
-            ),
-            assignment_interval_ms=_within(
-                overrides.get("share.assignment.interval.ms"),
-                self.assignment_interval_ms,
-                (self.min_assignment_interval_ms, self.max_assignment_interval_ms),
-            ),
-            delivery_count_limit=_within(
-                overrides.get("share.delivery.count.limit"),
-                self.delivery_count_limit,
-                (self.min_delivery_count_limit, self.max_delivery_count_limit),
-            ),
-            record_lock_duration_ms=_within(
-                overrides.get("share.record.lock.duration.ms"),
-                self.record_lock_duration_ms,
-                (self.min_record_lock_duration_ms, self.max_record_lock_duration_ms),
-            ),
-            partition_max_record_locks=_within(
-                overrides.get("share.partition.max.record.locks"),
-                self.partition_max_record_locks,
-                (self.min_partition_max_record_locks, self.max_partition_max_record_locks),
-            ),
+            **_bounded(self, "share.", overrides, (*INTERVALS, *RECORD_LIMITS)),
             auto_offset_reset=overrides.get("share.auto.offset.reset", self.auto_offset_reset).strip(),
             is_read_committed=self.is_read_committed if isolation is None else isolation.strip() == "read_committed",
             is_renew_acknowledge_enabled=(
@@ -169,26 +129,17 @@ class StreamsGroupSettings(NamedTuple):
     max_standby_replicas: int = 2
     initial_rebalance_delay_ms: int = 3_000
 
+    @property
+    def assignment_configs(self) -> dict[str, str]:
+        """What the assignor is told, as the record of the group keeps it."""
+        return {"num.standby.replicas": str(self.num_standby_replicas)}
+
     def of_group(self, overrides: Mapping[str, str]) -> StreamsGroupSettings:
         """The settings of a group with these settings of its own, by Kafka's names (`streams.session.timeout.ms`)."""
         if not overrides:
             return self
         return self._replace(
-            session_timeout_ms=_within(
-                overrides.get("streams.session.timeout.ms"),
-                self.session_timeout_ms,
-                (self.min_session_timeout_ms, self.max_session_timeout_ms),
-            ),
-            heartbeat_interval_ms=_within(
-                overrides.get("streams.heartbeat.interval.ms"),
-                self.heartbeat_interval_ms,
-                (self.min_heartbeat_interval_ms, self.max_heartbeat_interval_ms),
-            ),
-            assignment_interval_ms=_within(
-                overrides.get("streams.assignment.interval.ms"),
-                self.assignment_interval_ms,
-                (self.min_assignment_interval_ms, self.max_assignment_interval_ms),
-            ),
+            **_bounded(self, "streams.", overrides, INTERVALS),
             num_standby_replicas=_within(
                 overrides.get("streams.num.standby.replicas"), self.num_standby_replicas, (0, self.max_standby_replicas)
             ),
@@ -196,6 +147,18 @@ class StreamsGroupSettings(NamedTuple):
                 overrides.get("streams.initial.rebalance.delay.ms"), self.initial_rebalance_delay_ms, (0, INT32_MAX)
             ),
         )
+
+
+def _bounded(settings: object, prefix: str, overrides: Mapping[str, str], fields: tuple[str, ...]) -> dict[str, Any]:
+    """The values of these fields for a group with these settings of its own, each within its `min_` and `max_`."""
+    return {
+        field: _within(
+            overrides.get(prefix + field.replace("_", ".")),
+            getattr(settings, field),
+            (getattr(settings, f"min_{field}"), getattr(settings, f"max_{field}")),
+        )
+        for field in fields
+    }
 
 
 def _within(text: str | None, broker_value: int, bounds: tuple[int, int]) -> int:

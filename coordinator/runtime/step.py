@@ -99,12 +99,9 @@ class Timers(Generic[KeyT]):
     old time comes. Equal deadlines fire in the order in which they were queued.
     """
 
-    __slots__ = ("_deadlines", "_heap", "_order", "_queued", "changed")
+    __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 
     def __init__(self) -> None:
-        self.changed: dict[KeyT, int | None] = {}
-        """The former deadline of each key that was set, moved, cancelled or due since `begin_step`; None: it had none.
-        """
         self._deadlines: dict[KeyT, int] = {}
         self._queued: dict[KeyT, int] = {}
         """The earliest time at which the heap holds the key."""
@@ -113,28 +110,13 @@ class Timers(Generic[KeyT]):
 
     def schedule(self, key: KeyT, deadline_ms: int) -> None:
         """Set the deadline of a key, in place of its earlier deadline."""
-        self.changed.setdefault(key, self._deadlines.get(key))
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
 
     def cancel(self, key: KeyT) -> None:
-        deadline_ms = self._deadlines.pop(key, None)
-        if deadline_ms is not None:
-            self.changed.setdefault(key, deadline_ms)
-
-    def begin_step(self) -> None:
-        """Forget which deadlines were changed so far."""
-        self.changed = {}
-
-    def restore(self, former: Mapping[KeyT, int | None], earliest_ms: int) -> None:
-        """Set the former deadlines again, but none of them before `earliest_ms`."""
-        for key, deadline_ms in former.items():
-            if deadline_ms is None:
-                self.cancel(key)
-            else:
-                self.schedule(key, max(deadline_ms, earliest_ms))
+        self._deadlines.pop(key, None)
 
     def has(self, key: KeyT) -> bool:
         """Whether a deadline of the key is set."""
@@ -151,7 +133,7 @@ class Timers(Generic[KeyT]):
         if not self._heap or self._heap[0][0] > now_ms:
             return None
         _, _, key = heappop(self._heap)
-        self.changed.setdefault(key, self._deadlines.pop(key))
+        del self._deadlines[key]
         self._queued.pop(key, None)
         return key
 
@@ -173,6 +155,44 @@ class Timers(Generic[KeyT]):
         self._order += 1
         self._queued[key] = deadline_ms
         heappush(self._heap, (deadline_ms, self._order, key))
+
+
+class RestorableTimers(Timers[KeyT]):
+    """Timers of a machine whose steps have no effect where the log refuses their batch: changes can be undone."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: dict[KeyT, int | None] = {}
+        """The former deadline of each key that was set, moved, cancelled or due since `begin_step`; None: it had none.
+        """
+
+    def begin_step(self) -> None:
+        """Forget which deadlines were changed so far."""
+        self.changed = {}
+
+    def schedule(self, key: KeyT, deadline_ms: int) -> None:
+        self.changed.setdefault(key, self._deadlines.get(key))
+        super().schedule(key, deadline_ms)
+
+    def cancel(self, key: KeyT) -> None:
+        self.changed.setdefault(key, self._deadlines.get(key))
+        super().cancel(key)
+
+    def pop_due(self, now_ms: int) -> KeyT | None:
+        key = super().pop_due(now_ms)
+        if key is not None:
+            self.changed.setdefault(key, now_ms)
+        return key
+
+    def restore(self, former: Mapping[KeyT, int | None], earliest_ms: int) -> None:
+        """Set the former deadlines again, but none of them before `earliest_ms`."""
+        for key, deadline_ms in former.items():
+            if deadline_ms is None:
+                self.cancel(key)
+            else:
+                self.schedule(key, max(deadline_ms, earliest_ms))
 
 
 class PendingChanges(Generic[ChangeT]):

@@ -36,9 +36,6 @@ from moldau.protocol.records.record_frames import read_prefix
 KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for kind in KINDS}
-FIRST_REQUESTS: Final[Mapping[type[AboutGroup], OnRequest]] = {
-    request: decide for kind in KINDS for request, decide in kind.first_requests.items()
-}
 KIND_OF_REQUEST: Final[Mapping[type[AboutGroup], GroupKind]] = {
     request: kind for kind in KINDS for request in kind.first_requests
 }
@@ -60,7 +57,7 @@ def kind_of(group: Group | None, event: AboutGroup) -> GroupKind:
 def decision(group: Group | None, event: AboutGroup) -> OnRequest:
     """The decision on a request about this group; None: it does not exist."""
     own = None if group is None else KIND_OF_GROUP[type(group)].requests.get(type(event))
-    return FIRST_REQUESTS[type(event)] if own is None else own
+    return KIND_OF_REQUEST[type(event)].first_requests[type(event)] if own is None else own
 
 
 def fetch_refusal(group: Group | None, request: OffsetFetchRequestGroup) -> ErrorCode:

@@ -31,7 +31,7 @@ from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offse
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import OffsetStore
 from moldau.coordinator.runtime.shard import Shard
-from moldau.coordinator.runtime.step import Timers
+from moldau.coordinator.runtime.step import RestorableTimers
 from moldau.coordinator.shard.kinds import (
     KIND_OF_GROUP,
     KIND_OF_KEY,
@@ -106,7 +106,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         self._rebalances = Rebalances()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
-        self._timers: Timers[TimerKey] = Timers()
+        self._timers: RestorableTimers[TimerKey] = RestorableTimers()
 
     # Replaying
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.share.assignor import NOTHING, Assigned, assign
@@ -30,7 +31,6 @@ from moldau.coordinator.share.records import (
     target_change,
     target_epoch_change,
 )
-from moldau.coordinator.share.settings import ShareSettings, settings_of
 from moldau.coordinator.share.state_topics import initialize_new
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import (
@@ -144,7 +144,7 @@ class Update:
         self._group = group
         self._before = member
         self._request = request
-        self._settings = settings_of(step.config.share, step.image.group_settings(group.group_id))
+        self._settings = step.config.share.of_group(step.image.group_settings(group.group_id))
         names = request.subscribed_topic_names
         self._member = member._replace(
             rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -244,7 +244,7 @@ def awaits_assignment(group: ShareGroup) -> bool:
     )
 
 
-def is_too_early(group: ShareGroup, settings: ShareSettings, wall_ms: int) -> bool:
+def is_too_early(group: ShareGroup, settings: ShareGroupSettings, wall_ms: int) -> bool:
     """Whether the next target has to wait. The interval counts from the last target, if its time is known."""
     interval_ms = settings.assignment_interval_ms
     return group.assignment_ms != 0 and interval_ms != 0 and wall_ms < group.assignment_ms + interval_ms
@@ -280,7 +280,7 @@ def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
 
 def loaded(step: GroupStep, group: ShareGroup) -> None:
     """Begin the sessions anew, so that the members have time to find this coordinator."""
-    settings = settings_of(step.config.share, step.image.group_settings(group.group_id))
+    settings = step.config.share.of_group(step.image.group_settings(group.group_id))
     for member_id in group.members:
         step.schedule(ShareTimer.SESSION, group, settings.session_timeout_ms, member_id)
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
@@ -50,7 +51,6 @@ from moldau.coordinator.streams.records import (
     member_change,
     topology_change,
 )
-from moldau.coordinator.streams.settings import StreamsSettings, settings_of
 from moldau.coordinator.streams.target import compute_targets, is_too_early, target_changes
 from moldau.coordinator.streams.tasks import NO_TASKS, Tasks, task_set
 from moldau.coordinator.streams.topology import Topology, topology_of
@@ -119,7 +119,7 @@ def unknown_member(request: StreamsGroupHeartbeatRequest) -> Refusal:
 
 def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> HeartbeatReply | Refusal:
     request = event.request
-    settings = settings_of(step.config.streams, step.image.group_settings(request.group_id))
+    settings = step.config.streams.of_group(step.image.group_settings(request.group_id))
     entered = enter(step, group, request)
     if isinstance(entered, Refusal):
         return entered
@@ -170,7 +170,7 @@ class Heartbeat:
         self,
         step: GroupStep,
         event: StreamsHeartbeat,
-        settings: StreamsSettings,
+        settings: StreamsGroupSettings,
         group: StreamsGroup,
         changes: list[Change],
     ) -> None:
@@ -312,7 +312,7 @@ class Heartbeat:
                 self.statuses.append(INTERVAL)
                 return
             members = {**group.members, self.member.member_id: self.member}
-            targets = compute_targets(group.targets, members, self.configured, self.settings.standby_replicas)
+            targets = compute_targets(group.targets, members, self.configured, self.settings.num_standby_replicas)
             self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
             self.target_epoch, self.target = self.epoch, targets[self.member.member_id]
 

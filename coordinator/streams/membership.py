@@ -16,7 +16,6 @@ from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member, MemberState
 from moldau.coordinator.streams.records import epoch_change, member_tombstones
-from moldau.coordinator.streams.settings import settings_of
 from moldau.coordinator.streams.target import compute_targets, is_too_early, target_changes
 from moldau.protocol.errors import ErrorCode
 
@@ -64,7 +63,7 @@ def assign_first(step: GroupStep, group: StreamsGroup) -> None:
     configured = group.configured
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:
         return
-    settings = settings_of(step.config.streams, step.image.group_settings(group.group_id))
+    settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
     if is_too_early(group, settings, step.wall_ms):
         return
     standby_replicas = int(group.assignment_configs.get(STANDBYS_CONFIG, "0"))
@@ -110,7 +109,7 @@ class Replaced(NamedTuple):
 
 def loaded(step: GroupStep, group: StreamsGroup) -> None:
     """Begin the sessions anew, so that the members have time to find this coordinator."""
-    settings = settings_of(step.config.streams, step.image.group_settings(group.group_id))
+    settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
     for member in group.members.values():
         step.schedule(StreamsTimer.SESSION, group, settings.session_timeout_ms, member.member_id)
         if member.state is MemberState.UNREVOKED_TASKS:

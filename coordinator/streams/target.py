@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.streams.configured_topology import ConfiguredTopology
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member
 from moldau.coordinator.streams.records import target_change, target_epoch_change
-from moldau.coordinator.streams.settings import StreamsSettings
 from moldau.coordinator.streams.task_assignor import MemberSpec, SubtopologySpec, assign_tasks
 from moldau.coordinator.streams.tasks import NO_TASKS, Tasks
 
 
-def is_too_early(group: StreamsGroup, settings: StreamsSettings, wall_ms: int) -> bool:
+def is_too_early(group: StreamsGroup, settings: StreamsGroupSettings, wall_ms: int) -> bool:
     """Whether the next target has to wait. The interval counts from the last target, if its time is known."""
     interval_ms = settings.assignment_interval_ms
     return group.assignment_ms != 0 and interval_ms != 0 and wall_ms < group.assignment_ms + interval_ms

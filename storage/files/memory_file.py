@@ -9,7 +9,29 @@ from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.open_files import OpenFile
 
 
-class MemoryFile:
+class BytesInMemory:
+    """What the calls of a `File` do where the bytes are in the memory of the process."""
+
+    __slots__ = ()
+
+    def is_cached(self, size: int, position: int) -> bool:
+        return True
+
+    def warm(self, size: int, position: int) -> None:
+        """Do nothing: all bytes are in memory."""
+
+    def evict(self) -> None:
+        """Do nothing: there is no page cache behind the bytes."""
+
+    def fileno(self) -> int | None:
+        """None: there is no descriptor for sendfile(2)."""
+        return None
+
+    def send(self, socket_descriptor: int, size: int, position: int) -> int:
+        raise AssertionError("it has no descriptor")
+
+
+class MemoryFile(BytesInMemory):
     """A read-only `File` in memory."""
 
     __slots__ = ("_data",)
@@ -26,19 +48,6 @@ class MemoryFile:
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
         return self._data[position : position + size]
 
-    def is_cached(self, size: int, position: int) -> bool:
-        return True
-
-    def warm(self, size: int, position: int) -> None:
-        """Do nothing: all bytes are in memory."""
-
-    def fileno(self) -> int | None:
-        """None: there is no descriptor for sendfile(2)."""
-        return None
-
-    def send(self, socket_descriptor: int, size: int, position: int) -> int:
-        raise AssertionError("it has no descriptor")
-
     def append(self, buffers: Sequence[BytesLike]) -> int:
         raise AssertionError("it is only read")
 
@@ -50,9 +59,6 @@ class MemoryFile:
 
     def sync(self) -> None:
         raise AssertionError("it is only read")
-
-    def evict(self) -> None:
-        """Do nothing: there is no page cache behind the bytes."""
 
     def close(self) -> None:
         """Do nothing: no descriptor is open."""

@@ -8,6 +8,7 @@ from posixpath import normpath
 from typing import Final
 
 from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.memory_file import BytesInMemory
 from moldau.storage.files.open_files import OpenFiles
 from moldau.storage.files.port import FileStamp, parent_directory
 
@@ -26,7 +27,7 @@ class _Content:
         self.modified_ns = modified_ns
 
 
-class OpenMemoryFile:
+class OpenMemoryFile(BytesInMemory):
     """An open file: a `File`. Reads return copies, because the file may grow meanwhile."""
 
     __slots__ = ("_content", "_is_writable", "_path", "_wall_ms")
@@ -39,7 +40,7 @@ class OpenMemoryFile:
 
     def _data(self) -> bytearray:
         if self._content is None:
-            raise OSError(errno.EBADF, "the file is closed, or open for reading", self._path)
+            raise OSError(errno.EBADF, "the file is closed", self._path)
         return self._content.data
 
     def _written(self) -> bytearray:
@@ -56,16 +57,7 @@ class OpenMemoryFile:
         return bytes(self._data()[position : position + size])
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        return self.pread(size, position)
-
-    def is_cached(self, size: int, position: int) -> bool:
-        return True
-
-    def warm(self, size: int, position: int) -> None:
-        """Do nothing: all bytes are in memory."""
-
-    def send(self, socket_descriptor: int, size: int, position: int) -> int:
-        raise AssertionError("it has no descriptor")
+        return self._data()[position : position + size]
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
         data = self._written()
@@ -89,13 +81,6 @@ class OpenMemoryFile:
 
     def sync(self) -> None:
         """Do nothing: no byte outlives the process."""
-
-    def evict(self) -> None:
-        """Do nothing: there is no page cache behind the bytes."""
-
-    def fileno(self) -> int | None:
-        """None: there is no descriptor for sendfile(2)."""
-        return None
 
     def close(self) -> None:
         self._content = None
@@ -243,7 +228,8 @@ class MemoryFiles:
         return MemoryLock(self._locks, path)
 
     def disk_usage(self, path: str) -> tuple[int, int]:
-        return CAPACITY, CAPACITY - sum(len(content.data) for content in self._files.values())
+        # A copy of the values: another thread may create a file meanwhile.
+        return CAPACITY, CAPACITY - sum(len(content.data) for content in list(self._files.values()))
 
     def modified_ms(self, path: str) -> int:
         return self._content(path).modified_ns // 1_000_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup, RegexesResolved, ResolveRegexes
 from moldau.coordinator.consumer.group import ConsumerGroup
@@ -15,8 +15,6 @@ from moldau.coordinator.consumer.regular_expressions import matching_topics
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets
 from moldau.coordinator.group.group import Group
-from moldau.coordinator.group.image import CoordinatorTopic
-from moldau.coordinator.group.metadata_hash import topic_hash
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.runtime.machine import Appended, AppendRefused, Effects, Loaded, Tick, Waiter
 from moldau.coordinator.shard.kinds import change_of
@@ -35,47 +33,17 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from moldau.protocol.record_builder import Record
+from tests.support.topics_image import TestImage, TestTopic
 
 GROUP_ID = "g"
 START_MS = 1_000_000
 CLIENT = object()
 
 
-class StageTopic(NamedTuple):
-    name: str
-    id: bytes
-    partitions_count: int
-
-    def racks_of(self, partition: int) -> Iterable[str]:
-        return ()
-
-
-class StageImage:
+def stage_image(version: int, counts: Mapping[str, int], settings: Mapping[str, str]) -> TestImage:
     """Topics by name, each with the id of its name's first letter 16 times."""
-
-    def __init__(self, version: int, counts: Mapping[str, int], settings: Mapping[str, str]) -> None:
-        self.version = self.topics_changed_at = version
-        self.topics = {name: StageTopic(name, id_of(name), count) for name, count in counts.items()}
-        self._by_id = {topic.id: topic for topic in self.topics.values()}
-        self.settings = settings
-
-    def topic_of_name(self, name: str) -> StageTopic | None:
-        return self.topics.get(name)
-
-    def topic_of_id(self, topic_id: bytes) -> StageTopic | None:
-        return self._by_id.get(topic_id)
-
-    def topic_hash(self, topic: CoordinatorTopic) -> int:
-        return topic_hash(topic)
-
-    def topic_names(self) -> Iterable[str]:
-        return self.topics
-
-    def group_settings(self, group_id: str) -> Mapping[str, str]:
-        return self.settings
-
-    def feature_level(self, name: str) -> int:
-        return 1
+    topics = tuple(TestTopic(name, id_of(name), count) for name, count in counts.items())
+    return TestImage(topics, version, version, settings)
 
 
 def id_of(name: str) -> bytes:
@@ -100,7 +68,7 @@ class ConsumerStage:
         """The answers that nobody has taken yet, by the token of their waiter."""
         self.token = 0
         self.shard = self._shard()
-        self.image = StageImage(1, self.counts, self.settings)
+        self.image = stage_image(1, self.counts, self.settings)
         self._step(Loaded())
 
     def _shard(self) -> GroupShard:
@@ -109,7 +77,7 @@ class ConsumerStage:
     def topics(self, **counts: int) -> None:
         """The topics of the cluster from now on."""
         self.counts = counts
-        self.image = StageImage(self.image.version + 1, counts, self.settings)
+        self.image = stage_image(self.image.version + 1, counts, self.settings)
 
     # Time and the log
 
@@ -220,7 +188,7 @@ class ConsumerStage:
         for _ in range(rounds):
             self.now_ms += self.config.consumer.assignment_interval_ms
             for member_id, member in [*self.group.members.items()]:
-                names = {topic.id: topic.name for topic in self.image.topics.values()}
+                names = {topic.id: topic.name for topic in self.image.topics}
                 owned = {names[topic]: [*epochs] for topic, epochs in member.assigned.items() if topic in names}
                 self.heartbeat(member_id, member.epoch, owned=owned)
         assert self.group.state.value == "Stable"

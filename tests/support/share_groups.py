@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group.config import GroupConfig, ShareConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import ShardRequest
+from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.runtime.machine import Effects, Waiter
 from moldau.coordinator.share.events import DescribeShareGroup, InitializeStates, ShareHeartbeat, StatesInitialized
 from moldau.coordinator.share.group import ShareGroup
 from moldau.protocol.messages.share_group_describe import DescribedGroup
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from tests.support.streams_stage import Image, StreamsStage
+from tests.support.streams_stage import StreamsStage, image
 
 GROUP = "share"
 CLIENT = Waiter("client", 1)
@@ -18,11 +19,11 @@ CLIENT = Waiter("client", 1)
 class ShareGroupStage(StreamsStage):
     """Topics by name with their partitions. Commands are carried out at once, unless `stores` is False."""
 
-    def __init__(self, topics: dict[str, int], config: ShareConfig | None = None) -> None:
+    def __init__(self, topics: dict[str, int], config: ShareGroupSettings | None = None) -> None:
         self.commands: list[InitializeStates] = []
         self.stores = True
         super().__init__(topics)
-        self.config = GroupConfig(share=config or ShareConfig(assignment_interval_ms=0))
+        self.config = GroupConfig(share=config or ShareGroupSettings(assignment_interval_ms=0))
         self.shard = self._new_shard()
 
     def _act(self, effects: Effects) -> list[tuple[object, object]]:
@@ -80,7 +81,7 @@ class ShareGroupStage(StreamsStage):
 
 
 def topic_id(name: str) -> bytes:
-    found = Image({name: 1}, {}).topic_of_name(name)
+    found = image({name: 1}, {}).topic_of_name(name)
     assert found is not None
     assert isinstance(found.id, bytes)
     return found.id

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 
 from moldau.coordinator.classic.events import Join
-from moldau.coordinator.group.config import GroupConfig, StreamsConfig
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, ShardRequest
-from moldau.coordinator.group.image import CoordinatorTopic
-from moldau.coordinator.group.metadata_hash import topic_hash
+from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.runtime.machine import Appended, AppendRefused, Committed, Effects, Loaded, Tick, Waiter
 from moldau.coordinator.shard.kinds import change_of
 from moldau.coordinator.shard.shard import GroupShard
@@ -35,44 +33,16 @@ from moldau.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from moldau.protocol.record_builder import Record
+from tests.support.topics_image import TestImage, TestTopic
 
 WALL_MS = 1_700_000_000_000
 GROUP = "app"
 
 
-class Image:
-    """The metadata of the cluster; an object never changes."""
-
-    version = topics_changed_at = 0
-
-    def __init__(self, topics: Mapping[str, int], settings: Mapping[str, str]) -> None:
-        self._topics = dict(topics)
-        self._settings = dict(settings)
-
-    def topic_of_name(self, name: str) -> SimpleNamespace | None:
-        if name not in self._topics:
-            return None
-        topic_id = name.encode()[:16].ljust(16, b"\0")
-        return SimpleNamespace(
-            name=name, id=topic_id, partitions_count=self._topics[name], racks_of=lambda partition: frozenset()
-        )
-
-    def topic_of_id(self, topic_id: bytes) -> SimpleNamespace | None:
-        return next(
-            (self.topic_of_name(name) for name in self._topics if name.encode()[:16] == topic_id.rstrip(b"\0")), None
-        )
-
-    def topic_hash(self, topic: CoordinatorTopic) -> int:
-        return topic_hash(topic)
-
-    def topic_names(self) -> Iterable[str]:
-        return self._topics
-
-    def group_settings(self, group_id: str) -> Mapping[str, str]:
-        return self._settings
-
-    def feature_level(self, name: str) -> int:
-        return 1
+def image(topics: Mapping[str, int], settings: Mapping[str, str]) -> TestImage:
+    """The metadata of a cluster with these topics, by name, and their numbers of partitions."""
+    made = (TestTopic(name, name.encode()[:16].ljust(16, b"\0"), count) for name, count in topics.items())
+    return TestImage(tuple(made), settings=settings)
 
 
 def subtopology(subtopology_id: str = "0", sources: Sequence[str] = ("in",), *stores: str) -> Subtopology:
@@ -89,10 +59,10 @@ def tasks(*partitions: int, subtopology_id: str = "0") -> list[TaskIds]:
 
 
 class StreamsStage:
-    def __init__(self, topics: Mapping[str, int], config: StreamsConfig | None = None) -> None:
+    def __init__(self, topics: Mapping[str, int], config: StreamsGroupSettings | None = None) -> None:
         self.config = GroupConfig(
             initial_rebalance_delay_ms=0,
-            streams=config or StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0),
+            streams=config or StreamsGroupSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=0),
         )
         self.now_ms = 0
         self.records: list[Record] = []
@@ -106,7 +76,7 @@ class StreamsStage:
 
     def set_topics(self, topics: Mapping[str, int], **settings: str) -> None:
         """Publish other metadata. Settings of the group are by Kafka's names, with `_` for `.`."""
-        self.image = Image(topics, {key.replace("_", "."): value for key, value in settings.items()})
+        self.image = image(topics, {key.replace("_", "."): value for key, value in settings.items()})
 
     def _new_shard(self) -> GroupShard:
         shard = GroupShard(self.config, 0, lambda: self.image)

@@ -1,4 +1,4 @@
-"""The cluster's metadata of a test: topics, settings of groups, levels of features."""
+"""The cluster's metadata of a test: topics, and settings of groups; every feature is at level 1."""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ class TestImage:
     topics: tuple[TestTopic, ...] = ()
     version: int = 0
     topics_changed_at: int = 0
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    levels: Mapping[str, int] = field(
-        default_factory=lambda: {"group.version": 1, "share.version": 1, "streams.version": 1}
-    )
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Those of every group, by Kafka's names."""
 
     def topic_of_name(self, name: str) -> TestTopic | None:
         return next((topic for topic in self.topics if topic.name == name), None)
@@ -51,10 +49,10 @@ class TestImage:
         return [topic.name for topic in self.topics]
 
     def group_settings(self, group_id: str) -> Mapping[str, str]:
-        return self.settings.get(group_id, {})
+        return self.settings
 
     def feature_level(self, name: str) -> int:
-        return self.levels.get(name, 0)
+        return 1
 
 
 def topic_id_of(name: str) -> bytes:

@@ -6,7 +6,7 @@ Each share partition of a request is an event of its own shard; the response com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -138,69 +138,18 @@ def response_of(request: Request, answers: Sequence[StateAnswer]) -> Response:
     by_topic: dict[bytes, list[tuple[int, StateAnswer]]] = {}
     for (key, _), answer in zip(partitions_of(request), answers, strict=True):
         by_topic.setdefault(key.topic_id, []).append((key.partition, answer))
-    match request:
-        case initialize.InitializeShareGroupStateRequest():
-            return initialize.InitializeShareGroupStateResponse(
-                results=[
-                    initialize.InitializeStateResult(
-                        topic_id=topic_id,
-                        partitions=[
-                            initialize.PartitionResult(
-                                partition=partition, error_code=answer.error, error_message=message_of(answer)
-                            )
-                            for partition, answer in entries
-                        ],
-                    )
-                    for topic_id, entries in by_topic.items()
-                ]
-            )
-        case write.WriteShareGroupStateRequest():
-            return write.WriteShareGroupStateResponse(
-                results=[
-                    write.WriteStateResult(
-                        topic_id=topic_id,
-                        partitions=[
-                            write.PartitionResult(
-                                partition=partition, error_code=answer.error, error_message=message_of(answer)
-                            )
-                            for partition, answer in entries
-                        ],
-                    )
-                    for topic_id, entries in by_topic.items()
-                ]
-            )
-        case delete.DeleteShareGroupStateRequest():
-            return delete.DeleteShareGroupStateResponse(
-                results=[
-                    delete.DeleteStateResult(
-                        topic_id=topic_id,
-                        partitions=[
-                            delete.PartitionResult(
-                                partition=partition, error_code=answer.error, error_message=message_of(answer)
-                            )
-                            for partition, answer in entries
-                        ],
-                    )
-                    for topic_id, entries in by_topic.items()
-                ]
-            )
-        case read.ReadShareGroupStateRequest():
-            return read.ReadShareGroupStateResponse(
-                results=[
-                    read.ReadStateResult(
-                        topic_id=topic_id, partitions=[read_result(partition, answer) for partition, answer in entries]
-                    )
-                    for topic_id, entries in by_topic.items()
-                ]
-            )
-    return summary.ReadShareGroupStateSummaryResponse(
+    response, result, partition_result = RESULTS[type(request)]
+    return response(
         results=[
-            summary.ReadStateSummaryResult(
-                topic_id=topic_id, partitions=[summary_result(partition, answer) for partition, answer in entries]
-            )
+            result(topic_id=topic_id, partitions=[partition_result(*entry) for entry in entries])
             for topic_id, entries in by_topic.items()
         ]
     )
+
+
+def outcome(make: Callable[..., object], partition: int, answer: StateAnswer) -> object:
+    """The result of an API that answers only whether it succeeded."""
+    return make(partition=partition, error_code=answer.error, error_message=message_of(answer))
 
 
 def read_result(partition: int, answer: StateAnswer) -> read.PartitionResult:
@@ -229,3 +178,29 @@ def summary_result(partition: int, answer: StateAnswer) -> summary.PartitionResu
         start_offset=0 if is_error else answer.start_offset,
         delivery_complete_count=answer.delivery_complete_count,
     )
+
+
+RESULTS: Final[Mapping[type, tuple[Callable[..., Response], Callable[..., object], Callable[..., object]]]] = {
+    initialize.InitializeShareGroupStateRequest: (
+        initialize.InitializeShareGroupStateResponse,
+        initialize.InitializeStateResult,
+        partial(outcome, initialize.PartitionResult),
+    ),
+    write.WriteShareGroupStateRequest: (
+        write.WriteShareGroupStateResponse,
+        write.WriteStateResult,
+        partial(outcome, write.PartitionResult),
+    ),
+    delete.DeleteShareGroupStateRequest: (
+        delete.DeleteShareGroupStateResponse,
+        delete.DeleteStateResult,
+        partial(outcome, delete.PartitionResult),
+    ),
+    read.ReadShareGroupStateRequest: (read.ReadShareGroupStateResponse, read.ReadStateResult, read_result),
+    summary.ReadShareGroupStateSummaryRequest: (
+        summary.ReadShareGroupStateSummaryResponse,
+        summary.ReadStateSummaryResult,
+        summary_result,
+    ),
+}
+"""By request: the response, the result of a topic, and what makes the result of a partition."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moldau.coordinator.runtime.step import Timers
+from moldau.coordinator.runtime.step import RestorableTimers
 from moldau.coordinator.shard import shard
 from tests.simulation.groups.consumer_swarm import ConsumerSwarm
 from tests.simulation.groups.shell import Violation
@@ -27,7 +27,7 @@ def run_many() -> None:
 
 def test_timers_that_a_refused_write_consumes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member whose removal the log refused would stay for ever."""
-    monkeypatch.setattr(Timers, Timers.restore.__name__, lambda *_: None)
+    monkeypatch.setattr(RestorableTimers, RestorableTimers.restore.__name__, lambda *_: None)
     with pytest.raises(Violation, match=r"not heard of|quiet rounds"):
         run_many()
 

@@ -21,12 +21,12 @@ from moldau.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from moldau.security.access import AclOperation, ResourceKind, Unrestricted
-from tests.support.consumer_stage import StageImage
+from tests.support.consumer_stage import stage_image
 from tests.support.group_node import GroupNode
 from tests.unit.broker.coordinators.test_consumer_conversation import on_a_node
 
 T = TypeVar("T")
-IMAGE = StageImage(7, {"app": 1, "apt": 1, "bus": 1}, {})
+IMAGE = stage_image(7, {"app": 1, "apt": 1, "bus": 1}, {})
 
 
 class Allowing:

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
-from moldau.coordinator.group.config import GroupConfig, StreamsConfig
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from moldau.protocol.messages.streams_group_heartbeat import (
@@ -22,7 +23,7 @@ from tests.support.streams_conversation import JOIN, TOPICS, converse, heartbeat
 
 REPLIES = (Path(__file__).parent / "kafka_4_3_1_streams_replies.txt").read_text().splitlines()[1:]
 TOPIC_ID = bytes(range(16))
-STREAMS = StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0)
+STREAMS = StreamsGroupSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=0)
 DIVERGING = "# endpoint_without_topic"
 """The only part in which answers differ from Apache Kafka's on purpose (`partitions_by_endpoint`)."""
 

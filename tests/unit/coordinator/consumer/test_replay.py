@@ -32,7 +32,8 @@ from moldau.protocol.records.consumer_groups import (
     ConsumerGroupPartitionMetadataValue,
     TopicPartitions,
 )
-from tests.support.consumer_stage import ConsumerStage, StageImage, StageTopic
+from tests.support.consumer_stage import ConsumerStage
+from tests.support.topics_image import TestImage, TestTopic
 
 LINES = (Path(__file__).parent / "kafka_4_3_1_records.txt").read_text().splitlines()
 TOPIC_ID = bytes.fromhex(LINES[0].split()[-1])
@@ -44,17 +45,12 @@ def kafkas_records() -> list[Record]:
     return [Record(bytes.fromhex(key), None if value == "-" else bytes.fromhex(value), 7) for key, value in pairs]
 
 
-class KafkasImage(StageImage):
-    """The cluster in which Apache Kafka wrote the records."""
-
-    def __init__(self) -> None:
-        super().__init__(1, {}, {})
-        self.topics = {"t": StageTopic("t", TOPIC_ID, 2)}
-        self._by_id = {TOPIC_ID: self.topics["t"]}
+KAFKAS_IMAGE = TestImage((TestTopic("t", TOPIC_ID, 2),), 1, 1)
+"""The cluster in which Apache Kafka wrote the records."""
 
 
 def taken_over() -> GroupShard:
-    shard = GroupShard(GroupConfig(), 100, KafkasImage)
+    shard = GroupShard(GroupConfig(), 100, lambda: KAFKAS_IMAGE)
     for offset, record in enumerate(kafkas_records()):
         change = change_of(record)
         assert change is not None
@@ -88,7 +84,7 @@ def test_the_hash_of_the_topics_is_that_of_apache_kafka() -> None:
     for name in ("stable 0", "moved 7", "mixed_stable 7"):
         group = shard.group(name)
         assert isinstance(group, ConsumerGroup) and group.metadata_hash != 0
-        assert hash_of_topics(group.subscriptions.topics, KafkasImage()) == group.metadata_hash
+        assert hash_of_topics(group.subscriptions.topics, KAFKAS_IMAGE) == group.metadata_hash
 
 
 def test_a_group_that_is_taken_over_keeps_its_epoch() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moldau.coordinator.classic.events import ClassicTimer
 from moldau.coordinator.group.group import TimerKey
-from moldau.coordinator.runtime.step import Timers
+from moldau.coordinator.runtime.step import RestorableTimers, Timers
 
 A, B, C = (TimerKey(ClassicTimer.SESSION, "g", name) for name in "abc")
 
@@ -78,7 +78,7 @@ def test_they_do_what_a_plain_dictionary_does(steps: list[tuple[TimerKey, int | 
 
 
 def test_what_a_step_changed_is_restored() -> None:
-    timers: Timers[TimerKey] = Timers()
+    timers: RestorableTimers[TimerKey] = RestorableTimers()
     timers.schedule(A, 100)
     timers.schedule(B, 50)
     timers.begin_step()

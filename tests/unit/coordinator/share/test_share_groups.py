@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.group.config import ShareConfig
+from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.share.events import StatesInitialized
 from moldau.coordinator.share.group import ShareGroup
 from moldau.protocol.errors import ErrorCode
@@ -36,7 +36,7 @@ def test_the_first_member_gets_partitions_once_their_state_is_initialized() -> N
 
 
 def test_an_initialization_without_an_outcome_is_repeated() -> None:
-    stage = ShareGroupStage({"t": 1}, ShareConfig(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
+    stage = ShareGroupStage({"t": 1}, ShareGroupSettings(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
     stage.stores = False
     stage.beat("a", 0, "t")
     stage.wait(9_999)
@@ -149,7 +149,7 @@ def test_requests_that_make_no_sense() -> None:
 
 
 def test_a_full_group_takes_no_further_member() -> None:
-    stage = ShareGroupStage({"t": 1}, ShareConfig(max_size=1, assignment_interval_ms=0))
+    stage = ShareGroupStage({"t": 1}, ShareGroupSettings(max_size=1, assignment_interval_ms=0))
     stage.beat("a", 0, "t")
     refused = stage.beat("b", 0, "t")
     assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -158,7 +158,7 @@ def test_a_full_group_takes_no_further_member() -> None:
 
 
 def test_targets_are_computed_at_intervals() -> None:
-    stage = ShareGroupStage({"t": 1, "u": 1}, ShareConfig(assignment_interval_ms=1_000))
+    stage = ShareGroupStage({"t": 1, "u": 1}, ShareGroupSettings(assignment_interval_ms=1_000))
     stage.beat("a", 0, "t")
     stage.beat("a", 1)
     assert stage.share_group.assignment_epoch == 1 and stage.share_group.epoch == 2

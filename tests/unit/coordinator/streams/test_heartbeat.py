@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.group.config import StreamsConfig
+from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.streams.configured_topology import StatusCode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import (
@@ -19,7 +19,7 @@ from moldau.protocol.messages.streams_group_heartbeat import (
 )
 from tests.support.streams_stage import StreamsStage, group_in, image_of, subtopology, tasks, topology
 
-DELAYED = StreamsConfig(initial_rebalance_delay_ms=3_000, assignment_interval_ms=1_000)
+DELAYED = StreamsGroupSettings(initial_rebalance_delay_ms=3_000, assignment_interval_ms=1_000)
 
 
 def active(response: StreamsGroupHeartbeatResponse) -> list[int] | None:
@@ -186,7 +186,9 @@ def test_unknown_groups_and_members() -> None:
 
 
 def test_a_group_is_full() -> None:
-    stage = StreamsStage({"in": 2}, StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0, max_size=1))
+    stage = StreamsStage(
+        {"in": 2}, StreamsGroupSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=0, max_size=1)
+    )
     stage.join("a")
     response = stage.join("b")
     assert response.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -334,7 +336,7 @@ def test_the_next_heartbeat_assigns_where_the_delay_found_no_topology() -> None:
 
 
 def test_targets_are_computed_once_in_an_interval() -> None:
-    stage = StreamsStage({"in": 2}, StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=1_000))
+    stage = StreamsStage({"in": 2}, StreamsGroupSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=1_000))
     stage.join("a")
     stage.wait(999)
     late = stage.join("b")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from moldau.coordinator.group.config import StreamsConfig
+from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.streams.tasks import ids_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskIds
@@ -46,7 +46,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         delays = self.random.choice(((0, 0), (0, 1_000), (3_000, 1_000)))
-        config = StreamsConfig(initial_rebalance_delay_ms=delays[0], assignment_interval_ms=delays[1])
+        config = StreamsGroupSettings(initial_rebalance_delay_ms=delays[0], assignment_interval_ms=delays[1])
         self.stage = StreamsStage(SIZES, config)
         self.clients = {member_id: Client(member_id) for member_id in MEMBERS}
 
