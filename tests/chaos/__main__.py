@@ -17,9 +17,10 @@ from tests.chaos.cluster_faults import KILLS, KINDS, TRANSACTION_KILLS, UPGRADES
 from tests.chaos.faults import rounds
 from tests.chaos.java_load import JavaLoad
 from tests.chaos.load import Load
-from tests.chaos.processes import Node, free_ports
+from tests.chaos.processes import Node
 from tests.chaos.transaction_campaign import Transactions
 from tests.conformance.toolchain import Missing, Toolchain
+from tests.support.ports import free_ports
 
 
 def arguments() -> argparse.Namespace:

@@ -33,18 +33,6 @@ class Started:
     """Its log from WARNING up until it served."""
 
 
-def free_ports(count: int, first: int = 27_000, end: int = 28_000) -> list[int]:
-    """Below the range from which the system takes the ports of outgoing connections; elsewhere in each process."""
-    start = first + os.getpid() * 10 % (end - first)
-    found: list[int] = []
-    for port in [*range(start, end), *range(first, start)]:
-        if not _is_open(port):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise Broken("no free ports")
-
-
 def _is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

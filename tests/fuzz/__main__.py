@@ -27,6 +27,7 @@ from typing import IO, NamedTuple
 from bench.processes import cpu_time, memory
 from tests.fuzz.honest import TOPIC, HonestClient
 from tests.fuzz.requests import Surroundings
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 WARM_UP_S = 3.0
@@ -60,13 +61,6 @@ class Target(NamedTuple):
     pid: int
     log: Path | None
     process: subprocess.Popen[bytes] | None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def start(directory: Path, settings: list[str], log: IO[bytes], port: int | None = None) -> Target:

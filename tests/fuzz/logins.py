@@ -24,7 +24,6 @@ from tests.fuzz.__main__ import (
     WARM_SEED,
     Honest,
     Target,
-    free_port,
     is_alive,
     measured,
     start,
@@ -32,6 +31,7 @@ from tests.fuzz.__main__ import (
 from tests.fuzz.honest import TOPIC, HonestClient
 from tests.support.certificates import Authority
 from tests.support.identity_provider import IdentityProvider
+from tests.support.ports import free_ports
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 WARM_S = 8.0
@@ -74,8 +74,7 @@ def attack(target: Target, sasl: int, tls: int, inputs: int, seed: int, connecti
 
 def campaign(directory: Path, given: argparse.Namespace) -> list[str]:
     """What is wrong."""
-    controller, sasl, tls = free_port(), free_port(), free_port()
-    port = free_port()
+    controller, sasl, tls, port = free_ports(4)
     with open(directory / "broker.log", "wb") as log:
         target = start(directory, settings(directory, port, controller, sasl, tls), log, port)
         try:

@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.chaos.processes import free_ports
 from tests.limits import connections, disks, lists, sizes
 from tests.limits.stage import Stage, Wrong, is_root
+from tests.support.ports import free_ports
 
 PORTS_EACH = 4
 JOBS = 4
@@ -115,14 +115,13 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=[trial.run.__name__ for trial in TRIALS], help="these alone")
     parser.add_argument("--quick", action="store_true", help="without slow readers and long lists, which take minutes")
     parser.add_argument("--keep", action="store_true", help="keep data and logs; done anyway where something is wrong")
-    parser.add_argument("--port", type=int, default=29_000, help="free ones from here on are used")
     given = parser.parse_args()
     began = time.monotonic()
     wanted = [trial for trial in TRIALS if not given.only or trial.run.__name__ in given.only]
     if given.quick:
         wanted = [trial for trial in wanted if trial.run is not sizes.unsent_reply_bytes and not trial.alone]
     home = Path(tempfile.mkdtemp(prefix="moldau-limits-"))
-    ports = free_ports(PORTS_EACH * len(wanted), given.port, given.port + 1000)
+    ports = free_ports(PORTS_EACH * len(wanted))
     shares = [ports[first : first + PORTS_EACH] for first in range(0, len(ports), PORTS_EACH)]
     with ThreadPoolExecutor(JOBS) as jobs:
         together = [(trial, share) for trial, share in zip(wanted, shares, strict=True) if not trial.alone]

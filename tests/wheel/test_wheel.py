@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import site
-import socket
 import subprocess
 import sys
 import zipfile
@@ -24,6 +23,7 @@ from building.hot_path import ROOT
 from building.mypyc_build import CannotCompile, refuse_without_c_compiler
 from building.wheel_tree import BESIDE, TARGET, files_of
 from moldau.spark_jobs.java_runtime import find_java, home_for_spark
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.processes
 
@@ -35,6 +35,7 @@ RECORDS = 20
 SPARK = """
 import broker, protocol, storage
 assert {broker.OWNER, protocol.OWNER, storage.OWNER} == {"the project"}
+from tests.support.ports import free_ports
 from pyspark.sql import SparkSession
 session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 rows = session.read.format("moldau").option("subscribe", "t").load("data").select("value").collect()
@@ -98,14 +99,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
         (project / name).mkdir(parents=True)
         (project / name / "__init__.py").write_text('OWNER = "the project"\n')
     return Installed(base / "venv/bin", project)
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

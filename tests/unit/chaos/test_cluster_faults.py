@@ -8,8 +8,8 @@ import time
 from collections import Counter
 
 from tests.chaos.cluster_faults import KILLS, KINDS, TRANSACTION_KILLS, UPGRADES, Deed, Role, cluster_rounds
-from tests.chaos.processes import free_ports
 from tests.chaos.proxies import Network, caller_of
+from tests.support.ports import free_ports
 
 
 def test_every_kind_comes_once_before_any_comes_twice() -> None:
@@ -26,7 +26,7 @@ def test_callers_are_known_by_their_client_id() -> None:
 
 
 def test_what_is_cut_comes_later_and_nothing_is_lost() -> None:
-    target, relay = free_ports(2, 26_000, 26_500)
+    target, relay = free_ports(2)
     with socket.create_server(("127.0.0.1", target)) as server:
         network = Network()
         try:

@@ -21,6 +21,7 @@ from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended_text, pr
 from moldau.broker.config.loading import checked_config
 from moldau.storage.checkpoints.java_properties import read_properties
 from moldau.storage.files.local_files import LocalFiles
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).parents[4]
 
@@ -145,25 +146,9 @@ class Running:
         raise AssertionError("".join(read))
 
 
-def free_ports(count: int) -> int:
-    """The first of so many that nobody uses, one after the other."""
-    for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
-        probes = [socket.socket() for _ in range(count)]
-        try:
-            for port, probe in enumerate(probes, first):
-                probe.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
-    raise AssertionError("no free ports")
-
-
 @pytest.mark.processes
 def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path) -> None:
-    port = free_ports(6)
+    port = free_ports(6)[0]
     running = Running(tmp_path / "data", port)
     try:
         assert any("formatted 3 nodes" in line for line in running.read_until("Ctrl-C stops all"))
@@ -191,7 +176,7 @@ def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path)
 def test_taken_ports_and_a_directory_in_use_are_refused_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    port = free_ports(6)
+    port = free_ports(6)[0]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()
@@ -222,7 +207,7 @@ def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
     for node_id in (1, 2, 3):
         (tmp_path / "data" / f"node-{node_id}" / "data").mkdir(parents=True)
     lock = LocalFiles().lock(str(tmp_path / "data" / "node-2" / "data" / ".lock"))
-    running = Running(tmp_path / "data", free_ports(6))
+    running = Running(tmp_path / "data", free_ports(6)[0])
     try:
         output, _ = running.process.communicate(timeout=30)
     finally:

@@ -17,8 +17,9 @@ from moldau.protocol.errors import ErrorCode
 from tests.support.asking_client import METADATA, AskingClient, is_in_force
 from tests.support.certificates import Authority
 from tests.support.node import Client, Closed
+from tests.support.ports import free_ports
 from tests.support.scram_login import password_of, scram_log_in, without_password
-from tests.unit.broker.node.test_main import ROOT, free_port, read_until
+from tests.unit.broker.node.test_main import ROOT, read_until
 
 pytestmark = pytest.mark.processes
 IN_FORCE_S = 5.0
@@ -56,7 +57,7 @@ class Files:
 
 class Ports:
     def __init__(self) -> None:
-        self.plain, self.controller, self.mutual, self.sasl = (free_port() for _ in range(4))
+        self.plain, self.controller, self.mutual, self.sasl = free_ports(4)
 
 
 def settings(files: Files, ports: Ports) -> dict[str, str]:
@@ -132,7 +133,9 @@ def test_changes_are_in_force_within_five_seconds_and_disturb_no_other_client(tm
     path = tmp_path / "server.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in settings(files, ports).items()))
     command = [sys.executable, "-m", "moldau.broker.cli"]
-    subprocess.run([*command, "format", "-c", str(path), "--standalone"], cwd=ROOT, check=True, capture_output=True)
+    formatting = [*command, "format", "-c", str(path), "--standalone"]
+    formatted = subprocess.run(formatting, cwd=ROOT, capture_output=True, text=True)
+    assert formatted.returncode == 0, formatted.stderr
     process = subprocess.Popen(
         [*command, "serve", str(path)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )

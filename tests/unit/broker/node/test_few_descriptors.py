@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from moldau.protocol.errors import ErrorCode
 from tests.support.node import Client, Node, batch, serve_and
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[4]
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -86,13 +86,6 @@ def test_an_acknowledgement_that_waits_for_a_sync_waits_until_there_is_a_descrip
         assert (await client.fetch("t")).high_watermark == 1
 
     serve_and(story)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def connect(port: int) -> Client:

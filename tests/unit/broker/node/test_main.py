@@ -5,22 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port, free_ports
+
 pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[4]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def start(data: Path) -> subprocess.Popen[str]:
@@ -74,7 +68,7 @@ def test_a_node_that_crashes_leaves_no_core_file(tmp_path: Path) -> None:
 
 
 def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
     file = tmp_path / "server.properties"
     file.write_text(
         "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"

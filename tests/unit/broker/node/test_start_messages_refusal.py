@@ -14,19 +14,14 @@ import pytest
 from moldau.broker.cli.invocation import load_config
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.node.start_messages import refusal_line
+from tests.support.ports import free_port, free_ports
 
 ROOT = Path(__file__).parents[4]
 COMMAND = [sys.executable, "-m", "moldau.broker.cli"]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def listeners(*ports: int) -> list[str]:
-    client, controller = ports or (free_port(), free_port())
+    client, controller = ports or free_ports(2)
     return ["--override", f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}"]
 
 
@@ -41,7 +36,7 @@ def refused(*arguments: str) -> str:
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[int]:
     """A node that serves from `tmp_path/first`; the port of its controller."""
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     command = [*COMMAND, "serve", "--data", str(tmp_path / "first"), *listeners(*ports), "--greeting", "json"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:

@@ -16,12 +16,14 @@ import pytest
 
 from moldau.storage.tiered.layout import ObjectKind
 from tests.support.s3_server import S3Server
-from tests.unit.broker.node.test_main import ROOT, free_port, read_until
+from tests.unit.broker.node.test_main import ROOT, read_until
 
 pytest.importorskip("confluent_kafka", reason="the clients are in an extra of their own")
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.processes
 TOPIC: Final = "orders"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
@@ -18,21 +17,15 @@ from moldau.broker.node.node import Node
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.storage.files.local_files import LocalFile
 from tests.support.node import PROPERTIES, Client, batch
+from tests.support.ports import free_ports
 
 PATIENCE_S = 30.0
 LARGE = 2 * SLICE_SIZE_MIN
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def served(directory: Path, story: Callable[[Node, Client], Awaitable[None]]) -> None:
     """A node of this machine, in this process."""
-    port, controller_port = free_port(), free_port()
+    port, controller_port = free_ports(2)
     addresses = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
     directories = f"{directory}/first,{directory}/second"  # without the first there is no node
     own = {"log.dirs": directories, "listeners": addresses, "advertised.listeners": addresses.partition(",")[0]}
