@@ -109,5 +109,5 @@ class BrokerCoordinators:
 
     def topics_deleted(self, topics: Collection[Topic]) -> None:
         """These topics are not in the published image any more."""
-        self.groups.topics_deleted(topic.name for topic in topics)
+        self.groups.topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
         self.share_state.topics_deleted(topic.id for topic in topics)

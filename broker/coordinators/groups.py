@@ -70,14 +70,14 @@ class Groups:
             assert isinstance(command, ResolveRegexes)
             self._spawn(resolve(self._environment, command, reports))
 
-    def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Delete the offsets of topics that do not exist any more."""
+    def topics_deleted(self, topics: Iterable[str], topic_ids: Iterable[bytes]) -> None:
+        """Delete what groups keep of topics that do not exist any more."""
         runners = [runner for runner in self.runners if runner.refusal is ErrorCode.NONE]
         if not runners:
             return
         from moldau.coordinator.group.events import TopicsDeleted
 
-        event = TopicsDeleted(frozenset(topics))
+        event = TopicsDeleted(frozenset(topics), frozenset(topic_ids))
         for runner in runners:
             runner.submit(event)
 

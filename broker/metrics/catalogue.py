@@ -17,6 +17,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from moldau.broker.metrics.group_rows import GROUP_ROWS
+
 ROWS = """
 kafka_network_requestmetrics_requests_total  counter  request
     kafka.network:type=RequestMetrics,name=RequestsPerSec
@@ -333,45 +335,6 @@ moldau_log_segments  gauge  -
 moldau_log_segments_deleted_total  counter  -
     -
     Segments that retention gave up.
-kafka_coordinator_group_groupmetadatamanager_numgroups  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups
-    Classic groups that this broker coordinates.
-kafka_coordinator_group_groupmetadatamanager_numgroupsempty  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsEmpty
-    Those without members.
-kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsPreparingRebalance
-    Those that wait for their members to join.
-kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsCompletingRebalance
-    Those that wait for their leader's assignment.
-kafka_coordinator_group_groupmetadatamanager_numgroupsstable  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsStable
-    Those in which every member has an assignment.
-kafka_coordinator_group_groupmetadatamanager_numgroupsdead  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsDead
-    Those on their way out; none stays so here.
-kafka_coordinator_group_groupmetadatamanager_numoffsets  gauge  -
-    kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets
-    Committed offsets.
-moldau_group_members  gauge  -
-    -
-    Members of all groups.
-kafka_server_group_coordinator_metrics_group_completed_rebalance_count  counter  -
-    kafka.server:type=group-coordinator-metrics,name=group-completed-rebalance-count
-    Generations that began.
-kafka_server_group_coordinator_metrics_group_count  gauge  protocol
-    kafka.server:type=group-coordinator-metrics,name=group-count
-    Groups that this broker coordinates, by their kind.
-kafka_server_group_coordinator_metrics_consumer_group_count  gauge  state
-    kafka.server:type=group-coordinator-metrics,name=consumer-group-count
-    Consumer groups by their state; none is Dead for long enough to be seen.
-kafka_server_group_coordinator_metrics_consumer_group_rebalance_count  counter  -
-    kafka.server:type=group-coordinator-metrics,name=consumer-group-rebalance-count
-    New epochs of consumer groups.
-kafka_server_group_coordinator_metrics_offset_commit_count  counter  -
-    kafka.server:type=group-coordinator-metrics,name=offset-commit-count
-    Offsets written by commits.
 moldau_transactional_ids  gauge  state
     -
     Transactional ids that this broker coordinates, by the state of their transaction.
@@ -559,7 +522,7 @@ class Metric(NamedTuple):
 @cache
 def metrics() -> dict[str, Metric]:
     """All of them by name, in the order of the page."""
-    lines = [*ROWS.strip().split("\n"), *TIERED_ROWS.strip().split("\n"), *QUOTA_ROWS.strip().split("\n")]
+    lines = [line for rows in (ROWS, GROUP_ROWS, TIERED_ROWS, QUOTA_ROWS) for line in rows.strip().split("\n")]
     rows = zip(lines[0::3], lines[1::3], lines[2::3], strict=True)
     return {metric.name: metric for metric in (_read(*map(str.strip, row)) for row in rows)}
 

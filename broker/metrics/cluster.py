@@ -19,7 +19,13 @@ CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"
 GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
 COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
-CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+CLASSIC: Final = "classic"
+STATES: Final = {
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "share": ("Empty", "Stable", "Dead"),
+    "streams": ("Empty", "Assigning", "Reconciling", "Stable", "Dead", "NotReady"),
+}
+"""The states of the groups of each kind for which Apache Kafka has metrics."""
 
 
 async def collect_cluster(page: Page, node: Observed) -> None:
@@ -70,14 +76,15 @@ def collect_groups(page: Page, node: Observed) -> None:
     kinds: Counter[str] = Counter()
     for (kind, _), count in states.items():
         kinds[kind] += count
-    page.add(f"{GROUPS}numgroups", kinds["classic"])
+    page.add(f"{GROUPS}numgroups", kinds[CLASSIC])
     for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"):
-        page.add(f"{GROUPS}numgroups{state.lower()}", states["classic", state])
-    for kind in ("classic", "consumer"):
+        page.add(f"{GROUPS}numgroups{state.lower()}", states[CLASSIC, state])
+    for kind in (CLASSIC, *STATES):
         page.add(f"{COORDINATOR}group_count", kinds[kind], (("protocol", kind),))
-    for state in CONSUMER_STATES:
-        page.add(f"{COORDINATOR}consumer_group_count", states["consumer", state], (("state", state),))
-    page.add(f"{COORDINATOR}consumer_group_rebalance_count", begun["consumer"])
+    for kind, names in STATES.items():
+        for state in names:
+            page.add(f"{COORDINATOR}{kind}_group_count", states[kind, state], (("state", state),))
+        page.add(f"{COORDINATOR}{kind}_group_rebalance_count", begun[kind])
     page.add(f"{GROUPS}numoffsets", offsets)
     page.add("moldau_group_members", members)
     page.add(f"{COORDINATOR}group_completed_rebalance_count", rebalances)

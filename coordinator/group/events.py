@@ -79,9 +79,11 @@ class DeleteGroups(NamedTuple):
 
 
 class TopicsDeleted(NamedTuple):
-    """Topics, by name, that the cluster's metadata no longer holds."""
+    """Topics that the cluster's metadata no longer holds."""
 
     topics: frozenset[str]
+    """Their names: offsets are kept by name."""
+    topic_ids: frozenset[bytes] = frozenset()
 
 
 ShardRequest: TypeAlias = (

@@ -153,6 +153,8 @@ class GroupKind:
     """The whole log is replayed and committed. The group begins its timers."""
     unloaded: OnEvent
     """This broker does not lead the partition any more. The group refuses its waiting requests."""
+    topics_deleted: Callable[[GroupStep, Group, frozenset[bytes]], None] = lambda step, group, topic_ids: None
+    """Topics with these ids do not exist any more. Offsets are not the kind's."""
     is_ahead_of_log: bool = False
     """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
     replay: where the log refuses the batch of a step, the step has changed nothing, timers included.

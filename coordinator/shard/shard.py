@@ -199,6 +199,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 delete_groups(step, self._offsets, request)
             case TopicsDeleted():
                 topics_deleted(step, self._offsets, request)
+                for each in self._groups.values():
+                    KIND_OF_GROUP[type(each)].topics_deleted(step, each, request.topic_ids)
             case _:
                 group = self._groups.get(request.group_id)
                 decision(group, request)(step, group, request)

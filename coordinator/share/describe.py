@@ -8,8 +8,8 @@ from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.share.assignor import NAME
 from moldau.coordinator.share.events import DescribeShareGroup
-from moldau.coordinator.share.group import Member, ShareGroup
-from moldau.coordinator.share.records import by_topic
+from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.records import Member, by_topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_describe import Assignment, DescribedGroup, TopicPartitions
 from moldau.protocol.messages.share_group_describe import Member as DescribedMember

@@ -10,16 +10,14 @@ A member goes to its target in one step: share partitions have no owner, so that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum, auto
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from moldau.coordinator.group.group import TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.share.assignor import NOTHING, Assigned
-from moldau.coordinator.share.records import group_tombstones
+from moldau.coordinator.share.assignor import Assigned
+from moldau.coordinator.share.records import Member, StateTopics, group_tombstones
 from moldau.protocol.errors import ErrorCode
 
 SHARE_PROTOCOL_TYPE: Final = "share"
@@ -28,43 +26,6 @@ SHARE_PROTOCOL_TYPE: Final = "share"
 class ShareTimer(Enum):
     SESSION = auto()
     """The session timeout of a member."""
-
-
-class Member(NamedTuple):
-    """A member, as its two records say."""
-
-    member_id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topics: frozenset[str] = frozenset()
-    """The names of the topics that it subscribes to."""
-    epoch: int = 0
-    previous_epoch: int = -1
-    assigned: Assigned = NOTHING
-
-
-class TopicState(NamedTuple):
-    """The partitions of one topic whose state the share coordinator keeps for the group."""
-
-    name: str
-    partitions: frozenset[int]
-
-
-Topics: TypeAlias = Mapping[bytes, TopicState]
-NO_TOPICS: Final[Topics] = MappingProxyType({})
-NO_NAMES: Final[Mapping[bytes, str]] = MappingProxyType({})
-
-
-class StateTopics(NamedTuple):
-    """The share partitions of a group, by the id of their topic."""
-
-    initializing: Topics = NO_TOPICS
-    """Those whose initialization is under way, or failed."""
-    initialized: Topics = NO_TOPICS
-    """Those that may be assigned."""
-    deleting: Mapping[bytes, str] = NO_NAMES
-    """The topics whose state is being deleted, with their names."""
 
 
 class ShareGroup:

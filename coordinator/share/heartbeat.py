@@ -21,8 +21,9 @@ from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.share.assignor import NOTHING, Assigned, assign
 from moldau.coordinator.share.events import ShareHeartbeat
-from moldau.coordinator.share.group import Member, ShareGroup, ShareTimer
+from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import (
+    Member,
     by_topic,
     current_change,
     epoch_change,
@@ -183,7 +184,7 @@ class Update:
             step.write(member_change(group.group_id, member))
             self._is_raised = member.topics != self._before.topics
         if not self._is_raised and group.assignment_epoch >= group.epoch:
-            self._is_raised = awaits_assignment(group)
+            self._is_raised = awaits_assignment(step, group)
         if not self._is_raised and group.seen_image is step.image:
             return
         metadata_hash = hash_of(step, group.topics_with(member))
@@ -193,7 +194,7 @@ class Update:
             group.seen_image = step.image
         if self._is_raised:
             self._epoch += 1
-            step.rebalances.completed += 1
+            step.rebalances.begun[group.type_name] += 1
             step.write(epoch_change(group.group_id, self._epoch, metadata_hash))
 
     def _target(self) -> tuple[int, Assigned]:
@@ -232,14 +233,20 @@ def response_to(member_id: str, member_epoch: int, heartbeat_interval_ms: int) -
     )
 
 
-def awaits_assignment(group: ShareGroup) -> bool:
-    """Whether share partitions were initialized that no target has yet, of topics that a member subscribes to."""
+def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
+    """Whether share partitions were initialized that no target has yet, of topics that a member subscribes to.
+
+    DIVERGES: a topic that was deleted while its group had no coordinator stays in the group's record. In Apache Kafka
+    it also counts here, where a topic of the same name exists again: then every heartbeat raises the epoch.
+    """
     if not group.members or not group.state_topics.initialized:
         return False
     subscribed = group.topics_with(None)
     assigned = frozenset[tuple[bytes, int]]().union(*group.targets.values())
     return any(
-        topic.name in subscribed and topic.partitions != {index for each, index in assigned if each == topic_id}
+        topic.name in subscribed
+        and step.image.topic_of_id(topic_id) is not None
+        and topic.partitions != {index for each, index in assigned if each == topic_id}
         for topic_id, topic in group.state_topics.initialized.items()
     )
 

@@ -21,13 +21,18 @@ from moldau.coordinator.share.events import (
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import RECORDS
 from moldau.coordinator.share.replay import replay
-from moldau.coordinator.share.state_topics import states_initialized
+from moldau.coordinator.share.state_topics import states_initialized, topics_deleted
 from moldau.protocol.errors import ErrorCode
 
 
 def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
     assert isinstance(group, ShareGroup)
     heartbeat.timer_fired(step, group, key)
+
+
+def forget_topics(step: GroupStep, group: Group, topic_ids: frozenset[bytes]) -> None:
+    assert isinstance(group, ShareGroup)
+    topics_deleted(step, group, topic_ids)
 
 
 SHARE: Final = GroupKind(
@@ -51,5 +56,6 @@ SHARE: Final = GroupKind(
     timer_fired=timer,
     loaded=on_event(ShareGroup, heartbeat.loaded),
     unloaded=on_event(ShareGroup, heartbeat.unloaded),
+    topics_deleted=forget_topics,
     fetch_refusal=lambda _group, _member_id, _member_epoch: ErrorCode.GROUP_ID_NOT_FOUND,
 )

@@ -20,8 +20,8 @@ from moldau.coordinator.share.events import (
     StatesDeleted,
     StatesToDelete,
 )
-from moldau.coordinator.share.group import ShareGroup, StateTopics, TopicState
-from moldau.coordinator.share.records import state_topics_change
+from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.records import StateTopics, TopicState, state_topics_change
 from moldau.coordinator.share.state_topics import combined
 from moldau.protocol.errors import ErrorCode
 

@@ -1,12 +1,13 @@
-"""The records of share groups: their types, the changes that a machine writes, and how a group replays them."""
+"""The records of share groups: their types, what they say, and the changes that a machine writes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.coordinator.group.records import RecordChange, RecordType
-from moldau.coordinator.share.assignor import Assigned
+from moldau.coordinator.share.assignor import NOTHING, Assigned
 from moldau.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -25,9 +26,6 @@ from moldau.protocol.records.share_groups import (
     TopicPartitionsInfo,
 )
 
-if TYPE_CHECKING:
-    from moldau.coordinator.share.group import Member, StateTopics, Topics
-
 RECORDS: Final = (
     RecordType(10, ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, version=0),
     RecordType(11, ShareGroupMetadataKey, ShareGroupMetadataValue, version=0),
@@ -38,6 +36,43 @@ RECORDS: Final = (
 )
 STABLE: Final = 0
 """The only state of a member."""
+
+
+class Member(NamedTuple):
+    """A member, as its two records say."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    """The names of the topics that it subscribes to."""
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: Assigned = NOTHING
+
+
+class TopicState(NamedTuple):
+    """The partitions of one topic whose state the share coordinator keeps for the group."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+Topics: TypeAlias = Mapping[bytes, TopicState]
+NO_TOPICS: Final[Topics] = MappingProxyType({})
+NO_NAMES: Final[Mapping[bytes, str]] = MappingProxyType({})
+
+
+class StateTopics(NamedTuple):
+    """The share partitions of a group, by the id of their topic."""
+
+    initializing: Topics = NO_TOPICS
+    """Those whose initialization is under way, or failed."""
+    initialized: Topics = NO_TOPICS
+    """Those that may be assigned."""
+    deleting: Mapping[bytes, str] = NO_NAMES
+    """The topics whose state is being deleted, with their names."""
 
 
 def epoch_change(group_id: str, epoch: int, metadata_hash: int) -> RecordChange:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.share.assignor import NOTHING
-from moldau.coordinator.share.group import Member, ShareGroup, StateTopics, Topics, TopicState
-from moldau.coordinator.share.records import assigned_of
+from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.records import Member, StateTopics, Topics, TopicState, assigned_of
 from moldau.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,

@@ -2,6 +2,7 @@
 
 subscribed, in the metadata ──heartbeat──▶ initializing ──the share coordinator has stored it──▶ initialized
                                                 └ after the retry interval: again
+A topic that is deleted leaves the group's record at once.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Collection
 
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
-from moldau.coordinator.share.group import ShareGroup, StateTopics, Topics, TopicState
-from moldau.coordinator.share.records import state_topics_change
+from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.records import StateTopics, Topics, TopicState, state_topics_change
 
 NO_OFFSET = -1
 
@@ -78,6 +79,19 @@ def states_initialized(step: GroupStep, group: Group | None, event: StatesInitia
     if initialized:
         changed = StateTopics(initializing, combined(known.initialized, initialized), known.deleting)
         step.write(state_topics_change(group.group_id, changed))
+
+
+def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
+    """Forget topics that do not exist any more. The share coordinator deletes their state by itself."""
+    known = group.state_topics
+    if topic_ids.isdisjoint({*known.initializing, *known.initialized, *known.deleting}):
+        return
+    kept = StateTopics(
+        {key: topic for key, topic in known.initializing.items() if key not in topic_ids},
+        {key: topic for key, topic in known.initialized.items() if key not in topic_ids},
+        {key: name for key, name in known.deleting.items() if key not in topic_ids},
+    )
+    step.write(state_topics_change(group.group_id, kept))
 
 
 class Initialization:

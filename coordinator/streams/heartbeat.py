@@ -294,6 +294,7 @@ class Heartbeat:
             or configs != group.assignment_configs
         ):
             self.epoch += 1
+            self.step.rebalances.begun[group.type_name] += 1
             self.changes.append(
                 epoch_change(group.group_id, self.epoch, self.configured.metadata_hash, validated, configs)
             )

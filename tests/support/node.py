@@ -19,6 +19,7 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
 from moldau.protocol.compiler import decode, encode
+from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from moldau.protocol.messages.produce import (
@@ -115,6 +116,15 @@ class Client:
         await asyncio.sleep(0.01)
         topic_id: bytes = result.topic_id
         return topic_id
+
+    async def set_quota(self, key: str, value: float | None, **entity: str | None) -> None:
+        """Set a quota of an entity, in force when this returns; None removes it."""
+        parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
+        change = OpData(key=key, value=value or 0.0, remove=value is None)
+        entry = RequestEntryData(entity=parts, ops=[change])
+        reply = await self.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+        assert [each.error_code for each in reply.entries] == [0], reply
+        await asyncio.sleep(0.01)
 
     async def produce(
         self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 9

@@ -23,7 +23,7 @@ from moldau.broker.network.client_quotas import ClientQuotas
 from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation, Purgatory
 from moldau.broker.requests.current_leaders import CurrentLeader, current_leader, endpoints_of
 from moldau.broker.requests.fetched_records import RecordServices
-from moldau.broker.requests.handlers.fetch import COLD_LOOKUPS_MAX, fetch_size_max, fetch_throttle_ms
+from moldau.broker.requests.handlers.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max
 from moldau.broker.requests.handlers.share_acknowledge import (
     MOVED,
     Outcomes,
@@ -36,6 +36,7 @@ from moldau.broker.runtime.pending import DATA, Pending
 from moldau.broker.sharing.share_partitions import SharedPartition
 from moldau.coordinator.share_state.state import ShareKey
 from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compiler import encoder_of
 from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
@@ -48,7 +49,7 @@ from moldau.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from moldau.protocol.primitives import BytesLike
+from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, FetchPlanner, PlannedRead
@@ -299,12 +300,21 @@ class ShareFetch:
         min_bytes = min(self._request.min_bytes, self.size_max)
         if not is_last and size < min_bytes and not any(read.is_urgent for read in reads):
             return None
-        if self._quota is not None:
-            now_ms = self._services.environment.monotonic_ms()
-            self._throttle_ms = fetch_throttle_ms(self._quota, self._context, reads, now_ms)
-            if self._throttle_ms:
-                return self._fetched
+        self._throttle_ms = self._throttled_ms(0)
+        if self._throttle_ms:
+            return self._fetched
         return self._read(ready, reads)
+
+    def _throttled_ms(self, size: int) -> int:
+        """Count bytes of the response in the rate of the client. Returns how long it has to wait, in ms.
+
+        DIVERGES: a client above its quota acquires nothing, and one that exceeds it with this response gets its records
+        before it is muted. In Apache Kafka it acquires them, gets none, and they are locked until their locks expire.
+        """
+        if self._quota is None:
+            return 0
+        now_ms = self._services.environment.monotonic_ms()
+        return self._quota.record(self._context.principal.name, self._context.client_id or "", size, now_ms)
 
     def _plan(
         self, ready: dict[SessionPartition, SharedPartition]
@@ -493,11 +503,20 @@ class ShareFetch:
         ]
         if self._wish.epoch == FINAL_EPOCH:
             release_session(self._services, self._wish.key)
+        if self._quota is not None and not self._throttle_ms:
+            response.throttle_time_ms = self._throttled_ms(response_size(response, self._context.version))
         self._reply.complete(response)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     loop.call_soon(callback)
+
+
+def response_size(response: ShareFetchResponse, version: int) -> int:
+    """Bytes of a response without its header. Records are not copied for this."""
+    pieces: list[Chunk] = []
+    encoder_of(ShareFetchResponse, version)(response, pieces)
+    return SIZE_SIZE + sum(map(len, pieces))
 
 
 def empty(partition: SessionPartition, error: ErrorCode) -> PartitionData:

@@ -285,7 +285,7 @@ def test_a_log_that_cannot_be_read_is_left_to_another_leader() -> None:
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
     async def first(node: GroupNode) -> None:
         assert await commit(node, 1) == ErrorCode.NONE
-        node.groups.topics_deleted(["t", "u"])
+        node.groups.topics_deleted(["t", "u"], [])
         assert await committed(node) == (ErrorCode.NONE, [])
 
     async def second(node: GroupNode) -> None:

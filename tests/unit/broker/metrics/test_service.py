@@ -10,6 +10,7 @@ from pathlib import Path
 from moldau.broker.metrics.catalogue import QUOTA_ROWS, TIERED_ROWS, metrics
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.node import HOST, Node, batch, fetch_request, serve_and
 from tests.support.transactional_producer import SETTINGS, started
 
@@ -151,7 +152,16 @@ def test_groups_are_counted() -> None:
         seen = await scrape()
         groups = "kafka_coordinator_group_groupmetadatamanager_numgroups"
         assert (seen[groups], seen[f"{groups}completingrebalance"], seen["moldau_group_members"]) == (1, 1, 1)
-        assert seen["kafka_server_group_coordinator_metrics_group_completed_rebalance_count"] == 1
+        metrics_of = "kafka_server_group_coordinator_metrics_"
+        assert seen[f"{metrics_of}group_completed_rebalance_count"] == 1
+        beat = ShareGroupHeartbeatRequest(group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+        assert (await client.ask(beat, 1)).error_code == 0
+        seen = await scrape()
+        assert seen[metrics_of + 'group_count{protocol="share"}'] == 1
+        assert seen[metrics_of + 'share_group_count{state="Stable"}'] == 1
+        assert seen[f"{metrics_of}share_group_rebalance_count"] == 1
+        assert seen[metrics_of + 'streams_group_count{state="NotReady"}'] == 0
+        assert seen[f"{metrics_of}group_completed_rebalance_count"] == 1, "that of the classic group"
 
     serve_and(story, moldau_http_listener=LISTENER)
 

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from moldau.protocol.compiler import encode
-from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -19,16 +18,6 @@ PRODUCE_VERSION = 9
 PRODUCE = 0
 LARGE = "x" * 2500
 """A batch of this has 5,000 bytes and a little: the value is its key too."""
-
-
-async def set_quota(client: Client, key: str, value: float | None, **entity: str | None) -> None:
-    """Values of an entity, in force when this returns; None removes one."""
-    parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
-    change = OpData(key=key, value=value or 0.0, remove=value is None)
-    entry = RequestEntryData(entity=parts, ops=[change])
-    reply = await client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
-    assert [each.error_code for each in reply.entries] == [0], reply
-    await asyncio.sleep(0.01)
 
 
 def now_s() -> float:
@@ -50,7 +39,7 @@ def test_a_producer_above_its_byte_rate_is_told_and_muted_for_that_time() -> Non
     async def story(node: Node) -> None:
         admin, client = await node.connect(client_id="admin"), await node.connect()
         await client.create("t")
-        await set_quota(admin, "producer_byte_rate", 1000, client_id="test")
+        await admin.set_quota("producer_byte_rate", 1000, client_id="test")
         request = produce_request("t", batch(LARGE))
         size = frame_size(request, PRODUCE_VERSION)
         assert (await client.ask(request, PRODUCE_VERSION)).throttle_time_ms == 0, "below 1000 x 10 s"
@@ -68,7 +57,7 @@ def test_records_without_acknowledgement_count_and_mute() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        await set_quota(client, "producer_byte_rate", 100, client_id=None)
+        await client.set_quota("producer_byte_rate", 100, client_id=None)
         client.send(produce_request("t", batch(LARGE), acks=0), PRODUCE_VERSION, is_answered=False)
         assert await answered_after_s(client) > 30
 
@@ -86,10 +75,10 @@ def test_a_repeated_produce_is_counted_like_any_other() -> None:
             await client.ask(request, PRODUCE_VERSION)
         route = node.broker.listeners[0].routes[PRODUCE]
         assert not route.is_governed
-        await set_quota(admin, "producer_byte_rate", 100, user=None)
+        await admin.set_quota("producer_byte_rate", 100, user=None)
         replies = [await client.ask(request, PRODUCE_VERSION) for _ in range(4)]
         assert [each.throttle_time_ms > 0 for each in replies] == [False, False, True, True]
-        await set_quota(admin, "producer_byte_rate", None, user=None)
+        await admin.set_quota("producer_byte_rate", None, user=None)
         assert (await client.ask(request, PRODUCE_VERSION)).throttle_time_ms == 0
         assert not route.is_governed
 
@@ -102,7 +91,7 @@ def test_a_consumer_above_its_byte_rate_gets_no_records_until_it_may() -> None:
         await client.create("t")
         for _ in range(3):
             await client.produce("t", batch(LARGE))
-        await set_quota(admin, "consumer_byte_rate", 1000, user="ANONYMOUS", client_id="test")
+        await admin.set_quota("consumer_byte_rate", 1000, user="ANONYMOUS", client_id="test")
         request = fetch_request([("t", 0, 0)], partition_max_bytes=5200)
         first: FetchResponse = await client.ask(request, FETCH_VERSION)
         assert first.throttle_time_ms == 0 and first.responses[0].partitions[0].records
@@ -122,7 +111,7 @@ def test_a_throttled_fetch_gives_up_the_session_that_it_opened_and_keeps_an_olde
         await client.create("t")
         await client.produce("t", batch(2 * LARGE + LARGE[:200]))
         opened = await client.ask(fetch_request([("t", 0, 0)], session=(0, 0)), FETCH_VERSION)
-        await set_quota(admin, "consumer_byte_rate", 1000, client_id="test")
+        await admin.set_quota("consumer_byte_rate", 1000, client_id="test")
         again = await client.ask(fetch_request([("t", 0, 0)], session=(opened.session_id, 1)), FETCH_VERSION)
         assert again.throttle_time_ms > 0 and again.session_id == opened.session_id
         sessions = len(node.broker.services.fetch_sessions)
@@ -130,7 +119,7 @@ def test_a_throttled_fetch_gives_up_the_session_that_it_opened_and_keeps_an_olde
         new = await other.ask(fetch_request([("t", 0, 0)], session=(0, 0)), FETCH_VERSION)
         assert new.throttle_time_ms > 0 and new.session_id == 0
         assert len(node.broker.services.fetch_sessions) == sessions
-        await set_quota(admin, "consumer_byte_rate", None, client_id="test")
+        await admin.set_quota("consumer_byte_rate", None, client_id="test")
         more = await client.ask(fetch_request([("t", 0, 0)], session=(opened.session_id, 2)), FETCH_VERSION)
         assert more.error_code == 0 and more.responses[0].partitions[0].records
 
@@ -144,7 +133,7 @@ def test_the_time_of_requests_is_throttled_for_one_window_at_most(monkeypatch: p
         monkeypatch.setattr(
             node.broker.quotas._governors[node.broker.listeners[0].role], "_clock_ns", lambda: next(spent_ns)
         )
-        await set_quota(admin, "request_percentage", 1, client_id="test")
+        await admin.set_quota("request_percentage", 1, client_id="test")
         client.send(ListGroupsRequest(states_filter=[]), 4)
         assert (await client.reply()).throttle_time_ms == 1000, "half a second of a thread in 10 s is 5 percent"
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -159,7 +148,7 @@ def test_what_a_muted_client_sent_waits_and_its_timer_ends_with_the_connection()
     async def story(node: Node) -> None:
         admin, client = await node.connect(client_id="admin"), await node.connect()
         await client.create("t")
-        await set_quota(admin, "producer_byte_rate", 1, client_id="test")
+        await admin.set_quota("producer_byte_rate", 1, client_id="test")
         for _ in range(3):
             client.send(produce_request("t", batch("a")), PRODUCE_VERSION)
         assert (await client.reply()).throttle_time_ms > 0
@@ -175,13 +164,13 @@ def test_what_a_muted_client_sent_waits_and_its_timer_ends_with_the_connection()
 def test_connections_above_the_rate_of_their_address_are_not_answered_and_closed() -> None:
     async def story(node: Node) -> None:
         admin = await node.connect(client_id="admin")
-        await set_quota(admin, "connection_creation_rate", 1, ip=None)
+        await admin.set_quota("connection_creation_rate", 1, ip=None)
         clients = [await node.connect() for _ in range(14)]
         listener = node.broker.listeners[0]
         assert len(listener.connections) == 11 and listener.throttled_count == 4
         with pytest.raises(Closed):
             await clients[-1].ask(ListGroupsRequest(states_filter=[]), 4)
-        await set_quota(admin, "connection_creation_rate", None, ip=None)
+        await admin.set_quota("connection_creation_rate", None, ip=None)
         assert await answered_after_s(await node.connect()) < 0.1
 
     serve_and(story)
@@ -190,7 +179,7 @@ def test_connections_above_the_rate_of_their_address_are_not_answered_and_closed
 def test_changes_of_topics_are_throttled_by_the_controller_and_the_broker_mutes() -> None:
     async def story(node: Node) -> None:
         admin, client = await node.connect(client_id="admin"), await node.connect()
-        await set_quota(admin, "controller_mutation_rate", 1, client_id="test")
+        await admin.set_quota("controller_mutation_rate", 1, client_id="test")
         await client.create("a", 12)
         topic = CreatableTopic(name="b", num_partitions=1, replication_factor=1)
         refused = await client.ask(CreateTopicsRequest(topics=[topic]), 7)

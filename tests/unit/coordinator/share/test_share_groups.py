@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from moldau.coordinator.group.events import TopicsDeleted
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
-from moldau.coordinator.share.events import StatesInitialized
+from moldau.coordinator.share.events import DeleteOffsets, StatesInitialized
 from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.records import StateTopics, TopicState
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
-from tests.support.share_groups import GROUP, ShareGroupStage, topic_id
+from tests.support.share_groups import CLIENT, GROUP, ShareGroupStage, topic_id
+from tests.support.topics_image import TestImage, TestTopic
 
 
 def partitions(response: ShareGroupHeartbeatResponse) -> dict[bytes, list[int]]:
@@ -180,3 +183,45 @@ def test_an_outcome_for_what_is_not_being_initialized_has_no_effect() -> None:
     stage.tell(StatesInitialized(GROUP, frozenset({(b"?" * 16, 0)})))
     stage.tell(StatesInitialized("other", frozenset({(b"?" * 16, 0)})))
     assert len(stage.records) == records
+
+
+def test_a_deleted_topic_leaves_the_record_of_the_group() -> None:
+    stage = ShareGroupStage({"t": 1, "u": 1})
+    stage.beat("a", 0, "t", "u")
+    stage.settle("a")
+    stage.set_topics({"u": 1})
+    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
+    assert stage.share_group.state_topics.initialized == {topic_id("u"): TopicState("u", frozenset({0}))}
+    stage.settle("a")
+    assert stage.share_group.members["a"].assigned == {(topic_id("u"), 0)}
+    records = len(stage.records)
+    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
+    assert len(stage.records) == records, "the group knows nothing of it any more"
+
+
+def test_a_deleted_topic_is_not_initialized_or_deleted_any_more() -> None:
+    stage = ShareGroupStage({"t": 1, "u": 1})
+    stage.stores = False
+    stage.beat("a", 0, "t")
+    assert topic_id("t") in stage.share_group.state_topics.initializing
+    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
+    assert stage.share_group.state_topics == StateTopics()
+    stage.stores = True
+    stage.beat("a", 1, "u")
+    stage.beat("a", -1)
+    stage.ask(DeleteOffsets(CLIENT, GROUP, ("u",)))
+    assert stage.share_group.state_topics == StateTopics(deleting={topic_id("u"): "u"})
+    stage.tell(TopicsDeleted(frozenset({"u"}), frozenset({topic_id("u")})))
+    assert stage.share_group.state_topics == StateTopics()
+
+
+def test_a_topic_that_was_deleted_unseen_and_made_anew_raises_the_epoch_once() -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    stage.settle("a")
+    anew = TestTopic("t", b"new" * 5 + b"!", 1)
+    stage.image = TestImage((anew,))
+    stage.reload()
+    epoch = stage.settle("a")["a"]
+    assert stage.share_group.members["a"].assigned == {(anew.id, 0)}
+    assert stage.settle("a")["a"] == epoch

@@ -226,3 +226,25 @@ def test_a_conversation_of_200_requests_is_answered_as_apache_kafka_answers_it()
     serve_and(story, **SETTINGS | {"group_share_record_lock_duration_ms": 30_000, "group_share_max_share_sessions": 10})
     assert len(expected) == REQUESTS
     assert lines == expected
+
+
+def test_a_member_above_the_byte_rate_of_its_client_acquires_nothing(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        for value in "xyz":
+            await client.produce("t", batch(value * 4_000))
+        other = await node.connect(client_id="other")
+        await other.set_quota("consumer_byte_rate", 1_000, client_id="test")
+        consumer = Consumer(client, topic_id)
+        first = await consumer.fetch(wait_ms=1_000, records_max=1)
+        assert first.throttle_time_ms == 0 and first.responses[0].partitions[0].acquired_records
+        exceeding = await consumer.fetch((0, 0, ACCEPT), records_max=1)
+        assert exceeding.throttle_time_ms > 0
+        (partition,) = exceeding.responses[0].partitions
+        assert partition.records and partition.acknowledge_error_code == NONE, "acquired records are given"
+        second = await node.connect()
+        refused = await Consumer(second, topic_id, "n").fetch(records_max=1, wait_ms=1_000)
+        assert refused.throttle_time_ms > 0 and not refused.responses
+        third = Consumer(other, topic_id, "n")
+        assert [each.acquired for each in await third.take(records_max=1, wait_ms=1_000)] == [[(2, 2, 1)]]
+
+    tell(story)

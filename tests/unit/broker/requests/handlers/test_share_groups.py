@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share_state.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_share_group_offsets as alter_offsets
 from moldau.protocol.messages import delete_share_group_offsets as delete_offsets
 from moldau.protocol.messages import describe_share_group_offsets as describe_offsets
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -153,5 +155,30 @@ def test_offsets_are_described_set_and_deleted() -> None:
         assert await delete(client, "t") == [0]
         assert await offsets(client) == {}
         assert await delete(client, "t") == [unknown]
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_deleted_topic_is_forgotten_by_the_group_and_by_the_share_coordinator() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for name in "tu":
+            await client.create(name, 1)
+        node.broker.services.topics.create_internal(node.broker.coordinators.groups.shards.topic)
+        await beat(client, 0, "t", "u")
+        state = node.broker.coordinators.share_state
+        while len(await offsets(client)) < 2:
+            await asyncio.sleep(0.1)
+        kept = [(key.topic_id, key.partition) for runner in state.shards.runners for key, _ in runner.shard.states()]
+        assert len(kept) == 2
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=bytes(16))], timeout_ms=10_000)
+        assert (await client.ask(deletion, 6)).responses[0].error_code == ErrorCode.NONE
+        await asyncio.sleep(0.5)
+        assert await offsets(client) == {("u", 0): (-1, -1)}
+        (left,) = [key for runner in state.shards.runners for key, _ in runner.shard.states()]
+        (runner,) = (each for each in node.broker.coordinators.groups.runners if each.shard.group(GROUP))
+        group = runner.shard.group(GROUP)
+        assert isinstance(group, ShareGroup)
+        assert [*group.state_topics.initialized] == [left.topic_id]
 
     serve_and(story, **SETTINGS)

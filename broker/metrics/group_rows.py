@@ -1,0 +1,59 @@
+"""The rows of the metrics of groups and of what share groups deliver, in the form of `catalogue.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP_ROWS: Final = """
+kafka_coordinator_group_groupmetadatamanager_numgroups  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups
+    Classic groups that this broker coordinates.
+kafka_coordinator_group_groupmetadatamanager_numgroupsempty  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsEmpty
+    Those without members.
+kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsPreparingRebalance
+    Those that wait for their members to join.
+kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsCompletingRebalance
+    Those that wait for their leader's assignment.
+kafka_coordinator_group_groupmetadatamanager_numgroupsstable  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsStable
+    Those in which every member has an assignment.
+kafka_coordinator_group_groupmetadatamanager_numgroupsdead  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumGroupsDead
+    Those on their way out; none stays so here.
+kafka_coordinator_group_groupmetadatamanager_numoffsets  gauge  -
+    kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets
+    Committed offsets.
+moldau_group_members  gauge  -
+    -
+    Members of all groups.
+kafka_server_group_coordinator_metrics_group_completed_rebalance_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=group-completed-rebalance-count
+    Generations that began.
+kafka_server_group_coordinator_metrics_group_count  gauge  protocol
+    kafka.server:type=group-coordinator-metrics,name=group-count
+    Groups that this broker coordinates, by their kind.
+kafka_server_group_coordinator_metrics_consumer_group_count  gauge  state
+    kafka.server:type=group-coordinator-metrics,name=consumer-group-count
+    Consumer groups by their state; none is Dead for long enough to be seen.
+kafka_server_group_coordinator_metrics_consumer_group_rebalance_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=consumer-group-rebalance-count
+    New epochs of consumer groups.
+kafka_server_group_coordinator_metrics_share_group_count  gauge  state
+    kafka.server:type=group-coordinator-metrics,name=share-group-count
+    Share groups by their state; none is Dead for long enough to be seen.
+kafka_server_group_coordinator_metrics_share_group_rebalance_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=share-group-rebalance-count
+    New epochs of share groups.
+kafka_server_group_coordinator_metrics_streams_group_count  gauge  state
+    kafka.server:type=group-coordinator-metrics,name=streams-group-count
+    Streams groups by their state; none is Dead for long enough to be seen.
+kafka_server_group_coordinator_metrics_streams_group_rebalance_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=streams-group-rebalance-count
+    New epochs of Streams groups.
+kafka_server_group_coordinator_metrics_offset_commit_count  counter  -
+    kafka.server:type=group-coordinator-metrics,name=offset-commit-count
+    Offsets written by commits.
+"""
