@@ -29,7 +29,7 @@ class SupportedRange(NamedTuple):
 # DIVERGES: Apache Kafka supports metadata.version from 7 on, and levels above 0 of the other features. Here a level is
 # supported only where this version implements what the level means.
 SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
-    METADATA_VERSION: SupportedRange(25, 30),
+    METADATA_VERSION: SupportedRange(25, 33),
     KRAFT_VERSION: SupportedRange(0, 1),
     TRANSACTION_VERSION: SupportedRange(0, 2),
     GROUP_VERSION: SupportedRange(0, 1),
@@ -46,8 +46,13 @@ METADATA_VERSION_NAMES: Final = {
     28: "4.2-IV0",
     29: "4.2-IV1",
     30: "4.3-IV0",
+    31: "4.4-IV0",
+    32: "4.4-IV1",
+    33: "4.4-IV2",
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
+DEFAULT_METADATA_VERSION: Final = 30
+"""The metadata version of a new cluster. Tools that know the later ones are not released yet."""
 
 
 class DefaultLevel(NamedTuple):
@@ -70,6 +75,10 @@ supported, and without features that are not here.
 """
 CORDONED_LOG_DIRS_VERSION: Final = 30
 """The metadata version from which on registrations name the cordoned log directories, which take no new replicas."""
+NETWORK_ACLS_VERSION: Final = 32
+"""The metadata version from which on the host of an ACL may be a network in CIDR notation."""
+CONTROLLER_UNREGISTRATION_VERSION: Final = 33
+"""The metadata version from which on the log may hold an UnregisterControllerRecord."""
 
 
 def refusal_of_feature(name: str, level: int) -> str | None:

@@ -10,7 +10,7 @@ from moldau.broker.config.sasl import token_key
 from moldau.broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
-from moldau.kraft.features import SUPPORTED_FEATURES, refusal_of_feature
+from moldau.kraft.features import DEFAULT_METADATA_VERSION, SUPPORTED_FEATURES, refusal_of_feature
 from moldau.kraft.image.finalized_features import FeaturesImage
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.replay import Replay
@@ -123,7 +123,7 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
     """
     path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(path):
-        return [FeatureLevelRecord(name="metadata.version", feature_level=SUPPORTED_FEATURES["metadata.version"].last)]
+        return [FeatureLevelRecord(name="metadata.version", feature_level=DEFAULT_METADATA_VERSION)]
     records = read_snapshot_file(fs, path).records
     levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
     refuse_unsupported(FeaturesImage(levels))

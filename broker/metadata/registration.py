@@ -28,6 +28,7 @@ from moldau.protocol.messages.broker_registration import (
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
     from moldau.broker.metadata.quorum import Quorum
+    from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 
 log = logging.getLogger("moldau.registration")
 
@@ -233,14 +234,24 @@ def broker_identity(
 
 
 async def keep_registered(quorum: Quorum, config: Config) -> None:
-    """Send ControllerRegistration until the committed metadata has this incarnation.
+    """Send ControllerRegistration until the committed metadata has this incarnation, and again after the registration
+    was removed, until cancelled.
 
     An active controller writes its own registration itself.
     """
+    was_removed = asyncio.Event()
+
+    def follow(image: MetadataImage, delta: MetadataDelta) -> None:
+        if config.node_id in delta.cluster.controllers and config.node_id not in image.cluster.controllers:
+            was_removed.set()
+
+    quorum.subscribe(follow)
     while True:
         known = quorum.image.cluster.controllers.get(config.node_id)
         if known is not None and known.incarnation_id == quorum.incarnation_id:
-            return
+            await was_removed.wait()
+            was_removed.clear()
+            continue
         answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         quorum.submit(controller_registration(config, quorum.incarnation_id), answered.set_result)
         await answered

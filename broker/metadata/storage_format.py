@@ -15,8 +15,8 @@ from moldau.broker.config.config import Config
 from moldau.broker.metadata.metadata_log import DIRECTORY, write_batches
 from moldau.kraft.features import (
     DEFAULT_LEVELS,
+    DEFAULT_METADATA_VERSION,
     KRAFT_VERSION,
-    LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
@@ -100,7 +100,7 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
 
     By default a feature has Apache Kafka's default level, as far as this version supports it.
     """
-    levels = {METADATA_VERSION: LATEST_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
+    levels = {METADATA_VERSION: DEFAULT_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     for name, default in DEFAULT_LEVELS.items():
         if levels[METADATA_VERSION] >= default.metadata_version and default.level <= SUPPORTED_FEATURES[name].last:
             levels.setdefault(name, default.level)

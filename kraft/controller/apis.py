@@ -22,7 +22,7 @@ from moldau.kraft.controller.decision import Decision
 from moldau.kraft.controller.feature_control import update_features
 from moldau.kraft.controller.nodes.broker_lifecycle import heartbeat
 from moldau.kraft.controller.nodes.broker_registration import register_broker, unregister_broker
-from moldau.kraft.controller.nodes.controller_registration import register_controller
+from moldau.kraft.controller.nodes.controller_registration import register_controller, unregister_controller
 from moldau.kraft.controller.partitions.directory_assignment import assign_replicas
 from moldau.kraft.controller.partitions.elections import elect_leaders
 from moldau.kraft.controller.partitions.in_sync_control import alter_partition
@@ -62,6 +62,7 @@ from moldau.protocol.messages.incremental_alter_configs import IncrementalAlterC
 from moldau.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from moldau.protocol.messages.unregister_controller import UnregisterControllerRequest
 from moldau.protocol.messages.update_features import UpdateFeaturesRequest
 from moldau.protocol.schema import default_struct, response_class_of
 from moldau.security.access import AclOperation
@@ -239,6 +240,7 @@ CONTROLLER_APIS: Final = table_of(
         ),
         api(RenewDelegationTokenRequest, renew_token, is_for_clients=True),
         api(UnregisterBrokerRequest, unregister_broker, is_for_clients=True, operation=AclOperation.ALTER),
+        api(UnregisterControllerRequest, unregister_controller, is_for_clients=True, operation=AclOperation.ALTER),
         api(
             UpdateFeaturesRequest,
             update_features,

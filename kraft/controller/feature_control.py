@@ -31,7 +31,7 @@ from moldau.protocol.messages.update_features import (
 from moldau.protocol.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 DISABLED: Final = SupportedRange(0, 0)
-METADATA_CHANGED: Final = frozenset({30})
+METADATA_CHANGED: Final = frozenset({30, 32, 33})
 """The levels of metadata.version that added records or fields which earlier levels cannot read."""
 FAILED: Final = "The update failed for all features since the following feature had an error: "
 

@@ -15,6 +15,7 @@ from moldau.protocol.records.metadata import (
     ControllerFeature,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterControllerRecord,
 )
 
 FENCE: Final = 1
@@ -202,6 +203,9 @@ class ClusterDelta:
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = ControllerNode.of(record)
+
+    def replay_unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = None
 
     def apply(self) -> ClusterImage:
         if not (self.brokers or self.controllers):

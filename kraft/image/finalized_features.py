@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from moldau.kraft.features import LATEST_METADATA_VERSION, METADATA_VERSION
+from moldau.kraft.features import DEFAULT_METADATA_VERSION, METADATA_VERSION
 from moldau.protocol.records.metadata import FeatureLevelRecord
 
 
@@ -21,7 +21,7 @@ class FeaturesImage(NamedTuple):
     def metadata_version(self) -> int:
         """The level of metadata.version; before a record has finalized it, the newest level that this version
         supports."""
-        return self.levels.get(METADATA_VERSION, LATEST_METADATA_VERSION)
+        return self.levels.get(METADATA_VERSION, DEFAULT_METADATA_VERSION)
 
     def snapshot_records(self) -> Iterator[object]:
         """The records of the levels. metadata.version is first: readers need it to read the others."""

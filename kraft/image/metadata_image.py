@@ -111,6 +111,7 @@ class MetadataDelta:
             records.FenceBrokerRecord: self._replay_fence,
             records.UnfenceBrokerRecord: self._replay_unfence,
             records.RegisterControllerRecord: self.cluster.replay_controller,
+            records.UnregisterControllerRecord: self.cluster.replay_unregister_controller,
             records.TopicRecord: self.topics.replay_topic,
             records.PartitionRecord: self.topics.replay_partition,
             records.PartitionChangeRecord: self.topics.replay_change,

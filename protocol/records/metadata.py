@@ -64,6 +64,11 @@ class UnregisterBrokerRecord:
     broker_epoch: Int64
 
 
+@message(key=29, versions="0", flexible="0+")
+class UnregisterControllerRecord:
+    controller_id: Int32
+
+
 @message(key=17, versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
     broker_id: Int32

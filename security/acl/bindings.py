@@ -1,6 +1,7 @@
 """ACL bindings and the filters that select them (KIP-11, KIP-290).
 
-A binding allows or denies a principal one operation, from one address or any, on the resources of a pattern.
+A binding allows or denies a principal one operation, from one address, one network or any, on the resources of a
+pattern.
 
 | pattern type | in a binding                             | in a filter: the bindings that it selects               |
 |--------------|------------------------------------------|---------------------------------------------------------|

@@ -1,6 +1,6 @@
 """The index of all ACLs by kind of resource, principal and host: a decision reads only those that may apply.
 
-kind ──▶ (principal or User:*, host or *) ──▶ Permissions, by name ──▶ what is allowed and denied, as bits
+kind ──▶ (principal or User:*, host, network or *) ──▶ Permissions, by name ──▶ what is allowed and denied, as bits
 
 Bit n says that the operation with the code n is allowed, bit n + `DENIED_FROM` that it is denied. An ALLOW of some
 operations implies an operation to describe; a DENY implies nothing.
@@ -9,17 +9,20 @@ A literal name is looked up in a dictionary. Prefixes are kept sorted. Let P be 
 a name: every prefix of the name is then also a prefix of P. Each prefix therefore refers to the longest other prefix
 that it begins with, and its bits include those of all shorter ones. One bisection and a few comparisons give the bits
 for a name.
+
+Networks (CIDR notation) are compared with the address one by one. Without ACLs for networks this costs nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from moldau.security.access import AclOperation
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
+from moldau.security.acl.networks import SEPARATOR, InvalidNetwork, Network, address_of, network_of
 from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 DENIED_FROM: Final = 32
@@ -209,6 +212,16 @@ class DecisionForAll(Enum):
     """The name counts."""
 
 
+class NetworkAcls:
+    """A network, and the number of ACLs that name it."""
+
+    __slots__ = ("acls_count", "network")
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.acls_count = 0
+
+
 KindIndex = dict[tuple[str, str], Permissions]
 """The ACLs of one kind of resource by principal and host."""
 _NO_ACLS: Final[Mapping[tuple[str, str], Permissions]] = {}
@@ -217,11 +230,13 @@ _NO_ACLS: Final[Mapping[tuple[str, str], Permissions]] = {}
 class AclIndex:
     """The index. It is updated by entries of the metadata, each with the id of its record."""
 
-    __slots__ = ("_bindings", "_kinds")
+    __slots__ = ("_bindings", "_kinds", "_networks")
 
     def __init__(self) -> None:
         self._bindings: dict[bytes, AclBinding] = {}
         self._kinds: dict[int, KindIndex] = {}
+        self._networks: dict[str, NetworkAcls] = {}
+        """The networks of all ACLs by their text."""
 
     @property
     def bindings(self) -> Mapping[bytes, AclBinding]:
@@ -231,7 +246,7 @@ class AclIndex:
         """Whether the ACLs allow the operation: False where one denies it, None where no ACL applies."""
         find = self._kinds.get(kind, _NO_ACLS).get
         bits = 0
-        for key in _keys(principal, host):
+        for key in self._keys(principal, host):
             permissions = find(key)
             if permissions is not None:
                 bits |= permissions.of(name)
@@ -241,7 +256,7 @@ class AclIndex:
         """What the ACLs say about the operation on every resource of the kind."""
         find = self._kinds.get(kind, _NO_ACLS).get
         of_all = of_some = 0
-        for key in _keys(principal, host):
+        for key in self._keys(principal, host):
             permissions = find(key)
             if permissions is not None:
                 of_all |= permissions.of_every_name
@@ -264,7 +279,7 @@ class AclIndex:
     def bindings_about(self, kind: int, principal: str, host: str) -> Iterator[AclBinding]:
         """The ACLs of a kind that apply to the principal at an address."""
         of_kind = self._kinds.get(kind, _NO_ACLS)
-        for key in set(_keys(principal, host)):
+        for key in set(self._keys(principal, host)):
             if key in of_kind:
                 yield from of_kind[key].bindings.values()
 
@@ -275,6 +290,8 @@ class AclIndex:
         if binding.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
             of_kind = self._kinds.setdefault(binding.kind, {})
             of_kind.setdefault((binding.principal, binding.host), Permissions()).put(entry_id, binding)
+            if SEPARATOR in binding.host:
+                self._put_network(binding.host)
 
     def remove(self, entry_id: bytes) -> None:
         """Remove the entry, if it exists."""
@@ -286,8 +303,26 @@ class AclIndex:
         permissions.remove(entry_id)
         if not permissions.bindings:
             del of_kind[binding.principal, binding.host]
+        known = self._networks.get(binding.host)
+        if known is not None:
+            known.acls_count -= 1
+            if known.acls_count == 0:
+                del self._networks[binding.host]
 
+    def _put_network(self, text: str) -> None:
+        known = self._networks.get(text)
+        if known is None:
+            try:
+                known = self._networks[text] = NetworkAcls(network_of(text))
+            except InvalidNetwork:
+                return  # Older metadata versions allow any text as a host; this one matches no address.
+        known.acls_count += 1
 
-def _keys(principal: str, host: str) -> tuple[tuple[str, str], ...]:
-    """The principals and hosts of the ACLs that apply to a principal at an address."""
-    return (principal, WILDCARD), (EVERY_PRINCIPAL, WILDCARD), (principal, host), (EVERY_PRINCIPAL, host)
+    def _keys(self, principal: str, host: str) -> Sequence[tuple[str, str]]:
+        """The principals and hosts of the ACLs that apply to a principal at an address."""
+        keys = (principal, WILDCARD), (EVERY_PRINCIPAL, WILDCARD), (principal, host), (EVERY_PRINCIPAL, host)
+        if not self._networks:
+            return keys
+        address = address_of(host)
+        within = [text for text, known in self._networks.items() if address is not None and address in known.network]
+        return [*keys, *((each, text) for text in within for each in (principal, EVERY_PRINCIPAL))]

@@ -8,6 +8,7 @@ from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.settings import SecuritySettings
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
+from moldau.protocol.records.metadata import FeatureLevelRecord
 from moldau.security.principal import ANONYMOUS, Principal, Requester
 from tests.support.controller_scribe import SETTINGS
 
@@ -38,6 +39,10 @@ class Deciding:
         decision = self._controller.step(request, self.now_ms, Requester(principal))
         self._commit(decision.records)
         return decision.reply
+
+    def finalize(self, feature: str, level: int) -> None:
+        """Write the level of a feature to the log."""
+        self._commit([FeatureLevelRecord(name=feature, feature_level=level)])
 
     def tick(self) -> None:
         for decision in self._controller.tick(self.now_ms):

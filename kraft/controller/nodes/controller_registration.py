@@ -1,14 +1,24 @@
-"""ControllerRegistration: a controller reports its addresses and the features that it supports (KIP-919)."""
+"""ControllerRegistration: a controller reports its addresses and the features that it supports (KIP-919).
+UnregisterController removes the report of a controller that is not coming back.
+"""
 
 from __future__ import annotations
 
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
+from moldau.kraft.features import CONTROLLER_UNREGISTRATION_VERSION
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
 )
-from moldau.protocol.records.metadata import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+from moldau.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from moldau.protocol.records.metadata import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+    UnregisterControllerRecord,
+)
 
 
 def register_controller(context: DecisionContext, request: ControllerRegistrationRequest) -> Decision:
@@ -34,3 +44,21 @@ def registration_record(request: ControllerRegistrationRequest) -> RegisterContr
             for each in request.features
         ],
     )
+
+
+def unregister_controller(context: DecisionContext, request: UnregisterControllerRequest) -> Decision:
+    """Remove the registration of a controller. One that still runs registers again."""
+    controller_id = request.controller_id
+    if controller_id == context.settings.node_id:
+        return refused(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+    if context.image.features.metadata_version < CONTROLLER_UNREGISTRATION_VERSION:
+        too_old = "The current MetadataVersion is too old to support controller unregistration."
+        return refused(ErrorCode.UNSUPPORTED_VERSION, too_old)
+    if controller_id not in context.image.cluster.controllers:
+        unknown = f"Controller ID {controller_id} is not currently registered."
+        return refused(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, unknown)
+    return Decision([UnregisterControllerRecord(controller_id=controller_id)], UnregisterControllerResponse())
+
+
+def refused(error: ErrorCode, message: str) -> Decision:
+    return Decision((), UnregisterControllerResponse(error_code=error, error_message=message))

@@ -6,6 +6,7 @@ from typing import Final
 
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
+from moldau.kraft.features import METADATA_VERSION_NAMES, NETWORK_ACLS_VERSION
 from moldau.kraft.image.security.acls import record_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -28,6 +29,7 @@ from moldau.security.acl.bindings import (
     PatternType,
     PermissionType,
 )
+from moldau.security.acl.networks import SEPARATOR, InvalidNetwork, network_of
 
 RECORDS_MAX: Final = 10_000
 """The most ACLs that one request may create or delete."""
@@ -46,7 +48,7 @@ def create_acls(context: DecisionContext, request: CreateAclsRequest) -> Decisio
     results = []
     for creation in request.creations:
         binding = binding_of(creation)
-        refusal = refusal_of(binding)
+        refusal = refusal_of(binding) or refusal_of_host(binding.host, context.image.features.metadata_version)
         if refusal is None and binding not in known:
             known.add(binding)
             records.append(record_of(context.settings.new_uuid(), binding))
@@ -88,6 +90,26 @@ def refusal_of(binding: AclBinding) -> ApiError | None:
             f"Could not parse principal from `{binding.principal}` "
             "(no colon is present separating the principal type from the principal name)"
         )
+    return None
+
+
+def refusal_of_host(host: str, metadata_version: int) -> ApiError | None:
+    """Why an ACL cannot have this host; None where it can. A host with a slash is a network, which nodes of older
+    metadata versions would take for an address that no client has.
+    """
+    knows_networks = metadata_version >= NETWORK_ACLS_VERSION
+    if not host and knows_networks:
+        return invalid("Host pattern cannot be null or empty")
+    if SEPARATOR not in host:
+        return None
+    if not knows_networks:
+        name = METADATA_VERSION_NAMES[NETWORK_ACLS_VERSION]
+        message = f"CIDR-based ACL host patterns require metadata version {name} or higher."
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
+    try:
+        network_of(host)
+    except InvalidNetwork as refusal:
+        return invalid(f"Invalid CIDR notation '{host}': {refusal}")
     return None
 
 

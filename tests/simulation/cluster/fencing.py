@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moldau.broker.node.node import Node
-from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
+from moldau.kraft.features import CONTROLLER_UNREGISTRATION_VERSION, ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.kraft.raft.events import Resign
@@ -23,6 +23,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from moldau.protocol.messages.unregister_controller import UnregisterControllerRequest
 from moldau.protocol.record_builder import Record, build_batch
 from tests.simulation.invariants.equal_images import summary
 from tests.simulation.raft.host import Host
@@ -236,6 +237,26 @@ def an_unregistered_broker_leads_nothing(seed: int) -> None:
     live(seed, story, nodes=6, controllers=3, moldau_broker_silence_fence_ms=0)
 
 
+def an_unregistered_controller_that_runs_registers_again(seed: int) -> None:
+    """Every node forgets it, and then knows the same incarnation again."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.until(lambda: cluster.leader_of_quorum() is not None, "a controller")
+        leader = cluster.leader_of_quorum()
+        assert leader is not None and leader.broker is not None
+        quorum = leader.broker.quorum
+        await cluster.until(lambda: len(quorum.image.cluster.controllers) == 3, "three", 30)
+        former = next(each for each in quorum.image.cluster.controllers.values() if each.id != leader.id)
+        states: list[bool] = []
+        quorum.subscribe(lambda image, _: states.append(former.id in image.cluster.controllers))
+        reply = await ask_controller(cluster, UnregisterControllerRequest(controller_id=former.id), 0)
+        assert reply.error_code == ErrorCode.NONE, reply
+        assert False in states, "the registration was not removed"
+        await cluster.until(lambda: quorum.image.cluster.controllers.get(former.id) == former, "registered again", 30)
+
+    live(seed, story, nodes=6, controllers=3, features={METADATA_VERSION: CONTROLLER_UNREGISTRATION_VERSION})
+
+
 def a_new_controller_fences_who_died_with_the_former(seed: int) -> None:
     """It never heard of that broker: the session counts from its own first moment."""
 
@@ -440,6 +461,7 @@ ALL: Final[tuple[Callable[[int], None], ...]] = (
     an_alter_partition_of_the_past_is_refused,
     a_former_incarnation_is_refused,
     an_unregistered_broker_leads_nothing,
+    an_unregistered_controller_that_runs_registers_again,
     a_new_controller_fences_who_died_with_the_former,
     fewer_in_sync_are_enough_and_nobody_else_is_eligible,
     what_a_lost_controller_decided_is_promised_to_nobody,

@@ -85,4 +85,4 @@ def test_features_are_refused_by_name_and_level() -> None:
     for name, level in (("group.version", 2), ("metadata.version", 24), ("metadata.version", 0), ("some.version", 1)):
         refusal = refusal_of_feature(name, level)
         assert refusal is not None and name in refusal and str(level) in refusal
-    assert SUPPORTED_FEATURES["metadata.version"].last == 30
+    assert SUPPORTED_FEATURES["metadata.version"].last == 33

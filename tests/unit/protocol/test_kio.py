@@ -36,8 +36,10 @@ NEWER_THAN_KIO = {
     "ApiVersionsResponse": 5,
     "DeleteGroupsRequest": 3,
     "DeleteGroupsResponse": 3,
+    "UnregisterControllerRequest": 0,
+    "UnregisterControllerResponse": 0,
 }
-"""The versions of 4.4, which kio lacks."""
+"""The first version of 4.4, which kio lacks."""
 
 RANGES = {Wire.INT8: 7, Wire.INT16: 15, Wire.INT32: 31, Wire.INT64: 63}
 KIO_ERROR_CODES = [code.value for code in kio_errors.ErrorCode]

@@ -130,7 +130,7 @@ def test_a_directory_of_another_cluster_is_never_passed_over(tmp_path: Path) -> 
         {"group.version": 2},
         {"share.version": 2},
         {"metadata.version": 24},
-        {"metadata.version": 31},
+        {"metadata.version": 34},
         {"nonsense": 1},
         {"kraft.version": 0},
     ],
@@ -159,8 +159,10 @@ LEVELS_OF_RELEASES = {
     28: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1},
     30: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1}
     | {"streams.version": 1},
+    33: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1}
+    | {"streams.version": 1},
 }
-"""The levels above 0 that Apache Kafka 4.3.1 formats a cluster with, by metadata.version."""
+"""The levels above 0 that Apache Kafka 4.3.1 formats a cluster with, by metadata.version; at 33 those of 4.4.0."""
 
 
 @pytest.mark.parametrize("metadata_version", LEVELS_OF_RELEASES)

@@ -116,7 +116,7 @@ def test_what_may_come_in_an_envelope_is_what_apache_kafka_forwards() -> None:
         "AlterUserScramCredentials", "CreateAcls", "CreateDelegationToken", "CreatePartitions", "CreateTopics",
         "DeleteAcls", "DeleteTopics", "DescribeQuorum", "ElectLeaders", "ExpireDelegationToken",
         "IncrementalAlterConfigs", "ListPartitionReassignments", "RemoveRaftVoter", "RenewDelegationToken",
-        "UnregisterBroker", "UpdateFeatures",
+        "UnregisterBroker", "UnregisterController", "UpdateFeatures",
     }  # fmt: skip
     assert {row.name for row in APIS if row.is_forwardable} == forwardable
 

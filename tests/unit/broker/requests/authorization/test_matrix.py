@@ -245,6 +245,7 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
         reads_group, lambda r: [(Op.READ, Kind.TOPIC, each.name) for each in r.topics]
     ),
     ("UnregisterBroker", CONTROLLER): on_cluster(Op.ALTER),
+    ("UnregisterController", CONTROLLER): on_cluster(Op.ALTER),
     ("UpdateFeatures", CONTROLLER): on_cluster(Op.ALTER),
     ("UpdateRaftVoter", CONTROLLER): CLUSTER_ACTION,
     ("Vote", CONTROLLER): CLUSTER_ACTION,

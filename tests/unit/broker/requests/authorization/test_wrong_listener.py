@@ -56,7 +56,7 @@ OF_BOTH: Final = names("""
     ApiVersions CreateAcls CreateDelegationToken CreatePartitions CreateTopics DeleteAcls DeleteTopics
     DescribeAcls DescribeCluster DescribeConfigs DescribeQuorum ElectLeaders ExpireDelegationToken Fetch
     IncrementalAlterConfigs ListPartitionReassignments RemoveRaftVoter RenewDelegationToken SaslAuthenticate
-    SaslHandshake UnregisterBroker UpdateFeatures
+    SaslHandshake UnregisterBroker UnregisterController UpdateFeatures
 """)
 ROLE_OF: Final = {
     **dict.fromkeys(OF_CONTROLLERS, CONTROLLER),

@@ -10,6 +10,7 @@ from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsReq
 from moldau.security.acl.bindings import AclBinding
 from tests.support.deciding import Deciding
 
+TOO_OLD = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
 NO_COLON = " (no colon is present separating the principal type from the principal name)"
 
 
@@ -88,6 +89,31 @@ def test_an_acl_that_cannot_be_is_refused_and_others_are_made(refused: AclCreati
     outcome = (ErrorCode.INVALID_REQUEST, message)
     assert create(cluster, creation("x"), refused, creation("y")) == [(0, ""), outcome, (0, "")]
     assert len(cluster.image.acls.by_id) == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "below", "from_then_on"),
+    [
+        ("10.0.0.0/8", (ErrorCode.UNSUPPORTED_VERSION, TOO_OLD), (0, "")),
+        ("2001:db8::/32", (ErrorCode.UNSUPPORTED_VERSION, TOO_OLD), (0, "")),
+        (
+            "10.0.0.0/33",
+            (ErrorCode.UNSUPPORTED_VERSION, TOO_OLD),
+            (
+                ErrorCode.INVALID_REQUEST,
+                "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]",
+            ),
+        ),
+        ("", (0, ""), (ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty")),
+    ],
+)
+def test_a_host_may_be_a_network_from_metadata_version_4_4_iv1_on(
+    host: str, below: tuple[int, str], from_then_on: tuple[int, str]
+) -> None:
+    cluster = Deciding()
+    assert create(cluster, creation(host=host)) == [below]
+    cluster.finalize("metadata.version", 32)
+    assert create(cluster, creation(host=host)) == [from_then_on]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""The hosts of ACLs that are networks in CIDR notation: what text names one, and which addresses it holds.
+
+    10.1.0.0/16         IPv4: four decimal numbers, which may begin with zeros, and a prefix of one or two digits
+    2001:db8::/32       IPv6: an address that maps no IPv4 address, and a decimal prefix; a scope after % is ignored
+
+The address may have bits beyond the prefix: 10.1.2.3/16 is 10.1.0.0/16. A network of one family holds no address of the
+other.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+SEPARATOR: Final = "/"
+"""The character that tells a network from an address; no address has it."""
+Network = IPv4Network | IPv6Network
+ADDRESSES_MAX: Final = 10_000
+"""The most addresses of clients whose parsed form is kept."""
+_IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
+_DECIMAL: Final = re.compile(r"\d{1,9}", re.ASCII)
+
+
+class InvalidNetwork(ValueError):
+    """A text does not name a network; the message is that of Apache Kafka."""
+
+
+def network_of(text: str) -> Network:
+    """The network that a text names. Raises `InvalidNetwork`."""
+    return _ipv6_network(text) if ":" in text else _ipv4_network(text)
+
+
+def _ipv4_network(text: str) -> IPv4Network:
+    match = _IPV4.fullmatch(text)
+    if match is None:
+        raise InvalidNetwork(f"Could not parse [{text}]")
+    *octets, prefix = map(int, match.groups())
+    for octet in octets:
+        if octet > 255:
+            raise InvalidNetwork(f"Value [{octet}] not in range [0,255]")
+    if prefix > 32:
+        raise InvalidNetwork(f"Value [{prefix}] not in range [0,32]")
+    return IPv4Network((int.from_bytes(bytes(octets), "big"), prefix), strict=False)
+
+
+def _ipv6_network(text: str) -> IPv6Network:
+    address, _, prefix = text.partition(SEPARATOR)
+    if SEPARATOR in prefix:
+        raise InvalidNetwork(f"Could not parse [{text}]")
+    if _DECIMAL.fullmatch(prefix.removeprefix("-")) is None:
+        raise InvalidNetwork(f"Could not parse [{text}] - invalid prefix length")
+    if not 0 <= int(prefix) <= 128:
+        raise InvalidNetwork(f"Could not parse [{text}] - prefix length must be between 0 and 128")
+    try:
+        parsed = IPv6Address(address.partition("%")[0])
+    except AddressValueError:
+        raise InvalidNetwork(f"Could not parse [{address}]") from None
+    if parsed.ipv4_mapped is not None:
+        raise InvalidNetwork(f"Could not parse [{address}] - not an IPv6 address")
+    return IPv6Network((int(parsed), int(prefix)), strict=False)
+
+
+@lru_cache(ADDRESSES_MAX)
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """The address of a client in Java's notation; None for a host name, which no network holds."""
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_in_network(host: str, text: str) -> bool:
+    """Whether the text names a network that holds the address `host`."""
+    if SEPARATOR not in text:
+        return False
+    address = address_of(host)
+    try:
+        return address is not None and address in network_of(text)
+    except InvalidNetwork:
+        return False
