@@ -23,6 +23,7 @@ COPY replication replication
 COPY kraft kraft
 COPY coordinator coordinator
 COPY spark_jobs spark_jobs
+COPY testing testing
 COPY pyspark_moldau pyspark_moldau
 RUN PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \
     /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check ".[$EXTRAS]" \

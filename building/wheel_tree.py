@@ -10,7 +10,17 @@ from building.hot_path import COMPILED_SOURCES, GROUP
 from building.mypyc_build import compile_tree
 
 TARGET: Final = "moldau"
-LINKED: Final = ("broker", "coordinator", "kraft", "protocol", "replication", "security", "spark_jobs", "storage")
+LINKED: Final = (
+    "broker",
+    "coordinator",
+    "kraft",
+    "protocol",
+    "replication",
+    "security",
+    "spark_jobs",
+    "storage",
+    "testing",
+)
 """Folders at the top of the repository that are packages inside `moldau`, which has a link to each."""
 BESIDE: Final = ("pyspark_moldau",)
 """Spark looks for its sources in packages with such names at the top."""

@@ -6,11 +6,13 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.cli.format_storage import check_cluster_id
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config
 from moldau.broker.release import form
 from moldau.broker.runtime.progress import duration, size
 
 if TYPE_CHECKING:
+    from moldau.broker.node.main import Formatting
     from moldau.broker.node.start_messages import StartReport
     from moldau.broker.replicas.log_directories import OpeningResult
 
@@ -61,7 +63,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting that takes precedence; may be repeated",
     )
-    parser.add_argument("--until-eof", action="store_true", help="stop also when the standard input ends")
+    parser.add_argument(
+        "--cluster-id",
+        metavar="ID",
+        help="the id of the cluster for which an empty directory is formatted (without a file); otherwise a new id",
+    )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="CREDENTIAL",
+        help="a SCRAM credential for an empty directory (without a file), as"
+        " SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated",
+    )
+    parser.add_argument(
+        "--until-eof",
+        action="store_true",
+        help="stop also when the standard input ends, which it does when the process that holds its other end ends",
+    )
     parser.add_argument(
         "--greeting",
         choices=("text", "json", "none"),
@@ -82,7 +101,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
     greeting = arguments.greeting or ("text" if is_seen else "none")
     start = StartOptions(
-        formats=arguments.file is None,
+        formatting=formatting(arguments),
         in_memory=arguments.memory,
         until_eof=arguments.until_eof,
         greet=greeter(greeting, invocation),
@@ -107,6 +126,19 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
             f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}",
         ]
     return settings
+
+
+def formatting(arguments: argparse.Namespace) -> Formatting | None:
+    """What an empty directory is formatted with; None for a node with a file. Raises `CommandError`."""
+    from moldau.broker.node.main import Formatting
+
+    if arguments.file is None:
+        if arguments.cluster_id is not None:
+            check_cluster_id(arguments.cluster_id)
+        return Formatting(arguments.cluster_id, tuple(arguments.add_scram))
+    if arguments.cluster_id is not None or arguments.add_scram:
+        raise CommandError("--cluster-id and --add-scram are for a node without a file", "with a file: moldau format")
+    return None
 
 
 def free_ports() -> tuple[int, int]:

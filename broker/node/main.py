@@ -33,6 +33,7 @@ from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
 
 if TYPE_CHECKING:
     from moldau.broker.node.node import Node
+    from moldau.protocol.records.metadata import UserScramCredentialRecord
 
 log = logging.getLogger("moldau")
 
@@ -57,11 +58,21 @@ EXIT_REFUSED = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Formatting:
+    """What empty directories are formatted with at the start of a node."""
+
+    cluster_id: str | None = None
+    """None: a new one."""
+    scram: tuple[str, ...] = ()
+    """Credentials of users, in the form of `moldau format --add-scram`."""
+
+
+@dataclass(frozen=True, slots=True)
 class StartOptions:
     """How a node is started, besides its configuration."""
 
-    formats: bool = False
-    """Whether empty directories are formatted, for a single node."""
+    formatting: Formatting | None = None
+    """What empty directories are formatted with; None: they are refused."""
     in_memory: bool = False
     """Whether all files of the node are in memory, and end with the process."""
     until_eof: bool = False
@@ -108,10 +119,11 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
         loop.close()
 
 
-def _format_where_missing(config: Config, environment: LocalEnvironment) -> bool:
-    """Format empty directories for a single node, so that it can be tried with one command.
+def _format_where_missing(config: Config, environment: LocalEnvironment, formatting: Formatting) -> bool:
+    """Format empty directories, so that a node can be tried with one command. It is the only voter of its quorum,
+    unless the configuration names the voters.
 
-    Returns whether it did. Raises `FormatError` and OSError.
+    Returns whether it did. Raises `FormatError`, `InvalidScram` and OSError.
     """
     from moldau.broker.cli.format_storage import fresh_cluster_id
     from moldau.broker.metadata.storage_format import format_directories
@@ -122,15 +134,24 @@ def _format_where_missing(config: Config, environment: LocalEnvironment) -> bool
     for line in format_directories(
         environment.fs,
         config,
-        cluster_id=fresh_cluster_id(environment.entropy),
+        cluster_id=formatting.cluster_id or fresh_cluster_id(environment.entropy),
         features={},
         ignore_formatted=False,
-        standalone=True,
+        standalone=not config.controller_quorum_voters,
         entropy=environment.entropy,
         now_ms=environment.wall_ms(),
+        credentials=_credentials(formatting, environment),
     ):
         log.info("%s", line)
     return True
+
+
+def _credentials(formatting: Formatting, environment: LocalEnvironment) -> list[UserScramCredentialRecord]:
+    if not formatting.scram:
+        return []
+    from moldau.broker.cli.scram_credentials import scram_record
+
+    return [scram_record(each, environment.entropy) for each in formatting.scram]
 
 
 class TimedLoop(uvloop.Loop):
@@ -189,7 +210,8 @@ class NodeProcess:
 
     async def run(self) -> int:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
-        is_formatted = self._start.formats and _format_where_missing(self._config, self._environment)
+        formatting = self._start.formatting
+        is_formatted = formatting is not None and _format_where_missing(self._config, self._environment, formatting)
         await self._handle_signals()
         node = await self._started()
         if node is None:

@@ -31,6 +31,7 @@ BELOW: Final = {
     "coordinator": ("protocol",),
     "spark_jobs": ("storage", "protocol"),
     "pyspark_moldau": ("spark_jobs",),
+    "testing": ("broker",),
     "broker": PACKAGES,
 }
 """The packages below each package, as the import contracts have them. A broker sees all of them."""

@@ -15,7 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from moldau.broker.cli.invocation import CommandError
-from moldau.broker.cli.serve import free_ports, own_settings
+from moldau.broker.cli.serve import formatting, free_ports, own_settings
+from moldau.broker.node.main import Formatting
 
 RECORDS = 200
 
@@ -71,6 +72,22 @@ def test_port_0_is_a_free_one() -> None:
     listeners = settings(port=0)[0]
     assert "127.0.0.1:0" not in listeners
     assert len(set(free_ports())) == 2
+
+
+def formats(**given: object) -> Formatting | None:
+    return formatting(Namespace(**{"file": None, "cluster_id": None, "add_scram": []} | given))
+
+
+def test_an_empty_directory_is_formatted_for_the_cluster_and_with_the_users_that_are_given() -> None:
+    assert formats() == Formatting(None, ())
+    cluster_id, user = "MkU3OEVBNTcwNTJENDM2Qk", "SCRAM-SHA-256=[name=alice,password=alice-secret]"
+    assert formats(cluster_id=cluster_id, add_scram=[user]) == Formatting(cluster_id, (user,))
+    assert formats(file="server.properties") is None
+    with pytest.raises(CommandError, match="16 bytes"):
+        formats(cluster_id="short")
+    for given in ({"cluster_id": cluster_id}, {"add_scram": [user]}):
+        with pytest.raises(CommandError, match="without a file"):
+            formats(file="server.properties", **given)
 
 
 def test_what_does_not_fit_together_is_refused() -> None:

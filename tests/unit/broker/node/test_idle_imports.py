@@ -47,7 +47,7 @@ ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 PROGRAM: Final = """
 import asyncio, sys
 from moldau.broker.cli.invocation import load_config
-from moldau.broker.node.main import NodeProcess, StartOptions, TimedLoop
+from moldau.broker.node.main import Formatting, NodeProcess, StartOptions, TimedLoop
 from moldau.broker.runtime.environment import LocalEnvironment
 
 data, addresses, request = sys.argv[1:]
@@ -66,7 +66,8 @@ tasks = []
 loop = TimedLoop(LocalEnvironment.precise_ns)
 asyncio.set_event_loop(loop)
 config = load_config(None, data, ["listeners=" + addresses], {})
-life = NodeProcess(config, LocalEnvironment(loop), loop, StartOptions(formats=True, greet=greet), lambda: None)
+start = StartOptions(formatting=Formatting(), greet=greet)
+life = NodeProcess(config, LocalEnvironment(loop), loop, start, lambda: None)
 sys.exit(loop.run_until_complete(life.run()))
 """
 

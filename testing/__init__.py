@@ -1,0 +1,38 @@
+"""Kafka for tests: clusters as processes of the test, started in a fraction of a second and ended with it.
+
+    from moldau.testing import Cluster
+
+    with Cluster() as kafka:
+        kafka.produce("orders", "one")
+        assert [record.value for record in kafka.records("orders")] == [b"one"]
+
+The package starts `moldau serve` and imports nothing of the broker. It needs no other library; conveniences such as
+`Cluster.produce` use the Kafka client that is installed. Names are imported at their first use, because pytest loads
+`moldau.testing.plugin` in every project of the environment.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from moldau.testing.clients.port import Partition, Record
+    from moldau.testing.cluster import Cluster
+    from moldau.testing.node import Node, NodeFailed
+
+__all__ = ["Cluster", "Node", "NodeFailed", "Partition", "Record"]
+
+_MODULES: Final = {
+    "Cluster": "cluster",
+    "Node": "node",
+    "NodeFailed": "node",
+    "Partition": "clients.port",
+    "Record": "clients.port",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

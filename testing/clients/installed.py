@@ -1,0 +1,48 @@
+"""Chooses the Kafka client: the first of confluent-kafka, kafka-python and aiokafka that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, NamedTuple
+
+from moldau.testing.clients.port import Client
+
+
+class Library(NamedTuple):
+    """A library of which the kit can be a user."""
+
+    name: str
+    """As pip knows it."""
+    package: str
+    module: str
+    of_class: str
+
+
+LIBRARIES: Final = (Library("confluent-kafka", "confluent_kafka", "confluent", "ConfluentClient"),)
+
+
+class NoClient(ImportError):
+    """No Kafka client is installed, or not the one that was asked for."""
+
+
+def library(name: str | None = None) -> Library:
+    """The library of this name; without a name the first that is installed. Raises `NoClient`."""
+    for each in LIBRARIES:
+        if name in (None, each.name) and find_spec(each.package) is not None:
+            return each
+    known = ", ".join(each.name for each in LIBRARIES)
+    if name is not None and name not in known.split(", "):
+        raise NoClient(f"{name} is not a client that is supported: {known}")
+    raise NoClient(
+        f"topics, records and offsets of a cluster need a Kafka client: pip install {name or LIBRARIES[0].name}"
+        f" (supported: {known}). The cluster itself needs none"
+    )
+
+
+def client(chosen: Library, settings: Mapping[str, object]) -> Client:
+    """A client of that library, with settings in the library's own words."""
+    of_class = getattr(import_module(f"moldau.testing.clients.{chosen.module}"), chosen.of_class)
+    made: Client = of_class(settings)
+    return made

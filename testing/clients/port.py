@@ -1,0 +1,78 @@
+"""What the conveniences of a cluster use of a Kafka client, whichever library it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+Text = str | bytes
+Headers = Mapping[str, Text] | Sequence[tuple[str, Text]]
+
+
+class Partition(NamedTuple):
+    """A partition of a topic. It equals the tuple `("orders", 0)`."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it stands in its partition. The timestamp is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = -1
+
+
+class Client(Protocol):
+    """One library. Every method blocks; each raises the library's own exceptions, and TimeoutError."""
+
+    def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
+        """Create a topic."""
+
+    def delete_topics(self, names: Sequence[str], *, waits: bool = True) -> None:
+        """Delete topics; with `waits` until the cluster has deleted them."""
+
+    def topics(self) -> list[str]:
+        """The names of the topics, sorted, without the internal ones."""
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes]],
+        partition: int | None,
+    ) -> Record:
+        """Write a record, and wait until all in-sync replicas have it."""
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """The last stable offset of each partition; nothing for a topic that does not exist."""
+
+    def read(self, topic: str, begins: Mapping[int, int], ends: Mapping[int, int], timeout_s: float) -> list[Record]:
+        """The committed records of a topic, partition by partition, from the offsets `begins` (0 where there is none)
+        up to `ends`, exclusive.
+        """
+
+    def committed(self, group: str) -> dict[Partition, int]:
+        """The committed offsets of a group."""
+
+    def close(self) -> None:
+        """End the connections."""
+
+
+def as_bytes(text: Text | None) -> bytes | None:
+    """The text in UTF-8."""
+    return text.encode() if isinstance(text, str) else text
+
+
+def header_list(headers: Headers | None) -> list[tuple[str, bytes]]:
+    """Headers in their order, with values as bytes."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]

@@ -1,0 +1,226 @@
+"""`Cluster`: nodes as processes of a test, and conveniences for its topics, records and offsets."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from moldau.testing.clients.installed import client, library
+from moldau.testing.clients.port import Client
+from moldau.testing.conveniences import Conveniences
+from moldau.testing.lifeline import Lifeline
+from moldau.testing.node import HOST, START_S, Node, NodeFailed, free_ports, is_free
+
+KEEP: Final = "MOLDAU_KEEP"
+"""The environment variable: 1 keeps the data and the logs of clusters."""
+STARTS_MAX: Final = 5
+"""Starts of a cluster with other ports, where another process took one meanwhile."""
+REPLICAS_MAX: Final = 3
+VOTERS_MAX: Final = 3
+INTERNAL_PARTITIONS: Final = "4"
+"""Partitions of each internal topic; 50 would take longer to make, and a test has few groups."""
+
+
+class Cluster(Conveniences):
+    """A cluster on this machine that ends with the `with` block, and with the process of the test.
+
+    One node keeps everything in memory; several have temporary directories, so that a node that was killed finds its
+    logs again. Conveniences use the Kafka client that is installed, and raise its exceptions.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, object] | None = None,
+        memory: bool | None = None,
+        keep: bool | None = None,
+        client: str | None = None,
+    ) -> None:
+        """`port`: of node 1, the other nodes have the next ones; without it free ports are chosen. `settings`: of every
+        node, in Kafka's words. `memory`: whether a single node keeps everything in memory; it does by default. `keep`:
+        whether data and logs stay when the cluster ends; `MOLDAU_KEEP=1` by default. `client`: the library for the
+        conveniences, by the name that pip knows.
+        """
+        if nodes < 1:
+            raise ValueError("a cluster has at least one node")
+        self._keep = os.environ.get(KEEP, "0") not in ("", "0") if keep is None else keep
+        self._in_memory = (nodes == 1 and not self._keep) if memory is None else memory
+        if self._in_memory and nodes > 1:
+            raise ValueError(
+                "several nodes in memory are not possible: one that restarts would have forgotten its votes"
+            )
+        self._node_count = nodes
+        self._port = port
+        self._settings = {name: str(value) for name, value in (settings or {}).items()}
+        self._client_name = client
+        self._client: Client | None = None
+        self._lifeline: Lifeline | None = None
+        self.directory: Path | None = None
+        """The directory of data and logs; None for a node in memory."""
+        self.nodes: list[Node] = []
+
+    # The life of the cluster
+
+    def start(self) -> Cluster:
+        """Start the nodes, and wait until they serve. Raises `NodeFailed`."""
+        if self._lifeline is not None:
+            raise RuntimeError("the cluster runs already")
+        for attempt in range(1, STARTS_MAX + 1):
+            try:
+                self._start_nodes()
+                return self
+            except NodeFailed as failure:
+                self.stop()
+                if not failure.is_port_taken or self._port is not None or attempt == STARTS_MAX:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+        raise AssertionError("the last start returns or raises")
+
+    def stop(self) -> None:
+        """End the nodes, and remove what they kept. It may be called again, and for a cluster that did not start."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._keep:
+            self._stop_cleanly()
+        for node in self.nodes:
+            node.close()
+        self.nodes = []
+        lifeline, self._lifeline = self._lifeline, None
+        if self.directory is not None and lifeline is not None:
+            if self._keep:
+                print(f"moldau: data and logs of the cluster are kept in {self.directory}", file=sys.stderr)  # noqa: T201
+            else:
+                shutil.rmtree(self.directory, ignore_errors=True)
+            lifeline.forget_directory(self.directory)
+            self.directory = None
+        if lifeline is not None:
+            lifeline.close()
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes for `bootstrap.servers`, in the order of the nodes' ids."""
+        return ",".join(self._addresses)
+
+    def node(self, node_id: int) -> Node:
+        """The node with this id; the first is 1."""
+        if not 1 <= node_id <= len(self.nodes):
+            raise ValueError(f"there is no node {node_id}: the ids are 1 to {len(self.nodes)}")
+        return self.nodes[node_id - 1]
+
+    def client_settings(self, library: str) -> dict[str, object]:
+        """The settings with which a client of this library connects, in the library's own words."""
+        if library in ("confluent-kafka", "java"):
+            return {"bootstrap.servers": self.bootstrap_servers}
+        return {"bootstrap_servers": self.bootstrap_servers}
+
+    @property
+    def client(self) -> Client:
+        """The client of the conveniences. Raises `NoClient` where none is installed."""
+        if self._client is None:
+            if self._lifeline is None:
+                raise RuntimeError("the cluster does not run")
+            chosen = library(self._client_name)
+            self._client = client(chosen, self.client_settings(chosen.name))
+        return self._client
+
+    @property
+    def replicas(self) -> int:
+        """The replicas of a topic for which no number is given: three, or as many as there are nodes."""
+        return min(self._node_count, REPLICAS_MAX)
+
+    # The nodes' settings
+
+    def _start_nodes(self) -> None:
+        self._lifeline = lifeline = Lifeline()
+        if not self._in_memory:
+            self.directory = Path(tempfile.gettempdir(), f"moldau-testing-{secrets.token_hex(6)}")
+            if not self._keep:
+                lifeline.watch_directory(self.directory)
+            self.directory.mkdir(mode=0o700)
+        ports = self._ports()
+        cluster_id = urlsafe_b64encode(b"\x01" + secrets.token_bytes(15)).decode().rstrip("=")
+        self._addresses = [f"{HOST}:{clients}" for clients, _ in ports]
+        for node_id in range(1, self._node_count + 1):
+            words = ["--cluster-id", cluster_id]
+            words += ["--memory"] if self.directory is None else ["--data", str(self.directory / f"node-{node_id}")]
+            log_file = None if self.directory is None else self.directory / f"node-{node_id}.log"
+            self.nodes.append(Node(node_id, self._node_settings(node_id, ports), words, lifeline, log_file))
+        for node in self.nodes:
+            node.begin()
+        deadline = time.monotonic() + START_S
+        for node in self.nodes:
+            node.wait_until_serving(deadline)
+
+    def _ports(self) -> list[tuple[int, int]]:
+        """For each node the port for clients and that of its controller. Raises `NodeFailed`."""
+        if self._port is None:
+            chosen = free_ports(2 * self._node_count)
+            return list(zip(chosen[::2], chosen[1::2], strict=True))
+        fixed = range(self._port, self._port + self._node_count)
+        for port in fixed:
+            if not is_free(port):
+                raise NodeFailed(f"port {port} is taken: end the process that has it, or choose another port")
+        return list(zip(fixed, (each for each in free_ports(2 * len(fixed)) if each not in fixed), strict=False))
+
+    def _node_settings(self, node_id: int, ports: Sequence[tuple[int, int]]) -> dict[str, str]:
+        clients, controller = ports[node_id - 1]
+        is_voter = node_id <= VOTERS_MAX
+        listeners = [f"PLAINTEXT://{HOST}:{clients}"]
+        listeners += [f"CONTROLLER://{HOST}:{controller}"] if is_voter else []
+        voters = [f"{HOST}:{port}" for _, port in ports[:VOTERS_MAX]]
+        replicas = str(self.replicas)
+        in_sync = str(max(1, int(replicas) - 1))
+        settings = {
+            "node.id": str(node_id),
+            "process.roles": "broker,controller" if is_voter else "broker",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(listeners),
+            "controller.quorum.bootstrap.servers": ",".join(voters),
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync,
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+            settings[f"{topic}.num.partitions"] = INTERNAL_PARTITIONS
+            settings[f"{topic}.replication.factor"] = replicas
+        settings["transaction.state.log.min.isr"] = in_sync
+        settings["share.coordinator.state.topic.min.isr"] = in_sync
+        if self._node_count > 1:
+            settings["controller.quorum.voters"] = ",".join(
+                f"{number}@{address}" for number, address in enumerate(voters, 1)
+            )
+        return settings | self._settings
+
+    def _stop_cleanly(self) -> None:
+        """All at once. What is kept needs no recovery then."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        running = [node for node in self.nodes if node.is_running]
+        with ThreadPoolExecutor(self._node_count) as pool:
+            for stopping in [pool.submit(node.stop) for node in running]:
+                try:
+                    stopping.result()
+                except NodeFailed as failure:
+                    print(f"moldau: {failure}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,99 @@
+"""Topics, records and offsets for tests, through the Kafka client that is installed."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from moldau.testing.clients.port import Client, Headers, Partition, Record, Text, as_bytes, header_list
+
+TIMEOUT_S: Final = 10.0
+"""How long the conveniences wait for records."""
+POLL_S: Final = 0.01
+
+
+class Conveniences(ABC):
+    """What a test does with a cluster in one line. Every method raises the exceptions of the client's library."""
+
+    @property
+    @abstractmethod
+    def client(self) -> Client:
+        """The client. Raises `NoClient` where none is installed."""
+
+    @property
+    @abstractmethod
+    def replicas(self) -> int:
+        """The replicas of a topic for which no number is given."""
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic, by default with three replicas, or as many as there are nodes."""
+        texts = {key: str(value) for key, value in (settings or {}).items()}
+        self.client.create_topic(name, partitions, self.replicas if replicas is None else replicas, texts)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self.client.delete_topics([name])
+
+    def topics(self) -> list[str]:
+        """The names of the topics, sorted, without the internal ones."""
+        return self.client.topics()
+
+    def produce(
+        self,
+        topic: str,
+        value: Text | None,
+        *,
+        key: Text | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> Record:
+        """Write a record, and wait until it is acknowledged. Returns it with its place. Texts are written in UTF-8."""
+        return self.client.produce(topic, as_bytes(value), as_bytes(key), header_list(headers), partition)
+
+    def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
+        """The committed records of a topic, partition by partition: those that are there now, or with `count` those
+        that are there once there are so many. Raises AssertionError if they are not in time.
+        """
+        return self._records_from(topic, {}, count, timeout_s)
+
+    @contextmanager
+    def assert_produces(
+        self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> Iterator[list[Record]]:
+        """Check that records are written to a topic within the block: exactly `count`, or at least one. The list holds
+        them after the block. Raises AssertionError if they are not there `timeout_s` after the block, or are more.
+        """
+        begins = self.client.ends(topic)
+        found: list[Record] = []
+        yield found
+        found += self._records_from(topic, begins, 1 if count is None else count, timeout_s)
+        if count is not None and len(found) > count:
+            raise AssertionError(f"{len(found)} records were written to {topic}, where {count} are expected")
+
+    def committed(self, group: str) -> dict[Partition, int]:
+        """The committed offsets of a group by partition, which equals a tuple `(topic, number)`."""
+        return self.client.committed(group)
+
+    def _records_from(self, topic: str, begins: Mapping[int, int], count: int | None, timeout_s: float) -> list[Record]:
+        deadline = time.monotonic() + timeout_s
+        found: list[Record] = []
+        reached = dict(begins)
+        while True:
+            ends = self.client.ends(topic)
+            found += self.client.read(topic, reached, ends, max(deadline - time.monotonic(), 1.0))
+            reached |= ends
+            if count is None or len(found) >= count:
+                return sorted(found, key=lambda record: (record.partition, record.offset))
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(found)} of {count} records are in {topic} after {timeout_s:g} s")
+            time.sleep(POLL_S)

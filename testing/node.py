@@ -1,0 +1,207 @@
+"""A node of a cluster: one process of `moldau serve`."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import SystemRandom
+from typing import IO, Any, Final
+
+from moldau.testing.lifeline import Lifeline
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(20_000, 32_000)
+"""Ports of nodes. They lie below those that systems give to outgoing connections: none of these takes the port of a
+node that a test has ended and will start again, and a client that connects to such a port is not connected to itself.
+"""
+START_S: Final = 30.0
+STOP_S: Final = 30.0
+LOG_LINES: Final = 100
+LOG_READ_MAX: Final = 256 * 1024
+"""Bytes at the end of a log that are read for its last lines."""
+REMOVED_VARIABLES: Final = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHONINSPECT")
+"""Variables for the test's own interpreter, under which a node would be slower or end."""
+REMOVED_PREFIXES: Final = ("KAFKA_", "COVERAGE_PROCESS_")
+"""A node reads variables that begin with KAFKA_ as settings."""
+COMMAND: Final = (sys.executable, "-P", "-m", "moldau", "serve", "--until-eof", "--greeting", "json")
+"""With -P, modules of the working directory do not stand before those of the standard library."""
+PORT_TAKEN: Final = "Address already in use"
+
+
+class NodeFailed(Exception):
+    """A node did not start, ended by itself, or did not stop. The text has the last lines of its log."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(f"{message}\n{log}" if log else message)
+        self.is_port_taken = PORT_TAKEN in log
+
+
+class Node:
+    """One node. `kill`, `pause` and the other methods take effect before they return."""
+
+    def __init__(
+        self, node_id: int, settings: Mapping[str, str], words: Sequence[str], lifeline: Lifeline, log_file: Path | None
+    ) -> None:
+        """`words`: further arguments of `moldau serve`. `log_file`: None for a file without a name."""
+        self.id: Final = node_id
+        self._settings = dict(settings)
+        self._words = tuple(words)
+        self._lifeline = lifeline
+        self._log: IO[bytes] = tempfile.TemporaryFile() if log_file is None else log_file.open("a+b")  # noqa: SIM115
+        self._process: subprocess.Popen[bytes] | None = None
+        self.greeting: dict[str, Any] = {}
+        """What `moldau serve --greeting json` said at the last start."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the node's process. Raises `NodeFailed` for a node that does not run."""
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """The last 100 lines of the node's log, over all its starts."""
+        return self.log_since(0)
+
+    @property
+    def log_size(self) -> int:
+        """The size of the log in bytes: a position for `log_since`."""
+        return os.fstat(self._log.fileno()).st_size
+
+    def log_since(self, position: int, lines: int = LOG_LINES) -> str:
+        """The last lines of what was logged from a position on."""
+        end = self.log_size
+        begin = max(position, end - LOG_READ_MAX)
+        text = os.pread(self._log.fileno(), end - begin, begin).decode("utf-8", "replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def begin(self) -> None:
+        """Start the process. `wait_until_serving` is to follow."""
+        assert not self.is_running
+        overrides = [word for name, value in self._settings.items() for word in ("--override", f"{name}={value}")]
+        self._process = subprocess.Popen(
+            [*COMMAND, *self._words, *overrides],
+            stdin=self._lifeline.input,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=_variables(),
+            start_new_session=True,  # Ctrl-C is for the test, which then stops its nodes
+        )
+
+    def wait_until_serving(self, deadline: float) -> None:
+        """Wait for the greeting, up to a time of `time.monotonic`. Raises `NodeFailed`."""
+        process = self._running()
+        assert process.stdout is not None
+        text = b""
+        while not text.endswith(b"\n"):
+            readable, _, _ = select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))
+            part = os.read(process.stdout.fileno(), 65_536) if readable else b""
+            text += part
+            if not part:
+                was_late = not readable
+                self.kill()
+                reason = "did not serve in time" if was_late else f"ended with status {process.returncode}"
+                raise NodeFailed(f"node {self.id} {reason}", self.log)
+        process.stdout.close()
+        self.greeting = json.loads(text)
+
+    def kill(self) -> None:
+        """End the process at once, as `kill -9` does; a paused one too."""
+        if self._process is not None:
+            self._process.kill()
+            self._reap(None)
+
+    def stop(self) -> None:
+        """Stop the node cleanly: it hands over what it leads, and flushes its logs. Raises `NodeFailed` if the node
+        does not stop within 30 seconds; the process is killed then.
+        """
+        process = self._running()
+        self.resume()
+        process.terminate()
+        try:
+            self._reap(STOP_S)
+        except subprocess.TimeoutExpired:
+            log = self.log
+            self.kill()
+            raise NodeFailed(f"node {self.id} did not stop within {STOP_S:g} s", log) from None
+
+    def pause(self) -> None:
+        """Hold the process (SIGSTOP): its connections stay open, and it answers nothing until `resume`."""
+        process = self._running()
+        self._lifeline.watch_node(process.pid)  # a held process does not see that its standard input ends
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start the node again on the same ports, after a clean stop if it runs. A node in memory comes back empty.
+
+        Raises `NodeFailed`.
+        """
+        if self.is_running:
+            self.stop()
+        self.begin()
+        self.wait_until_serving(time.monotonic() + START_S)
+
+    def close(self) -> None:
+        """Kill the process, and release the log."""
+        self.kill()
+        self._log.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            raise NodeFailed(f"node {self.id} does not run", self.log)
+        return self._process
+
+    def _reap(self, timeout_s: float | None) -> None:
+        process = self._process
+        assert process is not None
+        process.wait(timeout_s)
+        self._lifeline.forget_node(process.pid)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _variables() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in REMOVED_VARIABLES and not name.startswith(REMOVED_PREFIXES)
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of `PORTS` on which no process listens now. Another process may take one before a node does."""
+    random = SystemRandom()  # the generator of the module belongs to the test, which may have seeded it
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.choice(PORTS)
+        if is_free(port):
+            found.add(port)
+    return list(found)
+
+
+def is_free(port: int) -> bool:
+    """Whether a node could listen on the port of the loopback address now."""
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of former clients do not count
+        probe.bind((HOST, port))
+        return True
+    return False

@@ -1,0 +1,114 @@
+"""The pytest plugin: fixtures `kafka` and `kafka_cluster`, and the marker `moldau`.
+
+pytest loads this module in every project of the environment, so that it imports nothing but pytest; the kit is imported
+when a fixture is first used. Under pytest-xdist each worker is a process, and has brokers of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from moldau.testing.cluster import Cluster
+    from moldau.testing.namespace import Namespace
+
+MARKER: Final = "moldau"
+MARKER_HELP: Final = (
+    "moldau(nodes, settings): how many nodes the fixture kafka or kafka_cluster of this test has, and their settings"
+)
+CLUSTER_NODES: Final = 3
+LOG_LINES: Final = 30
+"""Lines of each node's log in the report of a test that failed."""
+
+_SEEN: Final = pytest.StashKey["list[tuple[Cluster, list[int]]]"]()
+"""The clusters of a test, with the size of each node's log when the test began."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", MARKER_HELP)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach what the nodes logged during a test to the report of its failure."""
+    report = yield
+    if report.failed:
+        for cluster, begins in item.stash.get(_SEEN, []):
+            for node, begin in zip(cluster.nodes, begins, strict=False):
+                text = node.log_since(begin, LOG_LINES)
+                if text:
+                    report.sections.append((f"Log of node {node.id} of Moldau", text))
+    return report
+
+
+class SharedClusters:
+    """The clusters of a session: one for each combination of nodes and settings, started when it is first needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._clusters: dict[object, Cluster] = {}
+
+    def cluster(self, nodes: int, settings: Mapping[str, object]) -> Cluster:
+        """The cluster. A new one is started where a test has ended a node of the last one."""
+        from moldau.testing.cluster import Cluster
+
+        key = (nodes, *sorted((name, str(value)) for name, value in settings.items()))
+        cluster = self._clusters.get(key)
+        if cluster is None or not all(node.is_running for node in cluster.nodes):
+            if cluster is not None:
+                cluster.stop()
+            cluster = self._clusters[key] = self._stack.enter_context(Cluster(nodes, settings=settings))
+        return cluster
+
+
+@pytest.fixture(scope="session")
+def moldau_shared_clusters() -> Iterator[SharedClusters]:
+    """The clusters behind `kafka`."""
+    with ExitStack() as stack:
+        yield SharedClusters(stack)
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest, moldau_shared_clusters: SharedClusters) -> Iterator[Namespace]:
+    """A broker that all tests of the session share, with topics and groups of this test's own: `kafka.topic()`,
+    `kafka.group()`, `kafka.bootstrap_servers`.
+    """
+    from moldau.testing.namespace import Namespace
+
+    nodes, settings = _marked(request, 1)
+    cluster = moldau_shared_clusters.cluster(nodes, settings)
+    _note(request, cluster)
+    namespace = Namespace(cluster, request.node.name)
+    yield namespace
+    namespace.close()
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster for this test alone, of three nodes unless the marker says another number; the test may end them."""
+    from moldau.testing.cluster import Cluster
+
+    nodes, settings = _marked(request, CLUSTER_NODES)
+    with Cluster(nodes, settings=settings) as cluster:
+        _note(request, cluster)
+        yield cluster
+
+
+def _marked(request: pytest.FixtureRequest, nodes: int) -> tuple[int, Mapping[str, object]]:
+    """The arguments of the nearest marker."""
+    marker = request.node.get_closest_marker(MARKER)
+    given = {"nodes": nodes, "settings": {}} | (marker.kwargs if marker is not None else {})
+    if len(given) > 2 or (marker is not None and marker.args):
+        raise pytest.UsageError(f"the marker {MARKER} takes nodes=... and settings=...: {MARKER_HELP}")
+    return given["nodes"], given["settings"]
+
+
+def _note(request: pytest.FixtureRequest, cluster: Cluster) -> None:
+    request.node.stash.setdefault(_SEEN, []).append((cluster, [node.log_size for node in cluster.nodes]))

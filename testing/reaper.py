@@ -1,0 +1,66 @@
+"""A process beside a cluster that survives the test's process: it kills the nodes that are left, and removes the
+directory.
+
+It is started as a script, without site-packages. It reads lines from its standard input until that ends:
+
+| line | meaning |
+|---|---|
+| `node PID` | kill this process at the end |
+| `ended PID` | that process has ended |
+| `directory PATH` | remove this directory at the end |
+| `kept PATH` | do not remove it |
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+
+def main(lines: Iterable[str]) -> None:
+    """Follow the lines to their end, then kill and remove what they name."""
+    nodes: dict[int, int | None] = {}
+    directories: set[str] = set()
+    for line in lines:
+        word, _, rest = line.rstrip("\n").partition(" ")
+        if word == "node":
+            with suppress(ProcessLookupError):
+                nodes[int(rest)] = _handle(int(rest))
+        elif word == "ended":
+            handle = nodes.pop(int(rest), None)
+            if handle is not None:
+                os.close(handle)
+        elif word == "directory":
+            directories.add(rest)
+        elif word == "kept":
+            directories.discard(rest)
+    for pid, handle in nodes.items():
+        with suppress(ProcessLookupError):
+            _kill(pid, handle)
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _handle(pid: int) -> int | None:
+    """What names the process even after another one has its id; None where the system has no such handles."""
+    return os.pidfd_open(pid) if sys.platform == "linux" else None
+
+
+def _kill(pid: int, handle: int | None) -> None:
+    """Kill the process, and wait for its end, so that it writes no more files."""
+    if sys.platform != "linux" or handle is None:
+        os.kill(pid, signal.SIGKILL)
+        return
+    signal.pidfd_send_signal(handle, signal.SIGKILL)
+    select.select([handle], [], [])
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    main(sys.stdin)

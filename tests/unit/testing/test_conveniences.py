@@ -1,0 +1,103 @@
+"""Topics, records and offsets in one line, through each client library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Timer
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from moldau.testing import Cluster, Record
+from moldau.testing.clients.installed import LIBRARIES
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module", params=[each.name for each in LIBRARIES])
+def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(client=request.param) as cluster:
+        yield cluster
+
+
+def test_topics_are_made_listed_and_deleted(kafka: Cluster) -> None:
+    kafka.create_topic("made", partitions=3, settings={"retention.ms": 60_000})
+    assert "made" in kafka.topics()
+    assert kafka.client.ends("made") == {0: 0, 1: 0, 2: 0}
+    kafka.delete_topic("made")
+    assert "made" not in kafka.topics()
+    assert kafka.client.ends("made") == {}
+
+
+def test_a_record_comes_back_as_it_was_written(kafka: Cluster) -> None:
+    kafka.create_topic("written", partitions=2)
+    made = kafka.produce("written", "höher", key=b"k", headers={"trace": "1", "raw": b"\xff"}, partition=1)
+    kafka.produce("written", None, key="k", partition=0)
+    assert made.partition == 1 and made.offset == 0 and made.timestamp_ms > 0
+    assert kafka.records("written") == [
+        Record("written", 0, 0, None, b"k", (), kafka.records("written")[0].timestamp_ms),
+        Record("written", 1, 0, "höher".encode(), b"k", (("trace", b"1"), ("raw", b"\xff")), made.timestamp_ms),
+    ]
+
+
+def test_records_are_waited_for(kafka: Cluster) -> None:
+    kafka.create_topic("late")
+    timer = Timer(0.2, lambda: kafka.produce("late", "second"))
+    kafka.produce("late", "first")
+    timer.start()
+    assert [record.value for record in kafka.records("late", 2)] == [b"first", b"second"]
+    timer.join()
+    with pytest.raises(AssertionError, match=r"2 of 3 records are in late after 0\.1 s"):
+        kafka.records("late", 3, timeout_s=0.1)
+
+
+def test_a_topic_that_does_not_exist_has_no_records_and_is_not_made(kafka: Cluster) -> None:
+    assert kafka.records("never") == []
+    assert "never" not in kafka.topics()
+
+
+def test_what_is_written_within_a_block_is_asserted(kafka: Cluster) -> None:
+    kafka.create_topic("watched")
+    kafka.produce("watched", "before")
+    with kafka.assert_produces("watched") as found:
+        kafka.produce("watched", "one")
+    assert [record.value for record in found] == [b"one"]
+    with kafka.assert_produces("watched", count=0):
+        pass
+    with (
+        pytest.raises(AssertionError, match="2 records were written to watched, where 1 are expected"),
+        kafka.assert_produces("watched", 1),
+    ):
+        kafka.produce("watched", "two")
+        kafka.produce("watched", "three")
+    with (
+        pytest.raises(AssertionError, match="0 of 1 records are in watched"),
+        kafka.assert_produces("watched", timeout_s=0.1),
+    ):
+        pass
+
+
+def test_only_committed_records_are_read(kafka: Cluster) -> None:
+    kafka.create_topic("transactions")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"t-{kafka.client}"})
+    producer.init_transactions(10)
+    for is_committed in (True, False, True):
+        producer.begin_transaction()
+        producer.produce("transactions", str(is_committed))
+        producer.flush(10)
+        (producer.commit_transaction if is_committed else producer.abort_transaction)(10)
+    assert [(record.offset, record.value) for record in kafka.records("transactions")] == [(0, b"True"), (4, b"True")]
+
+
+def test_committed_offsets_are_those_of_the_group(kafka: Cluster) -> None:
+    kafka.create_topic("consumed")
+    kafka.produce("consumed", "x")
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["consumed"])
+    (message,) = consumer.consume(1, 20)
+    consumer.commit(message=message, asynchronous=False)
+    consumer.close()
+    assert kafka.committed("readers") == {("consumed", 0): 1}
+    assert kafka.committed("absent") == {}

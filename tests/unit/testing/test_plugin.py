@@ -1,0 +1,116 @@
+"""The pytest plugin, each time in a session of pytest of its own over a small project."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.processes
+
+OWN_TOPICS = """
+    from confluent_kafka import Producer
+
+    def test_one(kafka):
+        topic = kafka.topic("orders", partitions=2)
+        assert topic.startswith("test_one-") and topic.endswith("-orders")
+        Producer({"bootstrap.servers": kafka.bootstrap_servers}).produce(topic, "x")
+        kafka.produce(topic, "y")
+        assert topic in kafka.topics()
+
+    def test_two(kafka):
+        assert kafka.group() != kafka.group("other")
+        topic = kafka.topic("orders")
+        with kafka.assert_produces(topic):
+            kafka.produce(topic, "only this")
+        assert [record.value for record in kafka.records(topic)] == [b"only this"]
+"""
+MARKED = """
+    import pytest
+
+    def test_alone(kafka_cluster):
+        assert len(kafka_cluster.nodes) == 3
+        kafka_cluster.node(1).kill()
+
+    @pytest.mark.moldau(nodes=1, settings={"auto.create.topics.enable": "false"})
+    class TestSettings:
+        def test_shared(self, kafka):
+            with pytest.raises(Exception, match="UNKNOWN_TOPIC|Unknown topic"):
+                kafka.produce("absent", "x")
+
+        def test_own(self, kafka_cluster, kafka):
+            assert len(kafka_cluster.nodes) == 1
+            assert kafka_cluster.bootstrap_servers != kafka.bootstrap_servers
+
+    @pytest.mark.moldau(3)
+    def test_wrong(kafka):
+        pass
+"""
+FAILING = """
+    def test_fails(kafka):
+        kafka.cluster.node(1).stop()
+        assert False
+
+    def test_passes(kafka):
+        kafka.topic()
+"""
+ENDED = """
+    def test_ends_the_shared_node(kafka):
+        kafka.cluster.node(1).kill()
+
+    def test_has_another_one(kafka):
+        kafka.produce(kafka.topic(), "x")
+"""
+IMPORTS = """
+    import sys
+
+    def test_nothing_is_imported():
+        held = {name for name in sys.modules if name.startswith("moldau")}
+        assert held == {"moldau", "moldau.testing", "moldau.testing.plugin"}
+        assert not {"confluent_kafka", "kafka", "aiokafka", "asyncio.subprocess"} & set(sys.modules)
+"""
+
+
+def session(project: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    lines = [line[4:] for line in program.splitlines()]
+    (project / "test_project.py").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "pytest", "-p", "moldau.testing.plugin", "-p", "no:cacheprovider", *words]
+    variables = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True, timeout=120)
+
+
+def test_each_test_has_topics_and_groups_of_its_own(tmp_path: Path) -> None:
+    done = session(tmp_path, OWN_TOPICS, "--strict-markers")
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_under_xdist_each_worker_has_its_broker(tmp_path: Path) -> None:
+    done = session(tmp_path, OWN_TOPICS, "-p", "xdist", "-n", "2")
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_a_marker_says_nodes_and_settings(tmp_path: Path) -> None:
+    done = session(tmp_path, MARKED, "--strict-markers")
+    assert "3 passed, 1 error" in done.stdout, done.stdout
+    assert "the marker moldau takes nodes=... and settings=..." in done.stdout
+
+
+def test_the_log_of_the_node_is_in_the_report_of_a_failure_alone(tmp_path: Path) -> None:
+    done = session(tmp_path, FAILING, "--override-ini=addopts=")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert done.stdout.count("Log of node 1 of Moldau") == 1
+    section = done.stdout.partition("Log of node 1 of Moldau")[2]
+    assert "stopping on SIGTERM" in section and "serves" not in section
+
+
+def test_a_shared_node_that_a_test_ended_is_replaced(tmp_path: Path) -> None:
+    done = session(tmp_path, ENDED)
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_loading_the_plugin_imports_nothing(tmp_path: Path) -> None:
+    done = session(tmp_path, IMPORTS)
+    assert "1 passed" in done.stdout, done.stdout
