@@ -75,6 +75,8 @@ class ReplyWhenCommitted(NamedTuple):
         step.reply(self.waiter, self.refused(error))
 
 
+APPENDED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR)
+"""The errors of writes that are in the log, and were not committed in time or while this broker led the partition."""
 WRITE_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -31,7 +31,7 @@ from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offse
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import OffsetStore
 from moldau.coordinator.runtime.shard import Shard
-from moldau.coordinator.runtime.step import RestorableTimers
+from moldau.coordinator.runtime.step import APPENDED, RestorableTimers
 from moldau.coordinator.shard.kinds import (
     KIND_OF_GROUP,
     KIND_OF_KEY,
@@ -56,8 +56,6 @@ class ShardTimer(Enum):
 EXPIRY_KEY: Final = TimerKey(ShardTimer.EXPIRY)
 REPEATED_AFTER_MS: Final = 500
 """The delay of a timer whose write was refused, as in Apache Kafka."""
-APPENDED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR)
-"""The errors of writes that are in the log, and were not committed in time or while this broker led the partition."""
 EXPIRED_RECORDS_MAX: Final = 5_000
 """About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
 

@@ -51,8 +51,10 @@ class ShareGroup:
         self.state_topics = StateTopics()
         self.seen_image: CoordinatorImage | None = None
         """The metadata with which `metadata_hash` was compared last. It is in no record, like `initialized_ms`."""
-        self.initialized_ms: dict[bytes, int] = {}
-        """The time (ms) at which the initialization of a topic began last, for its repetition."""
+        self.initialized_ms: dict[bytes, int | None] = {}
+        """The time (ms) at which the initialization of a topic began last, for its repetition; None: it began with a
+        record of this coordinator, and the next heartbeat notes the time.
+        """
 
     @property
     def state_name(self) -> str:

@@ -26,7 +26,7 @@ from moldau.protocol.records.share_groups import (
 )
 
 
-def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group | None:
+def replay(group: Group | None, change: RecordChange, is_loaded: bool) -> Group | None:
     """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored."""
     assert group is None or isinstance(group, ShareGroup)
     if group is None:
@@ -48,7 +48,7 @@ def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group
         case ShareGroupCurrentMemberAssignmentKey(member_id=member_id):
             _current(group, member_id, change.value)
         case ShareGroupStatePartitionMetadataKey():
-            _state_topics(group, change.value)
+            _state_topics(group, change.value, is_loaded=is_loaded)
     return group
 
 
@@ -96,7 +96,8 @@ def _current(group: ShareGroup, member_id: str, value: object) -> None:
     )
 
 
-def _state_topics(group: ShareGroup, value: object) -> None:
+def _state_topics(group: ShareGroup, value: object, *, is_loaded: bool) -> None:
+    """`is_loaded`: the record is one of this coordinator, which begins the initialization itself."""
     if value is None:
         group.state_topics = StateTopics()
         return
@@ -106,6 +107,9 @@ def _state_topics(group: ShareGroup, value: object) -> None:
         topics_of(value.initialized_topics),
         {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
     )
+    if is_loaded:
+        for topic_id in group.state_topics.initializing:
+            group.initialized_ms.setdefault(topic_id, None)
 
 
 def topics_of(infos: Iterable[TopicPartitionsInfo]) -> Topics:

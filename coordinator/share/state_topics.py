@@ -7,12 +7,15 @@ A topic that is deleted leaves the group's record at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.runtime.step import APPENDED
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import StateTopics, Topics, TopicState, state_topics_change
+from moldau.protocol.errors import ErrorCode
 
 NO_OFFSET = -1
 
@@ -31,9 +34,10 @@ def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], 
         for topic_id, topic in new.items()
         for index in sorted(topic.partitions)
     )
+    former = {topic_id: group.initialized_ms[topic_id] for topic_id in new if topic_id in group.initialized_ms}
     for topic_id in new:
         group.initialized_ms[topic_id] = step.now_ms
-    step.when_committed(Initialization(InitializeStates(group.group_id, epoch, offsets)))
+    step.when_committed(Initialization(InitializeStates(group.group_id, epoch, offsets), former))
 
 
 def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -> dict[bytes, TopicState]:
@@ -45,9 +49,12 @@ def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -
         if topic is None:
             continue
         done = known.initialized[topic.id].partitions if topic.id in known.initialized else frozenset[int]()
-        began_ms = group.initialized_ms.get(topic.id)
-        if topic.id in known.initializing and began_ms is not None and step.now_ms - began_ms < interval_ms:
-            done |= known.initializing[topic.id].partitions
+        if topic.id in known.initializing and topic.id in group.initialized_ms:
+            began_ms = group.initialized_ms[topic.id]
+            if began_ms is None:
+                began_ms = group.initialized_ms[topic.id] = step.now_ms
+            if step.now_ms - began_ms < interval_ms:
+                done |= known.initializing[topic.id].partitions
         left = frozenset(range(topic.partitions_count)) - done
         if left:
             new[topic.id] = TopicState(name, left)
@@ -94,20 +101,37 @@ def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[byte
     step.write(state_topics_change(group.group_id, kept))
 
 
-class Initialization:
+class Initialization(NamedTuple):
     """Commands the initialization, once the group's record of it is committed."""
 
-    __slots__ = ("_command",)
-
-    def __init__(self, command: InitializeStates) -> None:
-        self._command = command
+    command: InitializeStates
+    former_ms: Mapping[bytes, int | None]
+    """When the last initialization of its topics began, where one did (`ShareGroup.initialized_ms`)."""
 
     def committed(self, step: GroupStep) -> None:
-        group = step.groups.get(self._command.group_id)
-        if isinstance(group, ShareGroup):  # The record of its first member made it.
-            for topic_id, _, _ in self._command.offsets:
-                group.initialized_ms[topic_id] = step.now_ms
-        step.command(self._command)
+        """What an earlier command has initialized meanwhile is left out: its state would begin anew.
 
-    def failed(self, step: GroupStep, error: object) -> None:
-        """Do nothing: a heartbeat after the retry interval tries again."""
+        DIVERGES: Apache Kafka initializes it again, and forgets what was acknowledged.
+        """
+        group = step.groups.get(self.command.group_id)
+        if not isinstance(group, ShareGroup):  # The record of its first member made it.
+            return
+        initializing = group.state_topics.initializing
+        offsets = tuple(
+            each
+            for each in self.command.offsets
+            if each.topic_id in initializing and each.partition in initializing[each.topic_id].partitions
+        )
+        for topic_id, _, _ in offsets:
+            group.initialized_ms[topic_id] = step.now_ms
+        if offsets:
+            step.command(self.command._replace(offsets=offsets))
+
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        """The next heartbeat tries again if the log has no record of it; else a heartbeat after the retry interval."""
+        group = step.groups.get(self.command.group_id)
+        if error in APPENDED or not isinstance(group, ShareGroup):
+            return
+        for topic_id, _, _ in self.command.offsets:
+            group.initialized_ms.pop(topic_id, None)
+        group.initialized_ms.update(self.former_ms)

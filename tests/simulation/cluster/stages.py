@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.simulation import power_loss
 from tests.simulation.cluster import histories, names, regressions, scenarios, sessions, waiting
@@ -21,6 +21,10 @@ from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.compaction.swarm import Swarm as LogCleanerAlone
 from tests.simulation.controller.swarm import Swarm as ControllerAlone
+from tests.simulation.groups.consumer_swarm import ConsumerSwarm
+from tests.simulation.groups.heartbeat_swarm import HeartbeatSwarm
+from tests.simulation.groups.share_swarm import ShareSwarm
+from tests.simulation.groups.streams_swarm import StreamsSwarm
 from tests.simulation.groups.swarm import Swarm as Groups
 from tests.simulation.metadata.swarm import Swarm as Metadata
 from tests.simulation.quotas.swarm import Swarm as Quotas
@@ -134,6 +138,17 @@ def of_groups(seed: int, lines: Lines) -> Report:
     return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
 
 
+def of_heartbeats(swarm: Callable[[int], HeartbeatSwarm[Any]]) -> Runner:
+    """A coordinator of groups that heartbeats keep up, and their members."""
+
+    def run(seed: int, lines: Lines) -> Report:
+        groups = swarm(seed)
+        groups.run()
+        return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
+
+    return run
+
+
 def of_transactions(seed: int, lines: Lines) -> Report:
     """A coordinator of transactions alone, its producers, and the partitions that they write to."""
     transactions = Transactions(seed)
@@ -206,6 +221,11 @@ REPLICAS: Final = "replicas"
 METADATA: Final = "metadata"
 CONTROLLER: Final = "controller"
 GROUPS: Final = "groups"
+CONSUMER_GROUPS: Final = "consumer-groups"
+SHARE_GROUPS: Final = "share-groups"
+STREAMS_GROUPS: Final = "streams-groups"
+HEARTBEATS: Final = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS)
+"""The kinds of groups that heartbeats keep up: a seed takes about 0.03 s."""
 TRANSACTIONS: Final = "transaction-coordinator"
 LOG_CLEANER: Final = "log-cleaner"
 QUOTAS: Final = "quotas"
@@ -266,6 +286,9 @@ KINDS: Final[dict[str, Runner]] = {
     METADATA: of_metadata,
     CONTROLLER: of_controller,
     GROUPS: of_groups,
+    CONSUMER_GROUPS: of_heartbeats(ConsumerSwarm),
+    SHARE_GROUPS: of_heartbeats(ShareSwarm),
+    STREAMS_GROUPS: of_heartbeats(StreamsSwarm),
     TRANSACTIONS: of_transactions,
     LOG_CLEANER: of_log_cleaner,
     QUOTAS: of_quotas,
@@ -282,6 +305,7 @@ EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage((GROUPS, REPLICAS), 8, at_once=8),
+    Stage(HEARTBEATS, 20, at_once=20),
     Stage((TRANSACTIONS, LOG_CLEANER), 8, at_once=8),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
@@ -309,6 +333,7 @@ OPENING: Final = (
     Stage((LOG_CLEANER,), 40, at_once=20),
     Stage((CONTROLLER,), 28, at_once=7),
     Stage((GROUPS,), 40, at_once=20),
+    Stage(HEARTBEATS, 100, at_once=60),
     Stage((TRANSACTIONS,), 200, at_once=100),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
@@ -343,6 +368,7 @@ def is_drawn(kind: str) -> bool:
         QUORUM,
         CONTROLLER,
         GROUPS,
+        *HEARTBEATS,
         TRANSACTIONS,
         REPLICAS,
         METADATA,

@@ -18,6 +18,11 @@ from moldau.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from moldau.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.simulation.groups.client import Sent
 
 Owned: TypeAlias = frozenset[tuple[bytes, int]]
@@ -28,6 +33,8 @@ LEAVE: Final = -1
 LEAVE_FOR_A_WHILE: Final = -2
 """The epoch with which a static member leaves and keeps its place."""
 VERSION: Final = 1
+COMMIT_VERSION: Final = 9
+"""The first version of OffsetCommit with which such members may commit."""
 NOTHING: Final[Owned] = frozenset()
 LOST: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 """The coordinator has given the member's partitions to others: it drops them, and joins again."""
@@ -45,6 +52,22 @@ def listed(owned: Owned) -> list[TopicPartitions]:
         TopicPartitions(topic_id=topic_id, partitions=sorted(index for each, index in owned if each == topic_id))
         for topic_id in topics
     ]
+
+
+def commit_of(group_id: str, member_id: str, epoch: int, topic: str, partition: int, offset: int) -> Sent:
+    """A commit of one offset."""
+    committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+
+    def make(waiter: Waiter) -> events.Event:
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            member_id=member_id,
+            generation_id_or_member_epoch=epoch,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
+        )
+        return events.CommitOffsets(waiter, request)
+
+    return make, COMMIT_VERSION
 
 
 class ConsumerMember:
@@ -127,6 +150,12 @@ class ConsumerMember:
     def subscribe(self, topics: list[str]) -> None:
         self.topics = topics
         self.told = None
+
+    def say_everything(self) -> None:
+        self.told = None
+
+    def commit(self, topic: str, partition: int, offset: int) -> Sent:
+        return commit_of(self.group_id, self.member_id, self.epoch, topic, partition, offset)
 
     # What becomes of it
 

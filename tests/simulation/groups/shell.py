@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
@@ -16,6 +17,7 @@ from moldau.coordinator.runtime.log_reading import LogReader
 from moldau.coordinator.runtime.machine import Effects, TransactionWrite, Waiter
 from moldau.coordinator.shard.record_reading import GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
+from moldau.coordinator.streams.group import StreamsGroup
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import build_batch
@@ -216,7 +218,7 @@ class Shell:
         self.log = [stored for stored in self.log if stored.end_offset <= end_offset]
         self.life += 1
         self.shard = GroupShard(self.config, self._told_committed(), lambda: self.image)
-        self._load()
+        self._load(self.shard)
         for stored in self.log:
             if stored.end_offset > self.committed_end_offset:
                 self.watcher.committed(stored)
@@ -229,14 +231,41 @@ class Shell:
         """A new leader's high watermark lags."""
         return self.random.choice([0, self.committed_end_offset, self.random.randint(0, self.committed_end_offset)])
 
-    def _load(self) -> None:
+    def compare(self) -> None:
+        """Raises `Violation` where live groups differ from those that the log makes. Classic groups are ahead of it."""
+        copy = GroupShard(self.config, 0, lambda: self.image)
+        self._load(copy)
+        live, loaded = logged_groups(self.shard), logged_groups(copy)
+        if live != loaded:
+            differing = {name for name in {**live, **loaded} if live.get(name) != loaded.get(name)}
+            told = [f"{live.get(name)}, from the log {loaded.get(name)}" for name in sorted(differing)]
+            raise Violation(f"the groups are not what the log says: {told}")
+
+    def _load(self, shard: GroupShard) -> None:
         """Some batches at a time."""
         reader, rest = LogReader(0, GroupRecordReader()), self.log
         while rest:
             count = self.random.choice((1, 3, len(rest)))
             piece, rest = rest[:count], rest[count:]
             for change, end_offset in reader.read(b"".join(stored.data for stored in piece)):
-                self.shard.replay(change, end_offset)
+                shard.replay(change, end_offset)
+
+
+NOT_LOGGED: Final = (
+    *("visible_from", "looked_at", "seen_image", "initialized_ms", "configured", "shutdown_member_id"),
+    *("endpoint_epoch", "_state", "owners"),
+)
+"""What a group knows that no record says, or that follows from what the records say."""
+
+
+def logged_groups(shard: GroupShard) -> dict[str, dict[str, object]]:
+    """What the records say of each group that heartbeats keep up."""
+    return {
+        name: {field: value for field, value in vars(group).items() if field not in NOT_LOGGED}
+        | {"owners": vars(group.owners) if isinstance(group, StreamsGroup) else None}
+        for name, group in shard._groups.items()
+        if not isinstance(group, ClassicGroup)
+    }
 
 
 def batch_of(effects: Effects, base_offset: int, wall_ms: int) -> bytes:

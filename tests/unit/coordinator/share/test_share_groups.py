@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.group.events import TopicsDeleted
+from moldau.coordinator.group.events import ShardRequest, TopicsDeleted
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
-from moldau.coordinator.share.events import DeleteOffsets, StatesInitialized
+from moldau.coordinator.runtime.machine import Appended, Committed
+from moldau.coordinator.share.events import DeleteOffsets, InitializeStates, ShareHeartbeat, StatesInitialized
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import StateTopics, TopicState
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.support.share_groups import CLIENT, GROUP, ShareGroupStage, topic_id
 from tests.support.topics_image import TestImage, TestTopic
 
@@ -225,3 +226,56 @@ def test_a_topic_that_was_deleted_unseen_and_made_anew_raises_the_epoch_once() -
     epoch = stage.settle("a")["a"]
     assert stage.share_group.members["a"].assigned == {(anew.id, 0)}
     assert stage.settle("a")["a"] == epoch
+
+
+def beat_of(member_id: str, epoch: int, *topics: str) -> ShareHeartbeat:
+    request = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id=member_id, member_epoch=epoch, subscribed_topic_names=list(topics) or None
+    )
+    return ShareHeartbeat(CLIENT, request, "cli", "/127.0.0.1")
+
+
+def commands_of(stage: ShareGroupStage, *events: ShardRequest, committed: int = 0) -> tuple[int, list[object]]:
+    """The end of the log after these steps, and the commands of all of them; committed is what is said."""
+    commands: list[object] = []
+    end_offset = committed
+    for event in events:
+        effects = stage.shard.step(event, stage.now_ms, stage.wall_ms)
+        commands += effects.commands
+        if effects.has_batch:
+            end_offset += len(effects.records)
+            commands += stage.shard.step(Appended(end_offset), stage.now_ms, stage.wall_ms).commands
+    return end_offset, commands
+
+
+def test_two_members_that_join_before_the_first_commit_cause_one_initialization() -> None:
+    stage = ShareGroupStage({"t": 2})
+    end_offset, commands = commands_of(stage, beat_of("a", 0, "t"), beat_of("b", 0, "t"))
+    commands += stage.shard.step(Committed(end_offset), stage.now_ms, stage.wall_ms).commands
+    (command,) = commands
+    assert isinstance(command, InitializeStates) and len(command.offsets) == 2
+
+
+def test_what_is_initialized_meanwhile_does_not_begin_anew() -> None:
+    """A repetition that waits for its commit while the outcome of the first attempt comes."""
+    stage = ShareGroupStage({"t": 1}, ShareGroupSettings(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
+    stage.stores = False
+    stage.beat("a", 0, "t")
+    stage.wait(10_000)
+    done = StatesInitialized(GROUP, frozenset({(topic_id("t"), 0)}))
+    begin = len(stage.records)
+    end_offset, commands = commands_of(stage, beat_of("a", 1), done, committed=begin)
+    commands += stage.shard.step(Committed(end_offset), stage.now_ms, stage.wall_ms).commands
+    assert commands == [] and stage.share_group.state_topics.initialized
+
+
+def test_a_repetition_that_the_log_refused_is_tried_again_at_once() -> None:
+    stage = ShareGroupStage({"t": 1}, ShareGroupSettings(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
+    stage.stores = False
+    stage.beat("a", 0, "t")
+    stage.wait(10_000)
+    stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.beat("a", 1)
+    assert len(stage.commands) == 1
+    stage.beat("a", 1)
+    assert len(stage.commands) == 2

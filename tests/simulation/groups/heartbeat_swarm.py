@@ -1,0 +1,299 @@
+"""Random members of groups of one kind that is kept up by heartbeats alone, under one coordinator, which is taken over
+again and again, while topics come, grow and go; then all is quiet, and the groups settle.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from moldau.coordinator.group import events
+from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.records import Change
+from moldau.coordinator.runtime import machine
+from moldau.coordinator.runtime.machine import Effects
+from tests.simulation.groups.client import Sent
+from tests.simulation.groups.heartbeat_rules import HeartbeatRules
+from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
+from tests.support.drawn_steps import Weighted, drawn_steps
+from tests.support.topics_image import TestImage, TestTopic, topic_id_of
+
+STEPS: Final = 400
+GROUPS: Final = ("g", "h")
+TOPICS: Final = ("t", "u", "v")
+LATE_MAX: Final = 8
+QUIET_ROUNDS: Final = 40
+ROUND_MS: Final = 5_000
+
+
+class HeartbeatMember(Protocol):
+    """A member as clients are."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    """The member epoch that it knows; 0: it joins with its next heartbeat."""
+    says_nothing_new: bool
+    """Whether its last heartbeat only said that it lives: such a request may come again much later."""
+
+    def begin(self) -> None:
+        """A process begins: of what it was it knows its configuration."""
+
+    def say_everything(self) -> None:
+        """With the next heartbeat: the coordinator may know less than the member."""
+
+    def heartbeat(self) -> Sent: ...
+
+    def leave(self) -> Sent: ...
+
+    def hear(self, response: object) -> None:
+        """The answer to what it asked last."""
+
+
+MemberT = TypeVar("MemberT", bound=HeartbeatMember)
+
+
+class Topics:
+    """The topics of a cluster: they come, grow and go."""
+
+    def __init__(self, random: Random, names: Sequence[str]) -> None:
+        self.random = random
+        self.names = names
+        self.settings: Mapping[str, str] = {}
+        """Of every group, by Kafka's names."""
+        self.may_go = True
+        self.by_name: dict[str, TestTopic] = {}
+        self._made = self._versions = 0
+        for name in names[: random.randint(1, len(names))]:
+            self.set_partitions(name, random.randint(1, 6))
+
+    def set_partitions(self, name: str, count: int) -> None:
+        """A topic that is made again has another id."""
+        known = self.by_name.get(name)
+        if known is None:
+            self._made += 1
+        topic_id = topic_id_of(f"{name}{self._made}") if known is None else known.id
+        self.by_name[name] = TestTopic(name, topic_id, count)
+
+    def change(self) -> None:
+        name = self.random.choice(self.names)
+        if self.may_go and self.random.random() < 0.3 and len(self.by_name) > 1:
+            self.by_name.pop(name, None)
+        else:
+            known = self.by_name.get(name)
+            self.set_partitions(name, self.random.randint(1, 3) + (known.partitions_count if known else 0))
+
+    def image(self) -> TestImage:
+        self._versions += 1
+        return TestImage(tuple(self.by_name.values()), self._versions, self._versions, self.settings)
+
+    def partitions(self) -> dict[str, frozenset[tuple[bytes, int]]]:
+        """Those of each topic, by name."""
+        return {
+            topic.name: frozenset((topic.id, index) for index in range(topic.partitions_count))
+            for topic in self.by_name.values()
+        }
+
+    def some(self) -> list[str]:
+        return sorted(self.random.sample(self.names, self.random.choice((1, 1, 2, 3))))
+
+
+class HeartbeatSwarm(ABC, Generic[MemberT]):
+    members: list[MemberT]
+
+    def __init__(self, random: Random, topics: Topics, rules: HeartbeatRules[Any], config: GroupConfig) -> None:
+        self.random = random
+        self.topics = topics
+        self.rules = rules
+        self.shell = Shell(random, config, self, self.answer, image=topics.image())
+        rules.shell = self.shell
+        self.asked: list[Asked] = []
+        self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
+        self._loses = random.choice((0.0, 0.05, 0.2))
+        self._repeats = random.choice((0.0, 0.05, 0.2))
+        self._late: list[Sent] = []
+        self._awaited: dict[str, int] = {}
+        """The number of what a member asked last, by its id."""
+        self._asked_count = 0
+        self._paused_until: dict[int, int] = {}
+        """By the place of the member in the list."""
+        self.steps: Weighted = [
+            (self.heartbeat, 100),
+            (self.wait_a_little, 40),
+            (self.wait_long, random.choice((0, 2, 6))),
+            (self.commit_log, 20),
+            (self.pause, random.choice((0, 2, 5))),
+            (self.restart, random.choice((0, 2, 5))),
+            (self.leave, random.choice((0, 1, 3))),
+            (self.change_topics, random.choice((0, 1, 3))),
+            (self.deliver_late, 10 if self._repeats else 0),
+            (self.take_over, random.choice((0, 1, 4))),
+            (self.shell.compare, 2),
+        ]
+        self.last = ""
+
+    # The story
+
+    def run(self) -> None:
+        self.shell.step(machine.Loaded())
+        self.shell.manners = self._manners
+        try:
+            for step in drawn_steps(self.random, self.steps, STEPS):
+                self.last = step.__name__
+                step()
+            self.last = "end"
+            self.end()
+        except Violation as violation:
+            raise Violation(f"after {self.last} at {self.shell.now_ms} ms: {violation}") from None
+
+    def end(self) -> None:
+        """Nothing is lost, every member sends heartbeats: the groups settle."""
+        self.shell.manners = Manners()
+        self._loses = self._repeats = 0.0
+        self._late.clear()
+        self._paused_until.clear()
+        self.shell.commit()
+        for member in self.members:
+            # A request that came much later than another one may have moved the member: no answer told it.
+            member.say_everything()
+        self.quieten()
+        why = ""
+        for _ in range(QUIET_ROUNDS):
+            for member in self.members:
+                self.send(member.heartbeat(), member)
+                while self.follow(member):
+                    self.send(member.heartbeat(), member)
+            self.shell.wait(ROUND_MS)
+            self.rules.look()
+            why = self.why_unsettled()
+            if not why:
+                self.shell.compare()
+                return
+        raise Violation(f"after {QUIET_ROUNDS} quiet rounds: {why}")
+
+    def quieten(self) -> None:
+        """Prepare the quiet rounds of the end."""
+
+    @abstractmethod
+    def follow(self, member: MemberT) -> bool:
+        """The member takes and gives back what it was told. Whether that changed what it has."""
+
+    @abstractmethod
+    def why_unsettled(self) -> str:
+        """Why the groups are not settled; nothing where they are."""
+
+    # Watching
+
+    def stepped(self, event: events.Event, effects: Effects) -> None:
+        self.rules.stepped(event, effects)
+
+    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
+        self.rules.appended(changes, end_offset)
+
+    def committed(self, stored: Stored) -> None:
+        self.rules.committed(stored)
+
+    def replied(self, asked: Asked, response: object) -> None:
+        self.rules.replied(asked, response)
+
+    def settled(self, event: events.Event) -> None:
+        pass
+
+    def unloaded(self) -> None:
+        unanswered = [each.event for each in self.asked if not each.replies]
+        if unanswered:
+            raise Violation(f"never answered: {unanswered[:3]}")
+        self.asked.clear()
+
+    def loaded(self) -> None:
+        self.rules.loaded()
+
+    # Members
+
+    def heartbeat(self) -> None:
+        place = self.random.randrange(len(self.members))
+        if self._paused_until.get(place, 0) > self.shell.now_ms:
+            return
+        member = self.members[place]
+        if member.member_id in self._awaited:  # It has lost its patience.
+            member.say_everything()
+        self.send(member.heartbeat(), member)
+
+    def send(self, sent: Sent, member: MemberT) -> None:
+        """It may get lost, come twice, or come again much later."""
+        number = self._asked_count = self._asked_count + 1
+        self._awaited[member.member_id] = number
+        if self.random.random() < self._repeats and member.says_nothing_new:
+            self._late = [*self._late[1 - LATE_MAX :], sent]
+        if self.random.random() >= self._loses / 2:
+            self.ask(sent, (member, number))
+        else:
+            member.say_everything()
+
+    def ask(self, sent: Sent, owner: object) -> None:
+        make, version = sent
+        self.asked.append(self.shell.ask(owner, version, make))
+
+    def answer(self, asked: Asked, response: object) -> None:
+        if not isinstance(asked.owner, tuple):
+            return
+        member, number = asked.owner
+        if self._awaited.get(member.member_id) != number:
+            return
+        del self._awaited[member.member_id]
+        if self.random.random() >= self._loses:
+            member.hear(response)
+        else:
+            member.say_everything()
+
+    def deliver_late(self) -> None:
+        if self._late:
+            self.ask(self._late.pop(self.random.randrange(len(self._late))), None)
+
+    def pause(self) -> None:
+        place = self.random.randrange(len(self.members))
+        self._paused_until[place] = self.shell.now_ms + self.random.randint(1, 90_000)
+
+    def restart(self) -> None:
+        member = self.random.choice(self.members)
+        self._awaited.pop(member.member_id, None)
+        member.begin()
+
+    def leave(self) -> None:
+        member = self.random.choice(self.members)
+        if member.epoch > 0:
+            self._awaited.pop(member.member_id, None)
+            sent = member.leave()
+            if self.random.random() >= self._loses / 2:
+                self.ask(sent, None)
+
+    # The cluster, the log, time, the coordinator
+
+    def change_topics(self) -> None:
+        self.topics.change()
+        self.shell.image = self.topics.image()
+
+    def commit_log(self) -> None:
+        self.shell.commit(self.shell.boundary())
+
+    def wait_a_little(self) -> None:
+        self._wait(self.random.choice((1, 100, 1_000, 3_000)))
+
+    def wait_long(self) -> None:
+        self._wait(self.random.randint(5_000, 80_000))
+
+    def _wait(self, ms: int) -> None:
+        self.shell.wait(ms)
+        self.rules.look()
+
+    def take_over(self) -> None:
+        is_told = self.random.random() < 0.5
+        self.shell.wall_skew_ms = self.random.randint(-2_000, 2_000)
+        if not is_told:
+            self.asked.clear()
+        for member in self.members:
+            member.say_everything()
+        self.shell.compare()
+        self.shell.take_over(is_told=is_told)
