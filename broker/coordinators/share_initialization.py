@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from moldau.broker.coordinators.row import Reports
 from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
+from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
 from moldau.coordinator.share_state.events import (
     DeleteState,
@@ -22,8 +23,6 @@ from moldau.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from moldau.coordinator.group.events import ShardRequest
 
-TopicPartition: TypeAlias = tuple[bytes, int]
-Answers: TypeAlias = Mapping[TopicPartition, StateAnswer]
 RequestT = TypeVar("RequestT", bound=StateRequest)
 
 
@@ -81,7 +80,7 @@ def read_summaries(
 
 def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]) -> None:
     """Ask for several share partitions of a group; `answered` is called once, with all answers."""
-    answers: dict[TopicPartition, StateAnswer] = {}
+    answers: dict[tuple[bytes, int], StateAnswer] = {}
     left = len(requests)
 
     def noted(request: StateRequest, answer: StateAnswer) -> None:
@@ -97,5 +96,5 @@ def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: 
         answered(answers)
 
 
-def succeeded(answers: Answers) -> frozenset[TopicPartition]:
+def succeeded(answers: Answers) -> frozenset[tuple[bytes, int]]:
     return frozenset(each for each, answer in answers.items() if answer.error is ErrorCode.NONE)

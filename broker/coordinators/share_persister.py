@@ -1,38 +1,28 @@
 """Passes requests about share state to the share coordinator, on this broker or another.
 
-request ──▶ leader of the key's partition ──▶ here: an event of the machine        ──▶ answered
-                                          └▶ another broker: a request to it       ──▶ answered
+request ──▶ leader of the key's partition ──▶ here: an event of the machine                        ──▶ answered
+                                          └▶ another broker: gathered by kind and group, a message ──▶ answered
 no topic, no leader, not the coordinator any more, loading: again after a pause, `ATTEMPTS` times
+
+As in Apache Kafka, one message to a broker holds what is asked of one group in one way, and the next one waits for the
+answers: what is asked meanwhile is gathered.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.coordinators.share_state import ShareCoordinator
+from moldau.broker.coordinators.share_state_messages import answers_of, message_of
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.share_state.events import (
-    DeleteState,
-    InitializeState,
-    ReadState,
-    ReadStateSummary,
-    StateAnswer,
-    StateRequest,
-    WriteState,
-)
-from moldau.coordinator.share_state.state import StateBatch
+from moldau.coordinator.share_state.events import StateAnswer, StateRequest
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages import delete_share_group_state as delete
-from moldau.protocol.messages import initialize_share_group_state as initialize
-from moldau.protocol.messages import read_share_group_state as read
-from moldau.protocol.messages import read_share_group_state_summary as summary
-from moldau.protocol.messages import write_share_group_state as write
 
 Answered: TypeAlias = Callable[[StateAnswer], None]
 
@@ -40,6 +30,8 @@ PURPOSE: Final = "share state"
 ATTEMPTS: Final = 8
 FIRST_RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 1_000
+KEYS_MAX: Final = 1_000
+"""The most share partitions in one message to another broker."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -50,6 +42,19 @@ RETRIABLE: Final = frozenset(
 )
 NOBODY: Final = Waiter(None, 0)
 """The waiter of a request that is not passed to a machine yet."""
+
+
+class Destination(NamedTuple):
+    """The requests that one message may hold."""
+
+    broker_id: int
+    kind: type[StateRequest]
+    group_id: str
+
+
+class Question(NamedTuple):
+    request: StateRequest
+    ended: Answered
 
 
 class AnswerToken(NamedTuple):
@@ -84,6 +89,8 @@ class ShareStatePersister:
         self._coordinator = coordinator
         self._listener_name = listener_name
         self._timeout_ms = timeout_ms
+        self._gathered: defaultdict[Destination, list[Question]] = defaultdict(list)
+        """What waits for a message. A destination in this table has a message under way, or one that leaves soon."""
 
     def ask(self, request: StateRequest, answered: Answered) -> None:
         """Ask the coordinator of the request's key. `answered` is called once, at once or later, on the loop."""
@@ -106,7 +113,7 @@ class ShareStatePersister:
         elif partition.leader == self._node_id:
             self._ask_here(request, ended)
         else:
-            self._ask_broker(partition.leader, request, ended)
+            self._gather(Destination(partition.leader, type(request), request.key.group_id), Question(request, ended))
 
     def _ask_here(self, request: StateRequest, ended: Answered) -> None:
         runner = self._coordinator.runner_of(request.key)
@@ -115,91 +122,45 @@ class ShareStatePersister:
         else:
             runner.submit(request._replace(waiter=Waiter(AnswerToken(ended), 0)))
 
-    def _ask_broker(self, broker_id: int, request: StateRequest, ended: Answered) -> None:
-        broker = self._cluster.image.cluster.brokers.get(broker_id)
+    def _gather(self, destination: Destination, question: Question) -> None:
+        if destination not in self._gathered:
+            self._loop.call_soon(self._ask_broker, destination)
+        self._gathered[destination].append(question)
+
+    def _ask_broker(self, destination: Destination) -> None:
+        """Send what is gathered for a destination."""
+        questions, later = distinct_keys(self._gathered[destination])
+        if not questions:
+            del self._gathered[destination]
+            return
+        self._gathered[destination] = later
+        broker = self._cluster.image.cluster.brokers.get(destination.broker_id)
         endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
+
+        def replied(response: object) -> None:
+            is_lost = isinstance(response, NoResponse)
+            answers = {} if is_lost else answers_of(response)
+            missing = StateAnswer(ErrorCode.NETWORK_EXCEPTION if is_lost else ErrorCode.UNKNOWN_SERVER_ERROR)
+            for request, ended in questions:
+                ended(answers.get((request.key.topic_id, request.key.partition), missing))
+            self._ask_broker(destination)
+
         if endpoint is None:
-            ended(StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            for _, ended in questions:
+                ended(StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._loop.call_soon(self._ask_broker, destination)
             return
         channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
-        channel.ask(message_of(request), partial(_replied, ended), self._timeout_ms)
+        channel.ask(message_of([question.request for question in questions]), replied, self._timeout_ms)
 
 
-def _replied(ended: Answered, response: object) -> None:
-    ended(StateAnswer(ErrorCode.NETWORK_EXCEPTION) if isinstance(response, NoResponse) else answer_of(response))
-
-
-def message_of(request: StateRequest) -> object:
-    """The request to another broker."""
-    group_id, topic_id, partition = request.key
-    match request:
-        case InitializeState():
-            first = initialize.PartitionData(
-                partition=partition, state_epoch=request.state_epoch, start_offset=request.start_offset
-            )
-            begun = initialize.InitializeStateData(topic_id=topic_id, partitions=[first])
-            return initialize.InitializeShareGroupStateRequest(group_id=group_id, topics=[begun])
-        case ReadState():
-            wanted = read.PartitionData(partition=partition, leader_epoch=request.leader_epoch)
-            topic = read.ReadStateData(topic_id=topic_id, partitions=[wanted])
-            return read.ReadShareGroupStateRequest(group_id=group_id, topics=[topic])
-        case ReadStateSummary():
-            one = summary.PartitionData(partition=partition, leader_epoch=-1)
-            summed = summary.ReadStateSummaryData(topic_id=topic_id, partitions=[one])
-            return summary.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[summed])
-        case DeleteState():
-            deleted = delete.DeleteStateData(topic_id=topic_id, partitions=[delete.PartitionData(partition=partition)])
-            return delete.DeleteShareGroupStateRequest(group_id=group_id, topics=[deleted])
-        case WriteState():
-            return write_message(request)
-
-
-def write_message(request: WriteState) -> write.WriteShareGroupStateRequest:
-    data = write.PartitionData(
-        partition=request.key.partition,
-        state_epoch=request.state_epoch,
-        leader_epoch=request.leader_epoch,
-        start_offset=request.start_offset,
-        delivery_complete_count=request.delivery_complete_count,
-        state_batches=[
-            write.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-            for first, last, state, count in request.batches
-        ],
-    )
-    topic = write.WriteStateData(topic_id=request.key.topic_id, partitions=[data])
-    return write.WriteShareGroupStateRequest(group_id=request.key.group_id, topics=[topic])
-
-
-def answer_of(response: object) -> StateAnswer:
-    """The answer in the response of another broker, which has one partition."""
-    match response:
-        case read.ReadShareGroupStateResponse():
-            state = response.results[0].partitions[0]
-            return StateAnswer(
-                ErrorCode(state.error_code),
-                state.error_message,
-                state_epoch=state.state_epoch,
-                start_offset=state.start_offset,
-                batches=tuple(
-                    StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-                    for each in state.state_batches
-                ),
-            )
-        case summary.ReadShareGroupStateSummaryResponse():
-            sums = response.results[0].partitions[0]
-            return StateAnswer(
-                ErrorCode(sums.error_code),
-                sums.error_message,
-                sums.state_epoch,
-                sums.leader_epoch,
-                sums.start_offset,
-                sums.delivery_complete_count,
-            )
-    assert isinstance(
-        response,
-        initialize.InitializeShareGroupStateResponse
-        | write.WriteShareGroupStateResponse
-        | delete.DeleteShareGroupStateResponse,
-    )
-    result = response.results[0].partitions[0]
-    return StateAnswer(ErrorCode(result.error_code), result.error_message)
+def distinct_keys(gathered: list[Question]) -> tuple[list[Question], list[Question]]:
+    """The questions for one message, each key once, and the others."""
+    taken: dict[object, Question] = {}
+    later: list[Question] = []
+    for question in gathered:
+        if question.request.key in taken or len(taken) == KEYS_MAX:
+            later.append(question)
+        else:
+            taken[question.request.key] = question
+    return list(taken.values()), later

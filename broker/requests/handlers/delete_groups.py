@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.share_initialization import Answers, delete_states
+from moldau.broker.coordinators.share_initialization import delete_states
 from moldau.broker.coordinators.share_persister import ShareStatePersister
+from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import DeleteGroups

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.share_initialization import (
-    Answers,
     delete_states,
     initialize_states,
     read_summaries,
     succeeded,
 )
 from moldau.broker.coordinators.share_persister import ShareStatePersister
+from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import ReplyToken, join_answers
 from moldau.broker.runtime.pending import COORDINATOR, Pending
