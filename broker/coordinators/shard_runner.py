@@ -98,6 +98,8 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
         self._row = row
         self._log = partition_log
+        self.index = partition_log.index
+        """The index of the partition of the internal topic."""
         self._loading = loading
         self._name = f"{row.topic.name}-{partition_log.index}"
         self._notes = logging.getLogger(row.log_name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC
 from moldau.broker.metrics.exposition import Page, Summary
 from moldau.broker.metrics.storage import TURN
 from moldau.coordinator.transaction.transaction import NAMES
@@ -19,6 +21,10 @@ CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"
 GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
 COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+SHARE_GROUPS: Final = "kafka_server_sharegroupmetrics_"
+SHARE_PARTITIONS: Final = "kafka_server_sharepartitionmetrics_"
+SHARE_COORDINATOR: Final = "kafka_server_share_coordinator_metrics_"
+ACKNOWLEDGE_TYPES: Final = {1: "Accept", 2: "Release", 3: "Reject", 4: "Renew"}
 CLASSIC: Final = "classic"
 STATES: Final = {
     "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
@@ -89,6 +95,35 @@ def collect_groups(page: Page, node: Observed) -> None:
     page.add("moldau_group_members", members)
     page.add(f"{COORDINATOR}group_completed_rebalance_count", rebalances)
     page.add(f"{COORDINATOR}offset_commit_count", commits)
+
+
+def collect_sharing(page: Page, node: Observed, series_max: int) -> None:
+    """Collect what share groups have in flight, and what the share coordinator writes.
+
+    DIVERGES: Apache Kafka also measures how long fetches wait for one another, and the latency of writes; here a fetch
+    leaves out what another one reads, and `moldau_request_wait_ms` has the waits for coordinators.
+    """
+    counts = node.share_partitions.counts
+    for type_id, name in ACKNOWLEDGE_TYPES.items():
+        page.add(f"{SHARE_GROUPS}recordacknowledgements_total", counts.acknowledged[type_id], (("ackType", name),))
+    loading = Summary()
+    loading.count, loading.sum = counts.loaded, counts.loading_ms
+    page.add_summary(f"{SHARE_GROUPS}partitionloadtimems", loading)
+    page.add("kafka_server_sharesessioncache_sharesessionscount", len(node.share_sessions))
+    page.add("kafka_server_sharesessioncache_sharepartitionscount", node.share_sessions.partitions_count)
+    for shared in islice(node.share_partitions, series_max):
+        partition = (("topic", shared.partition.topic), ("partition", str(shared.key.partition)))
+        labels = (("group", shared.key.group_id), *partition)
+        page.add(f"{SHARE_PARTITIONS}inflightmessagecount", shared.machine.records_count, labels)
+        page.add(f"{SHARE_PARTITIONS}inflightbatchcount", len(shared.machine.batches), labels)
+        page.add(f"{SHARE_PARTITIONS}acquisitionlocktimeout_total", shared.expired_locks, labels)
+    writes = 0
+    for runner in node.coordinators.share_state.shards.runners:
+        writes += runner.shard.writes
+        if runner.shard.pruned_offset:
+            partition = (("topic", SHARE_GROUP_STATE_TOPIC), ("partition", str(runner.index)))
+            page.add(f"{SHARE_COORDINATOR}last_pruned_offset", runner.shard.pruned_offset, partition)
+    page.add(f"{SHARE_COORDINATOR}write_total", writes)
 
 
 def collect_transactions(page: Page, node: Observed) -> None:

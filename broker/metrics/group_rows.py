@@ -56,4 +56,43 @@ kafka_server_group_coordinator_metrics_streams_group_rebalance_count  counter  -
 kafka_server_group_coordinator_metrics_offset_commit_count  counter  -
     kafka.server:type=group-coordinator-metrics,name=offset-commit-count
     Offsets written by commits.
+kafka_server_brokertopicmetrics_totalsharefetchrequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=TotalShareFetchRequestsPerSec
+    ShareFetch requests. Kafka counts each topic of a request.
+kafka_server_brokertopicmetrics_failedsharefetchrequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=FailedShareFetchRequestsPerSec
+    Partitions of ShareFetch requests that were refused.
+kafka_server_brokertopicmetrics_totalshareacknowledgementrequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=TotalShareAcknowledgementRequestsPerSec
+    ShareAcknowledge requests. Kafka counts each topic of a request, those of a ShareFetch too.
+kafka_server_brokertopicmetrics_failedshareacknowledgementrequests_total  counter  -
+    kafka.server:type=BrokerTopicMetrics,name=FailedShareAcknowledgementRequestsPerSec
+    Partitions of ShareAcknowledge requests that were refused.
+kafka_server_sharegroupmetrics_recordacknowledgements_total  counter  ackType
+    kafka.server:type=ShareGroupMetrics,name=RecordAcknowledgementsPerSec
+    Records that members of share groups acknowledged, by the type: Accept, Release, Reject, Renew.
+kafka_server_sharegroupmetrics_partitionloadtimems  summary  -
+    kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs
+    Times in ms after which share partitions were loaded.
+kafka_server_sharepartitionmetrics_inflightmessagecount  gauge  group,topic,partition
+    kafka.server:type=SharePartitionMetrics,name=InFlightMessageCount
+    Offsets of a share partition that are in flight.
+kafka_server_sharepartitionmetrics_inflightbatchcount  gauge  group,topic,partition
+    kafka.server:type=SharePartitionMetrics,name=InFlightBatchCount
+    Runs of records in which they are kept.
+kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total  counter  group,topic,partition
+    kafka.server:type=SharePartitionMetrics,name=AcquisitionLockTimeoutPerSec
+    Records whose acquisition lock expired.
+kafka_server_sharesessioncache_sharesessionscount  gauge  -
+    kafka.server:type=ShareSessionCache,name=ShareSessionsCount
+    Share sessions of members with this broker.
+kafka_server_sharesessioncache_sharepartitionscount  gauge  -
+    kafka.server:type=ShareSessionCache,name=SharePartitionsCount
+    Partitions in share sessions.
+kafka_server_share_coordinator_metrics_write_total  counter  -
+    kafka.server:type=share-coordinator-metrics,name=write-total
+    Changes of delivery states and of leader epochs that the share coordinator wrote.
+kafka_server_share_coordinator_metrics_last_pruned_offset  gauge  topic,partition
+    kafka.server:type=share-coordinator-metrics,name=last-pruned-offset
+    The offset below which a partition of the topic of share states was deleted last.
 """

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from moldau.broker.requests.large_batches import LargeBatches
     from moldau.broker.runtime.environment import Environment
     from moldau.broker.runtime.flusher import Flusher
+    from moldau.broker.sharing.share_partitions import SharePartitions
     from moldau.broker.tiering.tiering import Tiering
+    from moldau.replication.share.sessions import ShareSessions
 
 
 class Stage(IntEnum):
@@ -90,6 +92,8 @@ class Observed:
     in_sync_changes: InSyncChanges
     damaged: DamagedReplicas
     coordinators: BrokerCoordinators
+    share_sessions: ShareSessions
+    share_partitions: SharePartitions
     purgatory: Purgatory
     listeners: Sequence[Listener]
     request_memory: RequestMemory

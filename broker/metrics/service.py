@@ -6,7 +6,13 @@ import asyncio
 import logging
 
 from moldau.broker.config.listeners import HttpAddress
-from moldau.broker.metrics.cluster import collect_cluster, collect_flushes, collect_groups, collect_transactions
+from moldau.broker.metrics.cluster import (
+    collect_cluster,
+    collect_flushes,
+    collect_groups,
+    collect_sharing,
+    collect_transactions,
+)
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
 from moldau.broker.metrics.http_server import Answer, HttpServer, plain
 from moldau.broker.metrics.observed import Observed, Stage
@@ -101,6 +107,7 @@ class Metrics:
         if node.tiering is not None:
             await collect_tiering(page, node.tiering, node.environment.monotonic_ms(), self._series_max)
         collect_groups(page, node)
+        collect_sharing(page, node, self._series_max)
         collect_transactions(page, node)
         if node.readiness.stage is Stage.RUNNING:
             await collect_cluster(page, node)

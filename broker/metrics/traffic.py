@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 REQUESTS: Final = "kafka_network_requestmetrics_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
+COUNTED_AS: Final = {
+    "Produce": "produce",
+    "Fetch": "fetch",
+    "ShareFetch": "sharefetch",
+    "ShareAcknowledge": "shareacknowledgement",
+}
+"""The names of APIs in the metrics of topics."""
 SOCKETS: Final = "kafka_server_socket_server_metrics_"
 SERVER: Final = "kafka_network_socketserver_"
 RATES: Final = {
@@ -77,7 +84,7 @@ def collect_requests(page: Page, listeners: Iterable[Listener]) -> None:
         page.add_summary("moldau_request_encode_ms", times.encode, labels)
         for waits_for, waits in times.waits.items():
             page.add_summary("moldau_request_wait_ms", waits, (*labels, ("waits_for", waits_for)))
-    for name, kafka_name in (("Produce", "produce"), ("Fetch", "fetch")):
+    for name, kafka_name in COUNTED_AS.items():
         traffic = ApiTraffic(routes.get(name, []))
         page.add(f"{TOPICS}total{kafka_name}requests_total", traffic.requests)
         page.add(f"{TOPICS}failed{kafka_name}requests_total", traffic.errors.total())

@@ -58,7 +58,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.broker.runtime.tasks import Tasks
-from moldau.broker.sharing.share_partitions import GroupSettings, SharePartitions, SharePorts
+from moldau.broker.sharing.share_partitions import GroupSettings, ShareCounts, SharePartitions, SharePorts
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
@@ -300,6 +300,7 @@ class NodeParts:
             self.purgatory,
             self.coordinators.share_persister,
             GroupSettings(self.cluster, self.settings),
+            ShareCounts(),
         )
         return SharePartitions(self.replicas, ports)
 
@@ -436,6 +437,8 @@ class NodeParts:
             in_sync_changes=self.in_sync_changes,
             damaged=self.damaged,
             coordinators=self.coordinators,
+            share_sessions=self.services.share_sessions,
+            share_partitions=self.services.share_partitions,
             purgatory=self.purgatory,
             listeners=self.listeners,
             request_memory=self.request_memory,

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.coordinators.group_row import share_settings
@@ -109,6 +110,25 @@ class GroupSettings:
         return found
 
 
+class ShareCounts:
+    """Counts for the metrics, since the start of the broker."""
+
+    def __init__(self) -> None:
+        self.acknowledged: Counter[int] = Counter()
+        """Acknowledged records by the type of their acknowledgement."""
+        self.loaded = 0
+        """Share partitions that were loaded."""
+        self.loading_ms = 0
+        """The time (ms) that this took, in sum."""
+
+    def count_acknowledged(self, batches: Iterable[AcknowledgementBatch]) -> None:
+        for first, last, types in batches:
+            if len(types) == 1:
+                self.acknowledged[types[0]] += last - first + 1
+            else:
+                self.acknowledged.update(types)
+
+
 class SharePorts(NamedTuple):
     """The parts of the broker that share partitions use."""
 
@@ -118,6 +138,7 @@ class SharePorts(NamedTuple):
     purgatory: Purgatory
     persister: ShareStatePersister
     settings: GroupSettings
+    counts: ShareCounts
 
 
 class SharedPartition:
@@ -136,6 +157,9 @@ class SharedPartition:
         """Whether a fetch is reading its records: others leave it out meanwhile."""
         self.waiting: dict[WatchingOperation, None] = {}
         """The fetches that wait for it."""
+        self.expired_locks = 0
+        """The number of records whose locks expired."""
+        self._began_ms = ports.environment.monotonic_ms()
         self._ports = ports
         self._forget = forget
         self._writes: list[tuple[StateWrite, Answered | None]] = []
@@ -186,6 +210,8 @@ class SharedPartition:
             self.fence(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             return
         self.is_loaded = True
+        self._ports.counts.loaded += 1
+        self._ports.counts.loading_ms += self._ports.environment.monotonic_ms() - self._began_ms
         self.wake()
 
     # Delivering
@@ -197,10 +223,16 @@ class SharedPartition:
         self._arm()
         return acquired
 
-    def acknowledge(self, member_id: str, batches: Iterable[AcknowledgementBatch], answered: Answered) -> None:
+    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch], inform: Answered) -> None:
         if self.error is not None or not self.is_loaded:
-            answered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            inform(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
             return
+
+        def answered(error: ErrorCode, message: str | None) -> None:
+            if error is ErrorCode.NONE:
+                self._ports.counts.count_acknowledged(batches)
+            inform(error, message)
+
         answer = self.machine.acknowledge(member_id, batches, self._ports.environment.monotonic_ms())
         self._arm()
         if isinstance(answer, Refusal):
@@ -273,6 +305,7 @@ class SharedPartition:
         self._alarm = None
         write = self.machine.expire_locks(self._ports.environment.monotonic_ms())
         if write is not None:
+            self.expired_locks += sum(batch.last_offset - batch.first_offset + 1 for batch in write.batches)
             self._store(write, None)
             self.wake()
         self._arm()
@@ -332,6 +365,13 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def __iter__(self) -> Iterator[SharedPartition]:
+        return iter([*self._of.values()])
+
+    @property
+    def counts(self) -> ShareCounts:
+        return self._ports.counts
 
     def settings_of(self, group_id: str) -> ShareSettings:
         return self._ports.settings.of(group_id)

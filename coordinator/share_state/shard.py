@@ -111,7 +111,10 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
         self._batch_offset = 0
         """The offset at which the batch that is replayed now begins, or a lower one."""
         self._tombstone_offset = 0
-        self._pruned_offset = 0
+        self.pruned_offset = 0
+        """The offset below which the log was deleted last; 0: never, since this shard was loaded."""
+        self.writes = 0
+        """The number of changes of delivery states and of leader epochs that were written since then."""
         self._deleted_topics: frozenset[bytes] = frozenset()
 
     # Replaying
@@ -167,7 +170,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 self._deleted_topics |= topic_ids
                 self._delete_next(step)
             case LogPruned(offset):
-                self._pruned_offset = max(self._pruned_offset, offset)
+                self.pruned_offset = max(self.pruned_offset, offset)
             case _:
                 self._answer(step, request)
 
@@ -181,8 +184,10 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 initialize(step, request)
             case WriteState():
                 write(step, request)
+                self.writes += 1
             case ReadState():
                 read(step, request)
+                self.writes += bool(step.changes)
             case ReadStateSummary(waiter, key):
                 step.answer(waiter, summary_of(step.entries.get(key)))
             case DeleteState(waiter, key):
@@ -203,7 +208,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
     def fire_timer(self, step: StateStep) -> None:
         match self._timers.pop_due(step.now_ms):
             case StateTimer.PRUNING:
-                step.when_committed(Pruning(self.redundant_end_offset(), self._pruned_offset))
+                step.when_committed(Pruning(self.redundant_end_offset(), self.pruned_offset))
                 self._timers.schedule(StateTimer.PRUNING, step.now_ms + self.config.prune_interval_ms)
             case StateTimer.COLD_SNAPSHOTS:
                 is_done = snapshot_cold(step)

@@ -7,11 +7,16 @@ import json
 import re
 from pathlib import Path
 
+from moldau.broker.coordinators.share_persister import NOBODY
 from moldau.broker.metrics.catalogue import QUOTA_ROWS, TIERED_ROWS, metrics
+from moldau.coordinator.share_state.events import InitializeState, StateAnswer
+from moldau.coordinator.share_state.state import ShareKey
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.node import HOST, Node, batch, fetch_request, serve_and
+from tests.support.share_consumer import ACCEPT, GROUP, RELEASE, Consumer, Taken
+from tests.support.share_consumer import SETTINGS as SHARE_SETTINGS
 from tests.support.transactional_producer import SETTINGS, started
 
 HTTP_PORT = 9464
@@ -29,6 +34,8 @@ OF_TIERED_STORAGE = {row.split()[0] for row in TIERED_ROWS.strip().split("\n")[:
 """A node without it has none (`test_storage_tiering.py`)."""
 OF_QUOTAS = {row.split()[0] for row in QUOTA_ROWS.strip().split("\n")[::3]}
 """Without quotas there are none (`test_traffic_quotas.py`)."""
+OF_SHARE_PARTITIONS = {name for name in metrics() if "sharepartitionmetrics" in name or "last_pruned" in name}
+"""Without share partitions there are none."""
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "moldau.json"
 
 
@@ -166,6 +173,38 @@ def test_groups_are_counted() -> None:
     serve_and(story, moldau_http_listener=LISTENER)
 
 
+def test_what_share_groups_have_in_flight_is_counted() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        topic_id = await client.create("t")
+        await client.produce("t", batch("a", "b", "c"))
+        key = ShareKey(GROUP, topic_id, 0)
+        begun: list[StateAnswer] = []
+        node.broker.coordinators.share_persister.ask(InitializeState(NOBODY, key, 1, 0), begun.append)
+        while not begun:
+            await asyncio.sleep(0.1)
+        consumer = Consumer(client, topic_id)
+        assert await consumer.take(wait_ms=1_000) == [Taken(0, [b"a", b"b", b"c"], [(0, 2, 1)], 0)]
+        assert await consumer.acknowledge(0, 1, ACCEPT, RELEASE) == 0
+        seen = await scrape()
+        acknowledged = "kafka_server_sharegroupmetrics_recordacknowledgements_total"
+        assert [seen[f'{acknowledged}{{ackType="{each}"}}'] for each in ("Accept", "Release", "Reject")] == [1, 1, 0]
+        assert seen["kafka_server_sharegroupmetrics_partitionloadtimems_count"] == 1
+        assert seen["kafka_server_sharesessioncache_sharesessionscount"] == 1
+        assert seen["kafka_server_sharesessioncache_sharepartitionscount"] == 1
+        labels = f'{{group="{GROUP}",topic="t",partition="0"}}'
+        assert seen[f"kafka_server_sharepartitionmetrics_inflightmessagecount{labels}"] == 2
+        assert seen[f"kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total{labels}"] == 0
+        assert seen["kafka_server_share_coordinator_metrics_write_total"] == 1, "the first acknowledgement"
+        assert seen["kafka_server_brokertopicmetrics_totalsharefetchrequests_total"] == 1
+        assert seen["kafka_server_brokertopicmetrics_totalshareacknowledgementrequests_total"] == 1
+        await asyncio.sleep(16)
+        seen = await scrape()
+        assert seen[f"kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total{labels}"] == 1
+
+    serve_and(story, moldau_http_listener=LISTENER, **SHARE_SETTINGS)
+
+
 def test_single_topics_and_partitions_have_room_up_to_a_limit() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
@@ -188,7 +227,8 @@ def test_every_metric_of_the_catalogue_has_a_sample_once_the_node_was_used() -> 
         await client.fetch("a")
         names = {name.partition("{")[0] for name in await scrape()}
         names |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
-        missing = {name for name in metrics() if name not in names and name not in OF_TIERED_STORAGE | OF_QUOTAS}
+        elsewhere = OF_TIERED_STORAGE | OF_QUOTAS | OF_SHARE_PARTITIONS
+        missing = {name for name in metrics() if name not in names and name not in elsewhere}
         assert missing == OF_THE_PROCESS
 
     serve_and(story, moldau_http_listener=LISTENER)
