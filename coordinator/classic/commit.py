@@ -13,6 +13,7 @@ from moldau.coordinator.offsets.offset_commit import (
     same_for_all_in_transaction,
     store_offsets,
     store_transactional_offsets,
+    transactional_error,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
@@ -63,7 +64,7 @@ def commit_transactional_offsets(
     prolong a session: the producer sends it, not the member.
     """
     request = event.request
-    error = transactional_refusal(group, request)
+    error = transactional_error(transactional_refusal(group, request), event.waiter.version)
     if error is not ErrorCode.NONE:
         step.reply(event.waiter, same_for_all_in_transaction(request, error))
         return
@@ -76,11 +77,12 @@ def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRe
     A request that names neither (before version 3 it cannot) is accepted at any time. A request that names them must be
     for a member of the current generation; the phase of the rebalance does not matter.
     """
-    generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
+    generation, member_id = request.generation_id_or_member_epoch, request.member_id
+    instance_id = request.group_instance_id
     if not request.group_id or not is_storable(request.group_id):
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
-        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE if generation < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     if generation < 0 and (group.state is EMPTY or (not member_id and instance_id is None)):
         return ErrorCode.NONE
     refusal = group.refusal_of(member_id, instance_id)

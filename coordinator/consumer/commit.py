@@ -19,6 +19,7 @@ from moldau.coordinator.offsets.offset_commit import (
     same_for_all_in_transaction,
     store_offsets,
     store_transactional_offsets,
+    transactional_error,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.schema import ZERO_UUID
@@ -51,18 +52,17 @@ def commit_offsets(step: GroupStep, group: ConsumerGroup, event: CommitOffsets) 
 def commit_transactional_offsets(step: GroupStep, group: ConsumerGroup, event: CommitTransactionalOffsets) -> None:
     """Handle a TxnOffsetCommit. A request that names no member is accepted at any time."""
     request = event.request
-    epoch, limit = request.generation_id, step.config.offset_metadata_max_bytes
+    epoch, limit = request.generation_id_or_member_epoch, step.config.offset_metadata_max_bytes
     error = ErrorCode.NONE
     if epoch != -1 or request.member_id or request.group_instance_id is not None:
         partitions = (
-            (topic_id_of(step.image, topic.name, ZERO_UUID), partition.partition_index)
+            (topic_id_of(step.image, topic.name, topic.topic_id), partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
             if len(partition.committed_metadata or "") <= limit
         )
         error = commit_refusal(group, request.member_id, epoch, partitions)
-    if error is ErrorCode.STALE_MEMBER_EPOCH:
-        error = ErrorCode.ILLEGAL_GENERATION
+    error = transactional_error(error, event.waiter.version)
     if error is ErrorCode.NONE:
         store_transactional_offsets(step, event)
     else:

@@ -38,6 +38,12 @@ COMMIT_ERRORS: Final = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
+MEMBER_ERRORS_VERSION: Final = 6
+"""From this version of TxnOffsetCommit on clients know the errors of members of a consumer group (KIP-1319)."""
+GENERATION_ERRORS: Final = {
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+}
 MARKER_ERRORS: Final = {ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 """The error for the transaction coordinator, by the error of the write.
 
@@ -128,7 +134,7 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
     """Write one record for each partition whose metadata is short enough; the others get an error."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        results = TxnOffsetCommitResponseTopic(name=topic.name)
+        results = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         for partition in topic.partitions:
             error = ErrorCode.NONE
             metadata = partition.committed_metadata or ""
@@ -136,7 +142,11 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 committed = CommittedOffset(
-                    partition.committed_offset, partition.committed_leader_epoch, metadata, step.wall_ms
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    metadata,
+                    step.wall_ms,
+                    topic_id=topic.topic_id,
                 )
                 index, producer_id = partition.partition_index, request.producer_id
                 step.write(OffsetChange(request.group_id, topic.name, index, committed, producer_id))
@@ -147,12 +157,20 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
     return response
 
 
+def transactional_error(error: ErrorCode, version: int) -> ErrorCode:
+    """The error of a TxnOffsetCommit in a version of the request: older clients know the wrong epoch of a member, and a
+    group that does not exist, as a wrong generation.
+    """
+    return error if version >= MEMBER_ERRORS_VERSION else GENERATION_ERRORS.get(error, error)
+
+
 def same_for_all_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
     """A response with one error for every partition of the request."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                     for partition in topic.partitions

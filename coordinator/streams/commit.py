@@ -17,6 +17,7 @@ from moldau.coordinator.offsets.offset_commit import (
     same_for_all_in_transaction,
     store_offsets,
     store_transactional_offsets,
+    transactional_error,
 )
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.protocol.errors import ErrorCode
@@ -47,15 +48,15 @@ def commit_transactional_offsets(step: GroupStep, group: StreamsGroup, event: Co
     """Handle a TxnOffsetCommit. A request that names no member is accepted at any time."""
     request = event.request
     error = ErrorCode.NONE
-    if request.generation_id != NO_EPOCH or request.member_id or request.group_instance_id is not None:
+    epoch = request.generation_id_or_member_epoch
+    if epoch != NO_EPOCH or request.member_id or request.group_instance_id is not None:
         error = commit_refusal(
             group,
             request.member_id,
-            request.generation_id,
+            epoch,
             stored_partitions(request, step.config.offset_metadata_max_bytes),
         )
-    if error is ErrorCode.STALE_MEMBER_EPOCH:
-        error = ErrorCode.ILLEGAL_GENERATION
+    error = transactional_error(error, event.waiter.version)
     if error is ErrorCode.NONE:
         store_transactional_offsets(step, event)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from moldau.protocol.schema import Int16, Int32, Int64, empty, message, nullable, since, struct
+from moldau.protocol.schema import ZERO_UUID, Int16, Int32, Int64, Uuid, empty, message, nullable, since, struct, until
 
 
 @struct
@@ -17,17 +17,18 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    name: str
+    name: Annotated[str, until(5)] = ""
+    topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
     partitions: list[TxnOffsetCommitRequestPartition] = empty()
 
 
-@message(key=28, versions="0-5", flexible="3+")
+@message(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest:
     transactional_id: str
     group_id: str
     producer_id: Int64
     producer_epoch: Int16
-    generation_id: Annotated[Int32, since(3)] = -1
+    generation_id_or_member_epoch: Annotated[Int32, since(3)] = -1
     member_id: Annotated[str, since(3)] = ""
     group_instance_id: Annotated[str | None, since(3), nullable(3)] = None
     topics: list[TxnOffsetCommitRequestTopic] = empty()
@@ -41,11 +42,12 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    name: str
+    name: Annotated[str, until(5)] = ""
+    topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
     partitions: list[TxnOffsetCommitResponsePartition] = empty()
 
 
-@message(key=28, versions="0-5", flexible="3+")
+@message(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitResponse:
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = empty()

@@ -13,7 +13,7 @@ from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsum
 from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.regular_expressions import matching_topics
 from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.group.events import CommitOffsets
+from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.runtime.machine import Appended, AppendRefused, Effects, Loaded, Tick, Waiter
@@ -31,6 +31,12 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from moldau.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from moldau.protocol.record_builder import Record
 from tests.support.topics_image import TestImage, TestTopic
@@ -203,6 +209,24 @@ class ConsumerStage:
         )
         response = self.ask(CommitOffsets(self.waiter(version), request))
         assert isinstance(response, OffsetCommitResponse)
+        return response.topics[0].partitions[0].error_code
+
+    def commit_in_transaction(self, member_id: str, epoch: int, topic: str, partition: int, version: int) -> int:
+        """The error of a commit within a transaction."""
+        asked = TxnOffsetCommitRequestTopic(
+            name=topic, partitions=[TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=5)]
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id=GROUP_ID,
+            producer_id=7,
+            producer_epoch=0,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[asked],
+        )
+        response = self.ask(CommitTransactionalOffsets(self.waiter(version), request))
+        assert isinstance(response, TxnOffsetCommitResponse)
         return response.topics[0].partitions[0].error_code
 
     def describe(self) -> DescribedGroup:

@@ -217,7 +217,7 @@ class GroupScribe:
             group_id=command.arguments[0] if command.arguments else "",
             producer_id=command.int("producer"),
             producer_epoch=command.int("epoch", 0),
-            generation_id=command.int("generation", -1),
+            generation_id_or_member_epoch=command.int("generation", -1),
             member_id=command.options.get("member", ""),
             group_instance_id=command.options.get("instance"),
             topics=topics,

@@ -125,6 +125,22 @@ class Producer:
         )
         return ErrorCode(reply.topics[0].partitions[0].error_code)
 
+    async def commit_by_id(self, topic_id: bytes, *indexes: int) -> tuple[bytes, dict[int, int]]:
+        """Commit offset 3 of the partitions of a topic that is named by its id.
+
+        Returns the id in the response, and the error of each partition.
+        """
+        partitions = [TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=3) for each in indexes]
+        request = TxnOffsetCommitRequest(
+            transactional_id=ID,
+            group_id=GROUP,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=partitions)],
+        )
+        (topic,) = (await self.client.ask(request, 6)).topics
+        return topic.topic_id, {each.partition_index: each.error_code for each in topic.partitions}
+
 
 async def started(node: Node, *, is_new: bool = True) -> Producer:
     """A producer with a coordinator, and a topic `t` of two partitions."""

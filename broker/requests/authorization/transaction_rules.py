@@ -19,6 +19,7 @@ from moldau.broker.requests.authorization.rule import (
 from moldau.broker.requests.authorization.topic_rules import is_internal
 from moldau.broker.requests.handlers.add_partitions_to_txn import BATCH_VERSION, partitions_of, results_of
 from moldau.broker.requests.handlers.init_producer_id import refused as no_producer_id
+from moldau.broker.requests.handlers.txn_offset_commit import TOPIC_ID_VERSION
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -123,7 +124,9 @@ def write_markers(services: Services, context: RequestContext, request: object, 
 
 
 def commit_offsets(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """WRITE on the transactional id, READ on the group and on each topic."""
+    """WRITE on the transactional id, READ on the group and on each topic. For an unknown topic id the answer is the
+    usual error, because it reveals no topic.
+    """
     assert isinstance(request, TxnOffsetCommitRequest)
     access = context.access
     error = ErrorCode.NONE
@@ -134,8 +137,11 @@ def commit_offsets(services: Services, context: RequestContext, request: object,
     if error is not ErrorCode.NONE:
         return TxnOffsetCommitResponse(topics=[_refused(each, error) for each in request.topics])
     allowed, refusals = [], []
+    by_id = services.cluster.image.topics.by_id if context.version >= TOPIC_ID_VERSION else None
     for each in request.topics:
-        if topic(AclOperation.READ, each.name).is_met(access):
+        known = None if by_id is None else by_id.get(each.topic_id)
+        is_unknown = by_id is not None and known is None
+        if is_unknown or topic(AclOperation.READ, each.name if known is None else known.name).is_met(access):
             allowed.append(each)
         else:
             refusals.append(_refused(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -154,7 +160,7 @@ def _refused(each: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCo
         TxnOffsetCommitResponsePartition(partition_index=wish.partition_index, error_code=error)
         for wish in each.partitions
     ]
-    return TxnOffsetCommitResponseTopic(name=each.name, partitions=partitions)
+    return TxnOffsetCommitResponseTopic(name=each.name, topic_id=each.topic_id, partitions=partitions)
 
 
 def _text(element: object) -> str:

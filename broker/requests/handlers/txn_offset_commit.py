@@ -1,8 +1,9 @@
-"""TxnOffsetCommit (API key 28, versions 0-5; KIP-98, KIP-447, KIP-890): offsets of a group, within a transaction.
+"""TxnOffsetCommit (API key 28, versions 0-6; KIP-98, KIP-447, KIP-890, KIP-1319): offsets of a group in a transaction.
 
 Readers see the offsets once the transaction is committed. KIP-447: from version 3 on the member and its generation are
 checked. KIP-890: from version 5 on the partition that keeps the group's offsets is added to the transaction here; a
-producer of the older protocol has added it by AddOffsetsToTxn, which is verified.
+producer of the older protocol has added it by AddOffsetsToTxn, which is verified. KIP-1319: from version 6 on topics
+are named by id.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ Merge = Callable[[object], TxnOffsetCommitResponse]
 """Makes the response of the coordinator's."""
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the partition of the group is added to the transaction."""
+TOPIC_ID_VERSION: Final = 6
+"""From this version on requests name topics by id."""
 COORDINATOR_ERRORS: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -69,7 +72,7 @@ class TxnOffsetCommitServices(Protocol):
 def handle(
     services: TxnOffsetCommitServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    merge = partial(merged, divide(services.cluster, request))
+    merge = partial(merged, divide(services.cluster, request, by_id=context.version >= TOPIC_ID_VERSION))
     if not request.topics:
         return merge(TxnOffsetCommitResponse())
     index = services.groups.partition_of(request.group_id)
@@ -132,20 +135,20 @@ def commit_verified(
 def merged(refused: list[TxnOffsetCommitResponseTopic], response: object) -> TxnOffsetCommitResponse:
     """The response: the coordinator's results beside those of partitions that do not exist."""
     assert isinstance(response, TxnOffsetCommitResponse)
-    topics = {topic.name: topic for topic in refused}
+    topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in response.topics:
-        before = topics.setdefault(topic.name, topic)
+        before = topics.setdefault((topic.name, topic.topic_id), topic)
         if before is not topic:
             before.partitions.extend(topic.partitions)
     return TxnOffsetCommitResponse(topics=list(topics.values()))
 
 
-def divide(cluster: ClusterView, request: TxnOffsetCommitRequest) -> list[TxnOffsetCommitResponseTopic]:
+def divide(cluster: ClusterView, request: TxnOffsetCommitRequest, *, by_id: bool) -> list[TxnOffsetCommitResponseTopic]:
     """Leave the partitions that exist in the request. Returns the results of the others."""
     refused: list[TxnOffsetCommitResponseTopic] = []
     accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        accept(cluster, topic, accepted, refused)
+        accept(cluster, topic, by_id, accepted, refused)
     request.topics = accepted
     return refused
 
@@ -171,32 +174,39 @@ def guard_for(
 def accept(
     cluster: ClusterView,
     topic: TxnOffsetCommitRequestTopic,
+    by_id: bool,
     accepted: list[TxnOffsetCommitRequestTopic],
     refused: list[TxnOffsetCommitResponseTopic],
 ) -> None:
-    """Divide the partitions of a topic: those that exist, and those that do not."""
-    known = cluster.image.topics.by_name(topic.name)
+    """Divide the partitions of a topic: those that exist, under its name and id if the request has ids, and those that
+    do not.
+    """
+    topics = cluster.image.topics
+    known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name(topic.name)
+    named = topic
+    if by_id:
+        named = TxnOffsetCommitRequestTopic(name="" if known is None else known.name, topic_id=topic.topic_id)
     existing = () if known is None else known.partitions
-    missing = [each for each in topic.partitions if each.partition_index not in existing]
+    missing = [each.partition_index for each in topic.partitions if each.partition_index not in existing]
     if missing:
-        refused.append(refused_topic(topic.name, [each.partition_index for each in missing]))
+        error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused.append(refused_topic(named, missing, error))
     found = [each for each in topic.partitions if each.partition_index in existing]
     if found:
-        accepted.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=found))
+        accepted.append(TxnOffsetCommitRequestTopic(name=named.name, topic_id=named.topic_id, partitions=found))
 
 
 def refused_topic(
-    name: str, indexes: list[int], error: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic: TxnOffsetCommitRequestTopic, indexes: list[int], error: ErrorCode
 ) -> TxnOffsetCommitResponseTopic:
     partitions = [TxnOffsetCommitResponsePartition(partition_index=index, error_code=error) for index in indexes]
-    return TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def same_for_all(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
     """The same error for every partition of the request."""
     return TxnOffsetCommitResponse(
         topics=[
-            refused_topic(topic.name, [each.partition_index for each in topic.partitions], error)
-            for topic in request.topics
+            refused_topic(topic, [each.partition_index for each in topic.partitions], error) for topic in request.topics
         ]
     )

@@ -274,7 +274,7 @@ class MemberRules:
                 code = 0
         is_transactional = isinstance(event, events.CommitTransactionalOffsets)
         is_taken = code not in NOT_TAKEN
-        if isinstance(event, events.CommitOffsets):
+        if isinstance(event, events.CommitOffsets | events.CommitTransactionalOffsets):
             generation = event.request.generation_id_or_member_epoch
         else:
             generation = event.request.generation_id

@@ -69,7 +69,7 @@ class Producer:
                 group_id=group_id,
                 producer_id=self.producer_id,
                 producer_epoch=epoch,
-                generation_id=generation,
+                generation_id_or_member_epoch=generation,
                 member_id=member_id,
                 group_instance_id=instance if member_id else None,
                 topics=topics,

@@ -36,6 +36,8 @@ NEWER_THAN_KIO = {
     "ApiVersionsResponse": 5,
     "DeleteGroupsRequest": 3,
     "DeleteGroupsResponse": 3,
+    "TxnOffsetCommitRequest": 6,
+    "TxnOffsetCommitResponse": 6,
     "UnregisterControllerRequest": 0,
     "UnregisterControllerResponse": 0,
 }
@@ -120,7 +122,15 @@ class RandomMessage:
 def their_name(field: Field, theirs: type[Any]) -> str:
     """kio calls a duration `throttle_time`, not `throttle_time_ms`, and avoids Python's keywords."""
     names = {each.name for each in dataclasses.fields(theirs)}
-    candidates = (field.name, field.name.removesuffix("_ms"), field.name.removesuffix("_timestamp"), f"{field.name}_")
+    candidates: tuple[str, ...] = (
+        field.name,
+        field.name.removesuffix("_ms"),
+        field.name.removesuffix("_timestamp"),
+        f"{field.name}_",
+    )
+    # kio knows TxnOffsetCommit without its version 6, which gave this field its name.
+    if field.name == "generation_id_or_member_epoch":
+        candidates = (*candidates, "generation_id")
     return next(name for name in candidates if name in names)
 
 

@@ -67,6 +67,13 @@ def test_each_client_in_each_state(state: GroupState, said: str) -> None:
     assert (DEAD if group is None else group.state) is (EMPTY if state is DEAD and answer == FINE else state)
 
 
+@pytest.mark.parametrize(("version", "answer"), [(5, GENERATION), (6, "GROUP_ID_NOT_FOUND")])
+def test_a_generation_of_a_group_that_does_not_exist(version: int, answer: str) -> None:
+    """As Apache Kafka 4.4.0 answers."""
+    asked = Command(f"txn-commit g producer=7 t-0=5 member=a generation=1 as=me v={version}")
+    assert GroupScribe().respond(asked) == [f"tell me: t-0:{answer}"]
+
+
 @pytest.mark.parametrize("group_id", ["", "x" * 40_000])
 def test_a_group_needs_a_name_that_can_be_stored(group_id: str) -> None:
     answer = "tell me: t-0:INVALID_GROUP_ID"

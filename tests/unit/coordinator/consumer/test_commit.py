@@ -39,6 +39,18 @@ def test_a_commit_by_epoch_and_partition(member_id: str, epoch: int, partition: 
     assert two_members().commit(member_id, epoch, "a", partition) == error
 
 
+@pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, STALE)])
+@pytest.mark.parametrize("epoch", [0, 1, 4])
+def test_a_wrong_epoch_within_a_transaction_has_a_name_of_its_own_since_version_6(
+    epoch: int, version: int, error: ErrorCode
+) -> None:
+    """As Apache Kafka 4.4.0 answers."""
+    stage = two_members()
+    assert stage.commit_in_transaction("m1", epoch, "a", 0, version) == error
+    assert stage.commit_in_transaction("m1", 3, "a", 0, version) == NONE
+    assert stage.commit_in_transaction("m3", 3, "a", 0, version) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_old_versions_cannot_commit_for_members_of_the_consumer_protocol() -> None:
     assert two_members().commit("m1", 3, "a", 0, version=8) == ErrorCode.UNSUPPORTED_VERSION
 

@@ -242,7 +242,7 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
     ("StreamsGroupHeartbeat", BROKER): on_group(Op.READ),
     ("SyncGroup", BROKER): on_group(Op.READ),
     ("TxnOffsetCommit", BROKER): transactional(
-        reads_group, lambda r: [(Op.READ, Kind.TOPIC, each.name) for each in r.topics]
+        reads_group, lambda r: [(Op.READ, Kind.TOPIC, name_of(each)) for each in r.topics]
     ),
     ("UnregisterBroker", CONTROLLER): on_cluster(Op.ALTER),
     ("UnregisterController", CONTROLLER): on_cluster(Op.ALTER),

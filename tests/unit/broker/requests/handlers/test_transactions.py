@@ -330,3 +330,30 @@ async def send_patiently(producer: Producer, value: bytes) -> tuple[ErrorCode, i
 async def everything_is_stable(client: Client) -> bool:
     found = await client.fetch("t", isolation_level=COMMITTED)
     return found.last_stable_offset == found.high_watermark
+
+
+def test_offsets_of_topics_named_by_id() -> None:
+    """KIP-1319, in version 6; as Apache Kafka 4.4.0 answers."""
+
+    async def story(node: Node) -> None:
+        producer = await started(node)
+        topic_id = node.broker.image.topics.ids["t"]
+        commit = partial(producer.commit_by_id, topic_id)
+        while (await commit(0))[1][0] in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS):
+            await asyncio.sleep(0.01)
+        assert await commit(0, 7) == (topic_id, {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0: NONE})
+        for unknown in (b"z" * 16, bytes(16)):
+            refused = dict.fromkeys((0, 1), ErrorCode.UNKNOWN_TOPIC_ID)
+            assert await producer.commit_by_id(unknown, 0, 1) == (unknown, refused)
+        assert await producer.end(commits=True) is NONE
+        assert await eventually_committed(await node.connect(), 3)
+
+    serve_and(story, **SETTINGS)
+
+
+async def eventually_committed(client: Client, offset: int) -> bool:
+    for _ in range(100):
+        if await committed_offset(client) == (NONE, offset):
+            return True
+        await asyncio.sleep(0.01)
+    return False
