@@ -73,7 +73,10 @@ fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker,
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 	$(BIN)/python -m tests.fuzz.logins --inputs 1000000
 
-.PHONY: limits limits-bounded
+.PHONY: limits limits-bounded leftovers
+
+leftovers: $(VENV)/.installed-tests compiled ## 200 test runs with clusters, ended by SIGKILL, Ctrl-C and crashes: what they leave behind; about ten minutes
+	$(BIN)/python -m tests.leftovers --runs 200
 
 limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside, and long lists; about six minutes
 	$(BIN)/python -m tests.limits

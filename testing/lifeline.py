@@ -32,6 +32,13 @@ class Lifeline:
         self._reaper: subprocess.Popen[bytes] | None = None
         _close_after_fork(self._held)
 
+    def add_node(self, pid: int) -> None:
+        """A node has started. It is killed when this process ends, where it could write into a directory that is
+        removed then; otherwise it stops by itself.
+        """
+        if self._reaper is not None:
+            self._tell(f"node {pid}")
+
     def watch_node(self, pid: int) -> None:
         """Have the process killed when this process ends."""
         self._tell(f"node {pid}")

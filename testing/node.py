@@ -101,6 +101,7 @@ class Node:
             env=_variables(),
             start_new_session=True,  # Ctrl-C is for the test, which then stops its nodes
         )
+        self._lifeline.add_node(self._process.pid)
 
     def wait_until_serving(self, deadline: float) -> None:
         """Wait for the greeting, up to a time of `time.monotonic`. Raises `NodeFailed`."""

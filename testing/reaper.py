@@ -18,8 +18,12 @@ import select
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+
+LAST_NODE_S = 2.0
+POLL_S = 0.1
 
 
 def main(lines: Iterable[str]) -> None:
@@ -28,7 +32,7 @@ def main(lines: Iterable[str]) -> None:
     directories: set[str] = set()
     for line in lines:
         word, _, rest = line.rstrip("\n").partition(" ")
-        if word == "node":
+        if word == "node" and int(rest) not in nodes:
             with suppress(ProcessLookupError):
                 nodes[int(rest)] = _handle(int(rest))
         elif word == "ended":
@@ -42,8 +46,14 @@ def main(lines: Iterable[str]) -> None:
     for pid, handle in nodes.items():
         with suppress(ProcessLookupError):
             _kill(pid, handle)
-    for directory in directories:
-        shutil.rmtree(directory, ignore_errors=True)
+    # A node that was started at the last moment is not known here. It stops by itself, after it has made its directory.
+    end = time.monotonic() + LAST_NODE_S if directories else 0.0
+    while True:
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+        if time.monotonic() >= end:
+            return
+        time.sleep(POLL_S)
 
 
 def _handle(pid: int) -> int | None:

@@ -20,7 +20,11 @@ class Library(NamedTuple):
     of_class: str
 
 
-LIBRARIES: Final = (Library("confluent-kafka", "confluent_kafka", "confluent", "ConfluentClient"),)
+LIBRARIES: Final = (
+    Library("confluent-kafka", "confluent_kafka", "confluent", "ConfluentClient"),
+    Library("kafka-python", "kafka", "kafka_python", "KafkaPythonClient"),
+    Library("aiokafka", "aiokafka", "aiokafka_thread", "AiokafkaClient"),
+)
 
 
 class NoClient(ImportError):

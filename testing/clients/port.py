@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Text = str | bytes
 Headers = Mapping[str, Text] | Sequence[tuple[str, Text]]
@@ -65,6 +65,19 @@ class Client(Protocol):
 
     def close(self) -> None:
         """End the connections."""
+
+
+def record_of(message: Any) -> Record:
+    """A record of kafka-python or aiokafka, whose fields have the same names."""
+    return Record(
+        message.topic,
+        message.partition,
+        message.offset,
+        message.value,
+        message.key,
+        tuple(message.headers),
+        message.timestamp,
+    )
 
 
 def as_bytes(text: Text | None) -> bytes | None:

@@ -1,0 +1,136 @@
+"""`AsyncCluster`: a `Cluster` for a test on an event loop. Each call runs in a thread, so that the loop goes on."""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+from moldau.testing.clients.port import Headers, Partition, Record, Text
+from moldau.testing.cluster import Cluster
+from moldau.testing.conveniences import TIMEOUT_S
+from moldau.testing.node import Node
+
+
+class AsyncNode:
+    """A node of an `AsyncCluster`."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        """The same node for code without a loop."""
+
+    @property
+    def log(self) -> str:
+        """The last 100 lines of the node's log."""
+        return self.node.log
+
+    async def kill(self) -> None:
+        """As `Node.kill`."""
+        await to_thread(self.node.kill)
+
+    async def stop(self) -> None:
+        """As `Node.stop`."""
+        await to_thread(self.node.stop)
+
+    async def pause(self) -> None:
+        """As `Node.pause`."""
+        await to_thread(self.node.pause)
+
+    async def resume(self) -> None:
+        """As `Node.resume`."""
+        await to_thread(self.node.resume)
+
+    async def restart(self) -> None:
+        """As `Node.restart`."""
+        await to_thread(self.node.restart)
+
+
+class AsyncCluster:
+    """A cluster that ends with the `async with` block, and with the process of the test.
+
+    The arguments are those of `Cluster`, and so are the methods; `cluster` is the same cluster for code without a loop.
+    """
+
+    def __init__(self, nodes: int = 1, **options: Any) -> None:
+        self.cluster = Cluster(nodes, **options)
+
+    async def start(self) -> AsyncCluster:
+        """As `Cluster.start`."""
+        await to_thread(self.cluster.start)
+        return self
+
+    async def stop(self) -> None:
+        """As `Cluster.stop`."""
+        await to_thread(self.cluster.stop)
+
+    async def __aenter__(self) -> AsyncCluster:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes for `bootstrap_servers`."""
+        return self.cluster.bootstrap_servers
+
+    def node(self, node_id: int) -> AsyncNode:
+        """The node with this id; the first is 1."""
+        return AsyncNode(self.cluster.node(node_id))
+
+    def client_settings(self, library: str) -> dict[str, object]:
+        """As `Cluster.client_settings`."""
+        return self.cluster.client_settings(library)
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """As `Cluster.create_topic`."""
+        await to_thread(self.cluster.create_topic, name, partitions, replicas=replicas, settings=settings)
+
+    async def delete_topic(self, name: str) -> None:
+        """As `Cluster.delete_topic`."""
+        await to_thread(self.cluster.delete_topic, name)
+
+    async def topics(self) -> list[str]:
+        """As `Cluster.topics`."""
+        return await to_thread(self.cluster.topics)
+
+    async def produce(
+        self,
+        topic: str,
+        value: Text | None,
+        *,
+        key: Text | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> Record:
+        """As `Cluster.produce`."""
+        return await to_thread(self.cluster.produce, topic, value, key=key, headers=headers, partition=partition)
+
+    async def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
+        """As `Cluster.records`."""
+        return await to_thread(self.cluster.records, topic, count, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def assert_produces(
+        self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> AsyncIterator[list[Record]]:
+        """As `Cluster.assert_produces`."""
+        block = self.cluster.assert_produces(topic, count, timeout_s=timeout_s)
+        found = await to_thread(block.__enter__)
+        yield found
+        await to_thread(block.__exit__, None, None, None)
+
+    async def committed(self, group: str) -> dict[Partition, int]:
+        """As `Cluster.committed`."""
+        return await to_thread(self.cluster.committed, group)
