@@ -12,6 +12,7 @@ from moldau.broker.release import form
 from moldau.broker.runtime.progress import duration, size
 
 if TYPE_CHECKING:
+    from moldau.broker.config.listeners import HttpAddress
     from moldau.broker.node.main import Formatting
     from moldau.broker.node.start_messages import StartReport
     from moldau.broker.replicas.log_directories import OpeningResult
@@ -31,12 +32,15 @@ examples:
   moldau serve server.properties --override log.retention.hours=24
   moldau serve --greeting json 2>moldau.log
   moldau serve --memory --port 0 --greeting json
+  moldau serve --memory --control 127.0.0.1:0
   KAFKA_LISTENERS=PLAINTEXT://:19092,CONTROLLER://:19093 moldau serve
 
 A later source wins: file, variables (KAFKA_LOG_DIRS is log.dirs), --data, --override. docs/configuration.md lists every
 name and what this broker does with it."""
 LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"
+NO_FETCH_SESSIONS: Final = "max.incremental.fetch.session.cache.slots=0"
+"""With faults on demand each Fetch names its topics, so that a fault can be about one of them."""
 MEMORY: Final = "/memory"
 """The log directory of a node that keeps everything in memory."""
 
@@ -82,6 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop also when the standard input ends, which it does when the process that holds its other end ends",
     )
     parser.add_argument(
+        "--control",
+        metavar="HOST:PORT",
+        help="for tests of clients: take faults on demand by HTTP at this address (port 0: a free one, which the"
+        " greeting names); docs/faults.md",
+    )
+    parser.add_argument(
+        "--faults", metavar="FILE", help="with --control: the faults from the start on, as JSON or YAML"
+    )
+    parser.add_argument(
         "--greeting",
         choices=("text", "json", "none"),
         help="what to say when the node serves: text (the default where the log goes to a terminal), one JSON object on"
@@ -105,6 +118,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         in_memory=arguments.memory,
         until_eof=arguments.until_eof,
         greet=greeter(greeting, invocation),
+        control=control_address(arguments),
+        faults=None if arguments.faults is None else read_script(arguments.faults),
         is_quiet=is_seen and greeting == "text",
     )
     return serve(config, invocation.errors, start)
@@ -117,6 +132,8 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
     if arguments.memory and arguments.data is not None:
         raise CommandError("--memory keeps no data, and --data names a directory for them")
     settings = [f"log.dirs={MEMORY}"] if arguments.memory else []
+    if arguments.control is not None:
+        settings.append(NO_FETCH_SESSIONS)
     if arguments.port is not None:
         free, controller = free_ports()
         port = arguments.port or free
@@ -139,6 +156,38 @@ def formatting(arguments: argparse.Namespace) -> Formatting | None:
     if arguments.cluster_id is not None or arguments.add_scram:
         raise CommandError("--cluster-id and --add-scram are for a node without a file", "with a file: moldau format")
     return None
+
+
+def control_address(arguments: argparse.Namespace) -> HttpAddress | None:
+    """The address of the control interface; None without `--control`. Raises `CommandError`."""
+    from moldau.broker.config.listeners import read_http_address
+
+    if arguments.control is None:
+        if arguments.faults is not None:
+            raise CommandError("--faults needs --control", "moldau serve --control 127.0.0.1:0 --faults faults.json")
+        return None
+    address = read_http_address(f"http://{arguments.control}")
+    if address is None:
+        raise CommandError(f"--control is {arguments.control!r}, and must be HOST:PORT", "--control 127.0.0.1:0")
+    return address
+
+
+def read_script(path: str) -> object:
+    """The faults in a file. Raises `CommandError`."""
+    import json
+    from pathlib import Path
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        if not path.endswith((".yaml", ".yml")):
+            return json.loads(text)
+        import yaml
+
+        return yaml.safe_load(text)
+    except ImportError:
+        raise CommandError(f"{path} is YAML, which needs PyYAML", "pip install PyYAML, or use JSON") from None
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path} cannot be read: {error}") from None
 
 
 def free_ports() -> tuple[int, int]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from moldau.broker.config.listeners import HttpAddress
+from moldau.broker.http.server import Answer, HttpRequest, HttpServer, plain
 from moldau.broker.metrics.cluster import (
     collect_cluster,
     collect_flushes,
@@ -14,7 +15,6 @@ from moldau.broker.metrics.cluster import (
     collect_transactions,
 )
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
-from moldau.broker.metrics.http_server import Answer, HttpServer, plain
 from moldau.broker.metrics.observed import Observed, Stage
 from moldau.broker.metrics.process import ProcessMetrics, StallWatch, collect_longest_step
 from moldau.broker.metrics.storage import collect_cleaner, collect_partitions, collect_tiering
@@ -45,15 +45,15 @@ class Metrics:
         self._began_ns = clock_ns()
         self._scrape_ns = 0
         self._series_max = node.config.integer("moldau.metrics.series.max")
-        paths = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
+        pages = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
         for listener in node.listeners:
             for route in listener.routes.values():
                 route.wrap_encoders(counting_encoder)
-        self._server = HttpServer(loop, paths, spawn)
+        self._server = HttpServer(loop, {path: {"GET": page} for path, page in pages.items()}, spawn)
 
     async def start(self) -> None:
         """Serve. Raises OSError."""
-        await self._server.start(self._address)
+        await self._server.start(self._address, "moldau.http.listener")
         log.info("metrics and health on http://%s:%d", self._address.host or "*", self._address.port)
         self._stall.start()
         if self._process is not None:
@@ -67,18 +67,18 @@ class Metrics:
 
     # The responses
 
-    async def health(self) -> Answer:
+    async def health(self, request: HttpRequest) -> Answer:
         """The response of the liveness probe: any response shows that the event loop runs."""
         return plain(200, "ok")
 
-    async def readiness(self) -> Answer:
+    async def readiness(self, request: HttpRequest) -> Answer:
         """The response of the readiness probe: whether clients are served; if not, the reasons."""
         missing = self._node.readiness.not_ready()
         if missing:
             return plain(503, "\n".join(missing))
         return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
 
-    async def metrics(self) -> Answer:
+    async def metrics(self, request: HttpRequest) -> Answer:
         began_ns = self._clock_ns()
         page = Page()
         if self._process is not None:

@@ -66,7 +66,9 @@ from moldau.replication.share.sessions import ShareSessions
 from moldau.replication.source import LocalLog
 
 if TYPE_CHECKING:
+    from moldau.broker.faults.faults import Faults
     from moldau.broker.metrics.service import Metrics
+    from moldau.broker.requests.api import Wrap
     from moldau.broker.tiering.tiering import Tiering
 
 FETCH_SESSION_EVICTION_MS: Final = 120_000
@@ -79,13 +81,22 @@ class NodeParts:
     """
 
     def __init__(
-        self, config: Config, environment: Environment, loop: asyncio.AbstractEventLoop, steps: LoopSteps | None = None
+        self,
+        config: Config,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+        steps: LoopSteps | None = None,
+        faults: Faults | None = None,
     ) -> None:
-        """`steps`: the steps that the loop measures. Raises OSError, ValueError and `RemoteStorageRefused`."""
+        """`steps`: the steps that the loop measures. `faults`: what a test lets the handlers do wrong.
+
+        Raises OSError, ValueError and `RemoteStorageRefused`.
+        """
         self.config = config
         self.environment = environment
         self.loop = loop
         self.node_id = config.node_id
+        self.faults = faults
         self.tasks = Tasks(environment.halt)
         self.timeouts = Timeouts(loop)
         self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
@@ -385,6 +396,7 @@ class NodeParts:
             self.clock,
             self.transcoder,
         )
+        wrap = self._compose_faults()
         self.listeners = [
             Listener(
                 resources,
@@ -392,7 +404,7 @@ class NodeParts:
                 each.host or None,
                 each.port,
                 role := role_of(each.name, config),
-                routes(role, self.services, is_guarded=self.services.has_authorizer),
+                routes(role, self.services, is_guarded=self.services.has_authorizer, wrap=wrap),
                 admissions[role],
                 self.quorum.disconnected,
                 self.security.of_listener(each.name),
@@ -411,6 +423,18 @@ class NodeParts:
         self.quotas = NodeQuotas(
             self.client_quotas, self.address_rates, self.environment, self.listeners, tuple(admissions.values())
         )
+
+    def _compose_faults(self) -> Wrap | None:
+        """What wraps the handlers; None on a node without faults on demand."""
+        if self.faults is None:
+            return None
+        from moldau.broker.faults.requests import FaultyRequests
+
+        return FaultyRequests(self.faults, self.loop, self._topic_name).wrap
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.image.topics.by_id.get(topic_id)
+        return None if topic is None else topic.name
 
     def _compose_metrics(self) -> Metrics | None:
         """The metrics and their HTTP server; None where moldau.http.listener is not set."""

@@ -32,8 +32,12 @@ from moldau.broker.runtime.log_output import write_log
 from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
 
 if TYPE_CHECKING:
+    from moldau.broker.config.listeners import HttpAddress
+    from moldau.broker.faults.control import Control
+    from moldau.broker.faults.faults import Faults
     from moldau.broker.node.node import Node
     from moldau.protocol.records.metadata import UserScramCredentialRecord
+    from moldau.storage.files.port import FileSystem
 
 log = logging.getLogger("moldau")
 
@@ -79,6 +83,10 @@ class StartOptions:
     """Whether the node also stops when its standard input ends."""
     greet: Callable[[StartReport], None] | None = None
     """Called once clients are served."""
+    control: HttpAddress | None = None
+    """Where the control interface for faults on demand serves; None: the node takes no faults."""
+    faults: object = None
+    """The faults from the start on: the JSON of a script; None for none."""
     is_quiet: bool = False
     """Whether the log shows only warnings, errors and progress until clients are served."""
 
@@ -101,7 +109,8 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
         log.warning("%s", warning)
     loop = TimedLoop(LocalEnvironment.precise_ns)
     asyncio.set_event_loop(loop)
-    environment = LocalEnvironment(loop, in_memory=start.in_memory)
+    faults, wrap_files = (None, None) if start.control is None else _faults_of(loop)
+    environment = LocalEnvironment(loop, in_memory=start.in_memory, wrap_files=wrap_files)
     environment.prevent_core_files()
     descriptors_max = environment.raise_descriptors_max()
     if descriptors_max < DESCRIPTORS_WANTED:
@@ -110,13 +119,23 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
             descriptors_max,
         )
     try:
-        return loop.run_until_complete(NodeProcess(config, environment, loop, start, show_all).run())
+        return loop.run_until_complete(NodeProcess(config, environment, loop, start, show_all, faults).run())
     except (NotFormatted, FormatError, RegistrationRefused, CorruptLog, OSError, ValueError) as refusal:
         log.critical("the node cannot start: %s", refusal_line(refusal, config))
         return EXIT_REFUSED
     finally:
         environment.close()
         loop.close()
+
+
+def _faults_of(loop: asyncio.AbstractEventLoop) -> tuple[Faults, Callable[[FileSystem], FileSystem]]:
+    """The faults of a node that takes some, and what makes its files ask them."""
+    from moldau.broker.faults.faults import Faults
+    from moldau.broker.faults.files import FaultyFiles
+    from moldau.broker.requests.table import responses
+
+    faults = Faults(responses(), lambda: round(loop.time() * 1000))
+    return faults, lambda files: FaultyFiles(files, faults)  # type: ignore[return-value]  # all else is the files'
 
 
 def _format_where_missing(config: Config, environment: LocalEnvironment, formatting: Formatting) -> bool:
@@ -199,6 +218,7 @@ class NodeProcess:
         loop: TimedLoop,
         start: StartOptions,
         show_all: Callable[[], None],
+        faults: Faults | None = None,
     ) -> None:
         self._config = config
         self._environment = environment
@@ -207,6 +227,8 @@ class NodeProcess:
         self._show_all = show_all
         self._stopping: asyncio.Future[str] = loop.create_future()
         self._began_ns = environment.precise_ns()
+        self._faults = faults
+        self._control: Control | None = None
 
     async def run(self) -> int:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
@@ -228,6 +250,7 @@ class NodeProcess:
                     node.cluster.id,
                     formatted=is_formatted,
                     recovered=node.logs.opened,
+                    control=None if self._control is None else self._control.address,
                     start_ms=(self._environment.precise_ns() - self._began_ns) // 1_000_000,
                 )
             )
@@ -239,6 +262,8 @@ class NodeProcess:
         reason = await self._stopping
         log.info("stopping on %s: leadership is handed over, then the logs are flushed and closed%s", reason, AT_ONCE)
         await node.stop()
+        if self._control is not None:
+            self._control.stop()
         log.info("stopped")
         return 0
 
@@ -249,7 +274,9 @@ class NodeProcess:
         from moldau.broker.node.node import Node
 
         load_hot_path()
-        node = Node(self._config, self._environment, self._loop, self._loop.steps)
+        if self._start.control is not None and self._faults is not None:
+            await self._serve_control(self._start.control, self._faults)
+        node = Node(self._config, self._environment, self._loop, self._loop.steps, self._faults)
         # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.
         # Objects that the start makes from here on live as long as the process.
         gc.set_threshold(*GC_THRESHOLDS)
@@ -260,6 +287,18 @@ class NodeProcess:
         except asyncio.CancelledError:
             return None
         return node
+
+    async def _serve_control(self, address: HttpAddress, faults: Faults) -> None:
+        """Serve the control interface. Raises OSError and `InvalidFault`."""
+        from moldau.broker.faults.control import Control
+        from moldau.broker.runtime.tasks import Tasks
+
+        node_id = self._config.node_id
+        spawn = Tasks(self._environment.halt).spawn
+        self._control = Control(faults, lambda: {"node_id": node_id}, self._loop, spawn)
+        await self._control.start(address)
+        if self._start.faults is not None:
+            faults.add_all(self._start.faults)
 
     async def _handle_signals(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):

@@ -113,6 +113,8 @@ class StartReport:
     """The log directories, as absolute paths."""
     metrics: str | None
     """The URL of the metrics; None where they are off."""
+    control: str | None
+    """The URL of the control interface for faults on demand; None where the node takes none."""
     formatted: bool
     """Whether this start formatted the directories, because they were empty."""
     recovered: OpeningResult | None
@@ -122,7 +124,13 @@ class StartReport:
 
 
 def report_of(
-    config: Config, cluster_id: str, *, formatted: bool, recovered: OpeningResult | None, start_ms: int
+    config: Config,
+    cluster_id: str,
+    *,
+    formatted: bool,
+    recovered: OpeningResult | None,
+    start_ms: int,
+    control: str | None = None,
 ) -> StartReport:
     """The report of a node with this configuration, which names a host in every advertised listener."""
     from pathlib import Path
@@ -139,6 +147,7 @@ def report_of(
         controller_listeners={each.name: address_text(each) for each in config.advertised_controller_listeners},
         data=tuple(str(Path(path).absolute()) for path in config.log_dirs),
         metrics=metrics_url(config),
+        control=control,
         formatted=formatted,
         recovered=recovered,
         start_ms=start_ms,

@@ -37,6 +37,8 @@ FindRule = Callable[[], "Rule"]
 """Returns the authorization rule, and imports its module before."""
 MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
+Wrap = Callable[["Api", ListenerRole, Services, Handler], Handler]
+"""Wraps the handler of an API."""
 ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
 
 
@@ -163,22 +165,24 @@ def on_cluster(operation: AclOperation) -> FindRule:
     return lambda: authorization.rule.needs_cluster(operation)
 
 
-def route(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool = False) -> Route:
+def route(
+    row: Api, role: ListenerRole, services: Services, *, is_guarded: bool = False, wrap: Wrap | None = None
+) -> Route:
     """The route by which listeners of this role serve the API of a row. `is_guarded`: the node has an authorizer, so
-    the authorization rule of the API runs before its handler.
+    the authorization rule of the API runs before its handler. `wrap`: wraps the handler; no hook answers frames then.
     """
     return Route(
         row.key,
         row.name,
         row.first,
         row.last,
-        partial(_bind, row, role, services, is_guarded=is_guarded),
+        partial(_bind, row, role, services, is_guarded=is_guarded, wrap=wrap),
         is_advertised=row.is_advertised,
         is_forwardable=row.is_forwardable,
     )
 
 
-def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool) -> Binding:
+def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None) -> Binding:
     find = row.broker if role is ListenerRole.BROKER else row.controller
     assert find is not None, f"{row.name} is not served behind a listener of this role"
     answer: Handler = partial(find(), services)
@@ -190,11 +194,13 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool)
         answer = bounded(row.bounds, answer)
     if row.parts is not None:
         answer = in_parts(row.parts, lambda: services.long_requests, answer)
+    if wrap is not None:
+        answer = wrap(row, role, services, answer)
     return Binding(
         row.request,
         response_class_of(row.request),
         answer,
-        None if row.hook is None else partial(row.hook, services),
+        None if row.hook is None or wrap is not None else partial(row.hook, services),
         None if row.refuse_version is None else row.refuse_version(),
         version_encoder=partial(with_known_errors, row) if row.errors_before else None,
     )

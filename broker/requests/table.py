@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.broker.requests import authorization, handlers
-from moldau.broker.requests.api import Api, api, handler_asks, on_cluster, open_to_all, route
+from moldau.broker.requests.api import Api, Wrap, api, handler_asks, on_cluster, open_to_all, route
 from moldau.broker.requests.group_rows import GROUP_ROWS
 from moldau.broker.requests.long_lists import FetchParts, MetadataParts, TopicPages, too_many_topics
 from moldau.broker.requests.parts import RECORDS_SIZE, ListPath, Parts, cut
@@ -72,6 +72,7 @@ from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from moldau.protocol.messages.vote import VoteRequest
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from moldau.protocol.schema import response_class_of
 from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
@@ -507,8 +508,18 @@ APIS: Final = table_of(ROWS, CONTROLLER_APIS.values())
 
 
 def routes(
-    role: ListenerRole, services: Services, apis: Iterable[Api] = APIS, *, is_guarded: bool = False
+    role: ListenerRole,
+    services: Services,
+    apis: Iterable[Api] = APIS,
+    *,
+    is_guarded: bool = False,
+    wrap: Wrap | None = None,
 ) -> dict[int, Route]:
     """The routes of a listener of this role, by API key; their handlers use `services`. `is_guarded`: an authorizer
-    decides what clients may do."""
-    return {row.key: route(row, role, services, is_guarded=is_guarded) for row in apis if row.role & role}
+    decides what clients may do. `wrap` wraps each handler."""
+    return {row.key: route(row, role, services, is_guarded=is_guarded, wrap=wrap) for row in apis if row.role & role}
+
+
+def responses() -> dict[str, type[object]]:
+    """The class of the response of each API, by its name."""
+    return {row.name: response_class_of(row.request) for row in APIS}

@@ -98,10 +98,18 @@ class LocalEnvironment:
     """The environment of a process on a machine, with its one event loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, in_memory: bool = False, offload_threads_max: int = 4
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        in_memory: bool = False,
+        wrap_files: Callable[[FileSystem], FileSystem] | None = None,
+        offload_threads_max: int = 4,
     ) -> None:
-        """`in_memory`: no file of the node is on a disk, and all of them end with the process."""
-        self.fs: FileSystem = self._memory() if in_memory else LocalFiles()
+        """`in_memory`: no file of the node is on a disk, and all of them end with the process. `wrap_files` wraps the
+        file system of the node.
+        """
+        files: FileSystem = self._memory() if in_memory else LocalFiles()
+        self.fs = files if wrap_files is None else wrap_files(files)
         self._in_memory = in_memory
         self.random = Random()
         self._loop = loop

@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from moldau.broker.config.loading import checked_config
+from moldau.broker.faults.faults import Faults
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
+from moldau.broker.requests.table import responses
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -146,11 +148,13 @@ class Client:
 class Node:
     """The broker under test and its world."""
 
-    def __init__(self, world: World, properties: dict[str, str]) -> None:
+    def __init__(self, world: World, properties: dict[str, str], *, has_faults: bool = False) -> None:
         self.world = world
         self.host = world.add_host(HOST)
         self.properties = properties
+        self.has_faults = has_faults
         self.broker: Broker
+        self.faults: Faults
         self._stop: asyncio.Event
 
     async def connect(self, port: int = PORT, client_id: str = "test") -> Client:
@@ -178,7 +182,9 @@ class Node:
                 now_ms=environment.wall_ms(),
             )
         self._stop = asyncio.Event()
-        self.broker = Broker(config, environment, asyncio.get_running_loop())
+        self.faults = Faults(responses(), environment.monotonic_ms)
+        taken = self.faults if self.has_faults else None
+        self.broker = Broker(config, environment, asyncio.get_running_loop(), faults=taken)
         try:
             await self.broker.start()
         except OSError:
@@ -199,8 +205,19 @@ Story = Callable[[Node], Awaitable[None]]
 def serve_and(story: Story, *, seed: int = 1, may_halt: bool = False, **properties: object) -> Node:
     """Boot a broker and live through the story; dots in names of properties are written as underscores."""
     given = {name.replace("_", "."): str(value) for name, value in properties.items()}
+    return _live(story, PROPERTIES | given, seed=seed, may_halt=may_halt)
+
+
+def serve_with_faults_and(story: Story) -> Node:
+    """Boot a broker that takes the faults of `node.faults`, and live through the story."""
+    return _live(story, PROPERTIES, has_faults=True)
+
+
+def _live(
+    story: Story, properties: dict[str, str], *, seed: int = 1, may_halt: bool = False, has_faults: bool = False
+) -> Node:
     with World(seed) as world:
-        node = Node(world, PROPERTIES | given)
+        node = Node(world, properties, has_faults=has_faults)
         node.host.may_halt = may_halt
         node.boot()
 

@@ -58,7 +58,9 @@ def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 def settings(**given: object) -> list[str]:
-    return own_settings(Namespace(**{"file": None, "data": None, "memory": False, "port": None} | given))
+    return own_settings(
+        Namespace(**{"file": None, "data": None, "memory": False, "port": None, "control": None} | given)
+    )
 
 
 def test_a_port_is_that_of_the_clients() -> None:

@@ -8,15 +8,37 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from moldau.broker.config.listeners import HttpAddress, read_http_address
-from moldau.broker.metrics.http_server import CONNECTIONS_MAX, HEAD_SIZE_MAX, PATIENCE_S, Answer, HttpServer, plain
+from moldau.broker.http.server import (
+    CONNECTIONS_MAX,
+    HEAD_SIZE_MAX,
+    PATIENCE_S,
+    Answer,
+    HttpRequest,
+    HttpServer,
+    plain,
+)
 from moldau.broker.runtime.tasks import Tasks
 from tests.support.simulation.world import SimulatedEnvironment, World
 
 HOST, PORT = "broker-1", 9464
 
 
-async def greet() -> Answer:
+async def greet(request: HttpRequest) -> Answer:
     return plain(200, "hello")
+
+
+async def echo(request: HttpRequest) -> Answer:
+    return plain(200, f"{request.variables['name']} {request.query} {request.body.decode()}")
+
+
+async def fail(request: HttpRequest) -> Answer:
+    raise ValueError
+
+
+def server(environment: SimulatedEnvironment) -> HttpServer:
+    resources = {"/": {"GET": greet}, "/things/{name}": {"PUT": echo, "DELETE": fail}}
+    spawn = Tasks(environment.halt).spawn
+    return HttpServer(asyncio.get_running_loop(), resources, spawn, body_size_max=10)
 
 
 def talk(conversation: Callable[[], Awaitable[None]]) -> None:
@@ -25,9 +47,8 @@ def talk(conversation: Callable[[], Awaitable[None]]) -> None:
         host = world.add_host(HOST)
 
         async def serve(environment: SimulatedEnvironment) -> None:
-            loop = asyncio.get_running_loop()
-            await HttpServer(loop, {"/": greet}, Tasks(environment.halt).spawn).start(HttpAddress("", PORT))
-            await loop.create_future()
+            await server(environment).start(HttpAddress("", PORT), "the test")
+            await asyncio.get_running_loop().create_future()
 
         host.boot(serve)
         world.run(_after_a_moment(conversation), limit_s=100)
@@ -60,8 +81,11 @@ def test_a_get_is_answered_and_the_connection_closed() -> None:
 @pytest.mark.parametrize(
     ("request_head", "status"),
     [
-        (b"GET /other HTTP/1.1\r\n\r\n", "404 Not Found"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"),
+        (b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n", "404 Not Found"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"),
+        (b"GET / HTTP/1.1\r\n\r\n", "400 Bad Request"),
+        (b"PUT /things/a HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n12345678901", "413 Request Entity Too Large"),
+        (b"DELETE /things/a HTTP/1.1\r\nHost: a\r\n\r\n", "500 Internal Server Error"),
         (b"\x16\x03\x01 hello\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/2\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_SIZE_MAX, "431 Request Header Fields Too Large"),
@@ -77,10 +101,18 @@ def test_what_is_not_served_is_said(request_head: bytes, status: str) -> None:
 def test_a_request_may_come_in_pieces() -> None:
     async def conversation() -> None:
         reader, writer = await asyncio.open_connection(HOST, PORT)
-        for piece in (b"GET / HT", b"TP/1.1\r\n", b"\r", b"\n"):
+        for piece in (b"GET / HT", b"TP/1.1\r\nHost: a\r\n", b"\r", b"\n"):
             writer.write(piece)
             await asyncio.sleep(0.01)
         assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+
+    talk(conversation)
+
+
+def test_a_resource_gets_the_variables_of_its_path_the_query_and_the_body() -> None:
+    async def conversation() -> None:
+        head = b"PUT /things/a%20b?x=1&y=%C3%A4 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+        assert (await said(head + b"body")).endswith("a b {'x': '1', 'y': 'ä'} body\n")
 
     talk(conversation)
 
@@ -105,9 +137,8 @@ def test_a_probe_is_answered_while_others_hold_all_connections() -> None:
         kept: list[asyncio.StreamReader] = []
 
         async def serve(environment: SimulatedEnvironment) -> None:
-            loop = asyncio.get_running_loop()
-            await HttpServer(loop, {"/": greet}, Tasks(environment.halt).spawn).start(HttpAddress("", PORT))
-            await loop.create_future()
+            await server(environment).start(HttpAddress("", PORT), "the test")
+            await asyncio.get_running_loop().create_future()
 
         async def hold(environment: SimulatedEnvironment) -> None:
             await asyncio.sleep(0.1)
@@ -122,7 +153,7 @@ def test_a_probe_is_answered_while_others_hold_all_connections() -> None:
             await asyncio.sleep(1)
             reader, writer = await asyncio.open_connection(HOST, PORT)
             _, second = await asyncio.open_connection(HOST, PORT)  # It takes the place of one of the crowd, too.
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             answers.append((await reader.read()).decode())
             second.close()
 

@@ -1,0 +1,260 @@
+"""The control interface: HTTP with JSON, by which a test puts faults in force and reads what happened.
+
+`GET /openapi.json` describes it. It has no authentication, since it is for tests: it belongs on a loopback address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from moldau.broker.config.listeners import HttpAddress
+from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS
+from moldau.broker.faults.faults import Faults
+from moldau.broker.faults.messages import InvalidFault
+from moldau.broker.http.server import Answer, HttpRequest, HttpServer
+from moldau.broker.runtime.tasks import Spawn
+
+log = logging.getLogger("moldau.faults")
+
+BODY_SIZE_MAX: Final = 1 << 20
+OPTION: Final = "--control"
+JSON_TYPE: Final = "application/json"
+Resource = Callable[[HttpRequest], Awaitable[object]]
+
+
+class NotFound(Exception):
+    """There is no such thing; the text says which."""
+
+
+class Control:
+    """The control interface of one node. `facts` are what `GET /v1/node` tells of it."""
+
+    def __init__(
+        self, faults: Faults, facts: Callable[[], Mapping[str, object]], loop: asyncio.AbstractEventLoop, spawn: Spawn
+    ) -> None:
+        self._faults = faults
+        self._facts = facts
+        resources: dict[str, dict[str, Resource]] = {
+            "/openapi.json": {"GET": self.describe},
+            "/v1/node": {"GET": self.node},
+            "/v1/faults": {"GET": self.list, "POST": self.add, "DELETE": self.end_all},
+            "/v1/faults/{id}": {"GET": self.show, "DELETE": self.end},
+            "/v1/script": {"POST": self.add_all},
+            "/v1/timeline": {"GET": self.timeline},
+        }
+        self._server = HttpServer(
+            loop,
+            {
+                path: {method: answering(resource) for method, resource in methods.items()}
+                for path, methods in resources.items()
+            },
+            spawn,
+            body_size_max=BODY_SIZE_MAX,
+        )
+        self._loop = loop
+        self.address = ""
+        """Where it serves: http://127.0.0.1:39741."""
+
+    async def start(self, address: HttpAddress) -> None:
+        """Serve. Raises OSError."""
+        port = await self._server.start(address, OPTION)
+        self.address = f"http://{address.host or '127.0.0.1'}:{port}"
+        log.warning("this node takes faults at %s: it is for tests", self.address)
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    # The resources
+
+    async def describe(self, request: HttpRequest) -> object:
+        return OPENAPI
+
+    async def node(self, request: HttpRequest) -> object:
+        return self._facts()
+
+    async def list(self, request: HttpRequest) -> object:
+        return {"faults": [fault.as_json() for fault in self._faults.in_force]}
+
+    async def add(self, request: HttpRequest) -> object:
+        fault = self._faults.add(body_of(request))
+        ends_after_ms = fault.source.get("ends_after_ms")
+        if isinstance(ends_after_ms, int):
+            self._loop.call_later(ends_after_ms / 1000, self._faults.end, fault.id)
+        return fault.as_json()
+
+    async def add_all(self, request: HttpRequest) -> object:
+        return {"faults": [fault.as_json() for fault in self._faults.add_all(body_of(request))]}
+
+    async def end_all(self, request: HttpRequest) -> object:
+        self._faults.end_all()
+        return {"faults": []}
+
+    async def show(self, request: HttpRequest) -> object:
+        fault_id = id_of(request)
+        for fault in self._faults.in_force:
+            if fault.id == fault_id:
+                return fault.as_json()
+        raise NotFound(f"no fault with the id {fault_id} is in force")
+
+    async def end(self, request: HttpRequest) -> object:
+        fault = self._faults.end(id_of(request))
+        if fault is None:
+            raise NotFound(f"no fault with the id {request.variables['id']} is in force")
+        return fault.as_json()
+
+    async def timeline(self, request: HttpRequest) -> object:
+        after = request.query.get("after", "0")
+        if not after.isdecimal():
+            raise InvalidFault(f"after is {after!r}, and must be the number of an entry")
+        return {"entries": [entry.as_json() for entry in self._faults.timeline(int(after))]}
+
+
+def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[Answer]]:
+    """The handler of a resource whose result, or error, is answered as JSON."""
+
+    async def answer(request: HttpRequest) -> Answer:
+        try:
+            return Answer(200, JSON_TYPE, json.dumps(await resource(request), default=str) + "\n")
+        except InvalidFault as error:
+            return Answer(400, JSON_TYPE, json.dumps({"error": str(error)}) + "\n")
+        except NotFound as error:
+            return Answer(404, JSON_TYPE, json.dumps({"error": str(error)}) + "\n")
+
+    return answer
+
+
+def body_of(request: HttpRequest) -> object:
+    """The JSON in the body of a request. Raises `InvalidFault`.
+
+    Its type must be named, so that a page of another origin in a browser cannot send it without being asked first.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != JSON_TYPE:
+        raise InvalidFault(f"the Content-Type must be {JSON_TYPE}")
+    try:
+        return json.loads(request.body)
+    except ValueError as error:
+        raise InvalidFault(f"the body is not JSON: {error}") from None
+
+
+def id_of(request: HttpRequest) -> int:
+    """The id in the path of a request. Raises `InvalidFault`."""
+    text = request.variables["id"]
+    if not text.isdecimal():
+        raise InvalidFault(f"the id of a fault is a number, not {text!r}")
+    return int(text)
+
+
+# The description
+
+
+def _object(properties: Mapping[str, object], description: str = "", *required: str) -> dict[str, object]:
+    made: dict[str, object] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if description:
+        made["description"] = description
+    if required:
+        made["required"] = list(required)
+    return made
+
+
+def _reference(name: str) -> dict[str, object]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _operation(summary: str, answer: str, body: str = "", *parameters: Mapping[str, object]) -> dict[str, object]:
+    made: dict[str, object] = {
+        "summary": summary,
+        "responses": {
+            "200": {"description": "done", "content": {JSON_TYPE: {"schema": _reference(answer)}}},
+            "400": {"description": "refused", "content": {JSON_TYPE: {"schema": _reference("Error")}}},
+        },
+    }
+    if body:
+        made["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": _reference(body)}}}
+    if parameters:
+        made["parameters"] = list(parameters)
+    return made
+
+
+_TEXT: Final = {"type": "string"}
+_NUMBER: Final = {"type": "integer"}
+_TRUE: Final = {"type": "boolean", "enum": [True]}
+_ID: Final = {"name": "id", "in": "path", "required": True, "schema": _NUMBER}
+_AFTER: Final = {"name": "after", "in": "query", "schema": _NUMBER, "description": "only entries after this number"}
+_SCOPE: Final = {
+    "api": {**_TEXT, "description": "the name of an API of Kafka: Produce, Fetch, Metadata"},
+    "topic": _TEXT,
+    "partition": _NUMBER,
+    "group": _TEXT,
+    "transactional_id": _TEXT,
+    "client_id": _TEXT,
+    "from_node": {**_NUMBER, "description": "only requests of this node"},
+    "from_clients": {"type": "boolean", "description": "only requests of clients"},
+    "listener": _TEXT,
+    "disk": {"type": "string", "enum": list(DISK_OPERATIONS)},
+    "path": {**_TEXT, "description": "a part of the path of a file"},
+}
+_TRIGGER: Final = {
+    "once": _TRUE,
+    "on_call": {**_NUMBER, "description": "only this request of the scope, counted from 1"},
+    "times": _NUMBER,
+    "every_time": _TRUE,
+    "probability": {"type": "number"},
+    "seed": _NUMBER,
+}
+_ACTION: Final = {
+    "error": {**_TEXT, "description": f"an error of Kafka's protocol by its name; for files {', '.join(DISK_ERRORS)}"},
+    "answer": {"type": "object", "description": "the whole response; what is left out has its default"},
+    "delay_ms": _NUMBER,
+    "lose_answer": _TRUE,
+    "cut_answer": _TRUE,
+    "reset": _TRUE,
+    "hold": _TRUE,
+    "until": _reference("Scope"),
+    "throttle_ms": _NUMBER,
+}
+_FAULT: Final = {
+    "name": _TEXT,
+    "on": _reference("Scope"),
+    "when": _reference("Trigger"),
+    "do": _reference("Action"),
+    "ends_after_ms": _NUMBER,
+}
+_ENTRY: Final = {"number": _NUMBER, "at_ms": _NUMBER, "what": _TEXT, "text": _TEXT}
+OPENAPI: Final = {
+    "openapi": "3.1.0",
+    "info": {"title": "Faults on demand of a Moldau node", "version": "1"},
+    "paths": {
+        "/v1/node": {"get": _operation("the node", "Node")},
+        "/v1/faults": {
+            "get": _operation("the faults in force", "Faults"),
+            "post": _operation("put a fault in force", "FaultInForce", "Fault"),
+            "delete": _operation("end all faults", "Faults"),
+        },
+        "/v1/faults/{id}": {
+            "get": _operation("a fault in force", "FaultInForce", "", _ID),
+            "delete": _operation("end a fault", "FaultInForce", "", _ID),
+        },
+        "/v1/script": {"post": _operation("put several faults in force, or none", "Faults", "Script")},
+        "/v1/timeline": {"get": _operation("what clients and faults did", "Timeline", "", _AFTER)},
+    },
+    "components": {
+        "schemas": {
+            "Scope": _object(_SCOPE, "which requests, or operations on files; what is left out is any"),
+            "Trigger": _object(_TRIGGER, "which of those in the scope; nothing: each of them"),
+            "Action": _object(_ACTION, "one action"),
+            "Fault": _object(_FAULT, "", "do"),
+            "FaultInForce": _object({**_FAULT, "id": _NUMBER, "calls": _NUMBER, "met": _NUMBER}, "", "id", "name"),
+            "Faults": _object({"faults": {"type": "array", "items": _reference("FaultInForce")}}, "", "faults"),
+            "Script": _object({"faults": {"type": "array", "items": _reference("Fault")}}, "", "faults"),
+            "Timeline": _object({"entries": {"type": "array", "items": _reference("Entry")}}, "", "entries"),
+            "Entry": _object(_ENTRY, "", *_ENTRY),
+            "Node": {"type": "object", "description": "the id of the node, and its addresses"},
+            "Error": _object({"error": _TEXT}, "", "error"),
+        }
+    },
+}
+"""The description of the interface, by OpenAPI 3.1."""

@@ -1,0 +1,153 @@
+"""The faults in force on one node, and the timeline of what they and the clients did."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Final, NamedTuple
+
+from moldau.broker.faults.fault import Apis, Fault, Subject, object_of
+from moldau.broker.faults.messages import InvalidFault
+
+FAULTS_MAX: Final = 1_000
+"""The most faults in force; one more is refused."""
+TIMELINE_MAX: Final = 20_000
+"""The most entries of the timeline; the oldest one leaves for one more."""
+
+
+class Entry(NamedTuple):
+    """One entry of the timeline."""
+
+    number: int
+    at_ms: int
+    """By the loop's clock, since the node has begun."""
+    what: str
+    """`request`, `answer`, `fault begins`, `fault meets`, `fault ends`, `clock`."""
+    text: str
+
+    def as_json(self) -> dict[str, object]:
+        return self._asdict()
+
+
+class Faults:
+    """The faults of a node. Every method is called on the event loop, except `meet` for an operation on a file, which
+    `FaultyFiles` calls from any thread, one at a time."""
+
+    def __init__(self, apis: Apis, now_ms: Callable[[], int]) -> None:
+        """`apis`: those that the node serves."""
+        self._apis = apis
+        self._now_ms = now_ms
+        self._began_ms = now_ms()
+        self._faults: dict[int, Fault] = {}
+        self._next_id = 1
+        self._timeline: deque[Entry] = deque(maxlen=TIMELINE_MAX)
+        self._numbers = count(1)
+        self._held: list[tuple[Fault, Callable[[], None]]] = []
+        """The requests that are held, with what handles them."""
+
+    # Adding and ending
+
+    def add(self, described: object) -> Fault:
+        """Put a fault in force. Raises `InvalidFault`."""
+        if len(self._faults) >= FAULTS_MAX:
+            raise InvalidFault(f"{FAULTS_MAX} faults are in force; end some first")
+        fault = Fault.read(self._next_id, described, self._apis)
+        self._next_id += 1
+        self._faults[fault.id] = fault
+        self.note("fault begins", f"{fault.name}: {fault.source}")
+        return fault
+
+    def add_all(self, described: object) -> list[Fault]:
+        """Put the faults of a script in force: {"faults": [...]}. All of them, or none. Raises `InvalidFault`."""
+        listed = object_of(described, "the script").get("faults")
+        if not isinstance(listed, list):
+            raise InvalidFault("the script has no list of faults")
+        read = [Fault.read(0, each, self._apis) for each in listed]
+        if len(self._faults) + len(read) > FAULTS_MAX:
+            raise InvalidFault(f"at most {FAULTS_MAX} faults are in force")
+        return [self.add(each) for each in listed]
+
+    def end(self, fault_id: int) -> Fault | None:
+        """End a fault; what it holds is handled. None where it is not in force."""
+        fault = self._faults.pop(fault_id, None)
+        if fault is not None:
+            self.note("fault ends", fault.name)
+            if fault.action.hold:
+                self._release(lambda held: held is fault)
+        return fault
+
+    def end_all(self) -> None:
+        for fault_id in tuple(self._faults):
+            self.end(fault_id)
+
+    @property
+    def in_force(self) -> list[Fault]:
+        """The faults in force, the oldest first."""
+        return list(self._faults.values())
+
+    @property
+    def slow_or_failing_files(self) -> bool:
+        """Whether a fault in force is about files."""
+        return any(fault.scope.disk is not None for fault in self._faults.values())
+
+    # Meeting
+
+    def meet(self, subject: Subject) -> Fault | None:
+        """The first fault that meets the subject. A fault that is used up ends, except one that holds."""
+        for fault in tuple(self._faults.values()):
+            if not fault.meets(subject):
+                continue
+            self.note("fault meets", f"{fault.name}: {text_of(subject)}")
+            if fault.is_used_up and not fault.action.hold:
+                self.end(fault.id)
+            return fault
+        return None
+
+    def hold(self, fault: Fault, handle: Callable[[], None]) -> None:
+        """Hold a request of a fault; `handle` is called when it goes on."""
+        self._held.append((fault, handle))
+
+    def drop(self, handle: Callable[[], None]) -> None:
+        """Drop a request that is held: its connection is closed."""
+        self._held = [(fault, each) for fault, each in self._held if each is not handle]
+
+    def came(self, subject: Subject) -> None:
+        """A request has come: those that are held until one like it go on."""
+        self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
+        for fault in tuple(self._faults.values()):
+            if fault.action.hold and fault.is_used_up and not any(held is fault for held, _ in self._held):
+                self.end(fault.id)
+
+    def _release(self, goes_on: Callable[[Fault], bool]) -> None:
+        going = [(fault, handle) for fault, handle in self._held if goes_on(fault)]
+        self._held = [(fault, handle) for fault, handle in self._held if not goes_on(fault)]
+        for _, handle in going:
+            handle()
+
+    # The timeline
+
+    def note(self, what: str, text: str) -> None:
+        """Add an entry to the timeline."""
+        self._timeline.append(Entry(next(self._numbers), self._now_ms() - self._began_ms, what, text))
+
+    def timeline(self, after: int = 0) -> list[Entry]:
+        """The entries with numbers above `after`."""
+        return [entry for entry in self._timeline if entry.number > after]
+
+    def timeline_of_faults(self) -> list[tuple[str, str]]:
+        """What the faults did, without times: the same for the same requests and the same seeds."""
+        return [(entry.what, entry.text) for entry in self._timeline if entry.what.startswith("fault")]
+
+
+def text_of(subject: Subject) -> str:
+    """A subject in one line."""
+    if subject.disk:
+        return f"{subject.disk} {subject.path}"
+    sender = f"node {subject.from_node}" if subject.from_node >= 0 else f"client {subject.client_id!r}"
+    words = [f"{subject.api} of {sender}"]
+    for topic, partitions in sorted(subject.topics.items()):
+        words.append(topic + (f" {','.join(map(str, sorted(partitions)))}" if partitions else ""))
+    words += [f"group {each}" for each in sorted(subject.groups)]
+    words += [f"transactional id {each}" for each in sorted(subject.transactional_ids)]
+    return ", ".join(words)

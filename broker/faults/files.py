@@ -1,0 +1,80 @@
+"""A file system with faults on demand: slow, full, failing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from time import sleep
+
+from moldau.broker.faults.fault import Subject
+from moldau.broker.faults.faults import Faults
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.files.port import File, FileSystem
+
+
+class FaultyFiles:
+    """A file system whose files ask the faults before they append, read and sync. All else is that of the real one."""
+
+    def __init__(self, files: FileSystem, faults: Faults) -> None:
+        self._files = files
+        self._faults = faults
+        self._meeting = threading.Lock()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._files, name)
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        file = self._files.open(path, create=create, read_only=read_only)
+        return FaultyFile(file, path, self.meet)  # type: ignore[return-value]  # all other methods are the file's
+
+    def meet(self, operation: str, path: str) -> None:
+        """Wait, or fail, where a fault says so. Raises OSError."""
+        faults = self._faults
+        if not faults.slow_or_failing_files:
+            return
+        with self._meeting:
+            fault = faults.meet(Subject(disk=operation, path=path))
+        if fault is None:
+            return
+        action = fault.action
+        if action.delay_ms is not None:
+            sleep(action.delay_ms / 1000)
+        if action.disk_error is not None:
+            number = getattr(errno, action.disk_error)
+            raise OSError(number, f"{os.strerror(number)} (fault {fault.name})", path)
+
+
+class FaultyFile:
+    """A file that asks before it appends, reads and syncs."""
+
+    def __init__(self, file: File, path: str, meet: Callable[[str, str], None]) -> None:
+        self._file = file
+        self._path = path
+        self._meet = meet
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def append(self, buffers: Sequence[BytesLike]) -> int:
+        self._meet("append", self._path)
+        return self._file.append(buffers)
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._meet("read", self._path)
+        return self._file.pread(size, position)
+
+    def sync(self) -> None:
+        self._meet("sync", self._path)
+        self._file.sync()
+
+    def fileno(self) -> None:
+        """None: a reply is read from the file, so that a read can be slow or fail."""
+
+    def pread_cached(self, size: int, position: int) -> BytesLike | None:
+        """None: each read is in a thread, where it may be slow."""
+        return None
+
+    def is_cached(self, size: int, position: int) -> bool:
+        return False

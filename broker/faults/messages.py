@@ -1,0 +1,78 @@
+"""A message from JSON, for the answers that a test gives: the names are those of the declarations, or Kafka's."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.schema import Field, Wire, default_struct, fields_of
+
+UUID_SIZE: Final = 16
+
+
+class InvalidFault(ValueError):
+    """The description of a fault is wrong; the text says what, and what is possible."""
+
+
+def message_from_json(cls: type[object], value: object, where: str = "do.answer") -> object:
+    """A message, or a part of one, of this class. Fields that are not given have their defaults.
+
+    An id of 16 bytes and other bytes are text in base64; an error may be given by its name. Raises `InvalidFault`.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidFault(f"{where} is {value!r}, and must be an object")
+    by_name = {field.name: field for field in fields_of(cls)}
+    made = default_struct(cls)
+    for given, one in value.items():
+        name = given if given in by_name else re.sub(r"(?<!^)(?=[A-Z])", "_", str(given)).lower()
+        field = by_name.get(name)
+        if field is None:
+            raise InvalidFault(f"{where}.{given} is unknown: here are {', '.join(by_name)}")
+        setattr(made, field.name, _value(field, one, f"{where}.{given}"))
+    return made
+
+
+def _value(field: Field, value: object, where: str) -> object:
+    if value is None:
+        if field.nullable.last < field.nullable.first and field.struct is None:
+            raise InvalidFault(f"{where} may not be null")
+        return None
+    if not field.is_array:
+        return _one(field, value, where)
+    if not isinstance(value, list):
+        raise InvalidFault(f"{where} is {value!r}, and must be a list")
+    return [_one(field, each, f"{where}[{index}]") for index, each in enumerate(value)]
+
+
+def _one(field: Field, value: object, where: str) -> object:
+    kind = field.kind
+    if not isinstance(kind, Wire):
+        return message_from_json(kind, value, where)
+    if kind in (Wire.UUID, Wire.BYTES, Wire.RECORDS):
+        return _bytes(value, where, UUID_SIZE if kind is Wire.UUID else None)
+    if kind is Wire.STRING and isinstance(value, str):
+        return value
+    if kind is Wire.BOOL and isinstance(value, bool):
+        return value
+    if kind is Wire.FLOAT64 and isinstance(value, (int, float)):
+        return float(value)
+    if field.name.endswith("error_code") and isinstance(value, str) and value in ErrorCode.__members__:
+        return int(ErrorCode[value])
+    if kind not in (Wire.STRING, Wire.BOOL, Wire.FLOAT64) and type(value) is int:
+        return value
+    raise InvalidFault(f"{where} is {value!r}, and must be of the type {kind.name}")
+
+
+def _bytes(value: object, where: str, size: int | None) -> bytes:
+    try:
+        text = value if isinstance(value, str) else ""
+        found = base64.b64decode(text.translate({45: 43, 95: 47}) + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error as error:
+        raise InvalidFault(f"{where} is not base64: {error}") from None
+    if not isinstance(value, str) or size not in (None, len(found)):
+        raise InvalidFault(f"{where} is {value!r}, and must be {size or 'some'} bytes in base64")
+    return found

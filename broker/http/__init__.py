@@ -1,0 +1,1 @@
+"""HTTP: the server behind the metrics, the health probes and the control interface."""

@@ -1,0 +1,235 @@
+"""A small HTTP/1.1 server over h11: a table of resources, one request for each connection, all sizes limited.
+
+bytes ──▶ h11 ──▶ HttpRequest ──▶ handler of the path and the method ──▶ Answer ──▶ h11 ──▶ bytes, close
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple, cast
+from urllib.parse import parse_qsl, unquote
+
+import h11
+
+from moldau.broker.config.listeners import HttpAddress
+from moldau.broker.runtime.tasks import Spawn
+
+log = logging.getLogger("moldau.http")
+
+HEAD_SIZE_MAX: Final = 8192
+PATIENCE_S: Final = 10
+CONNECTIONS_MAX: Final = 32
+"""The most connections. A scraper needs one, and a probe another.
+
+For one more, the oldest connection of the address with the most connections is closed. So a probe is answered while
+clients at other addresses hold all connections.
+"""
+
+
+class HttpRequest(NamedTuple):
+    """One request, whole."""
+
+    method: str
+    path: str
+    variables: Mapping[str, str]
+    """The parts of the path that stand for a `{name}` of the resource's template."""
+    query: Mapping[str, str]
+    """The parameters of the query; of a name that is given twice, the last."""
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: bytes
+
+
+class Answer(NamedTuple):
+    status: int
+    content_type: str
+    body: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler = Callable[[HttpRequest], Awaitable[Answer]]
+Resources = Mapping[str, Mapping[str, Handler]]
+"""The handlers by method, of each path. A path is a template: `/v1/faults/{id}`."""
+
+
+def plain(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain; charset=utf-8", text + "\n")
+
+
+class HttpServer:
+    """The server of some resources. HEAD is answered where GET is.
+
+    `spawn` runs a coroutine under supervision. A body of more than `body_size_max` bytes is refused.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, resources: Resources, spawn: Spawn, *, body_size_max: int = 0
+    ) -> None:
+        self.resources = resources
+        self.spawn = spawn
+        self.loop = loop
+        self.body_size_max = body_size_max
+        self.connections: dict[HttpConnection, None] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: HttpAddress, setting: str) -> int:
+        """Bind and serve. Returns the port. Raises OSError, which names the setting or option that gave the address."""
+        try:
+            self._server = await self.loop.create_server(
+                lambda: HttpConnection(self), address.host or None, address.port, reuse_address=True
+            )
+        except OSError as error:
+            where = f"{address.host or '*'}:{address.port} for {setting}"
+            raise OSError(
+                error.errno, f"cannot listen on {where}: {(error.strerror or '').rpartition(': ')[2]}"
+            ) from None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def find(self, path: str) -> tuple[Mapping[str, Handler], Mapping[str, str]] | None:
+        """The handlers of a path, by method, and the variables in it; None where no resource has it."""
+        steps = path.split("/")
+        for template, handlers in self.resources.items():
+            wanted = template.split("/")
+            if len(wanted) == len(steps) and all(
+                want == step or (want.startswith("{") and step) for want, step in zip(wanted, steps, strict=True)
+            ):
+                pairs = zip(wanted, steps, strict=True)
+                return handlers, {want[1:-1]: unquote(step) for want, step in pairs if want.startswith("{")}
+        return None
+
+    def make_room(self) -> None:
+        """Make room for one more connection where there are as many as there may be."""
+        if len(self.connections) < CONNECTIONS_MAX:
+            return
+        counts: dict[str, int] = {}
+        for each in self.connections:
+            counts[each.address] = counts.get(each.address, 0) + 1
+        most = max(counts.values())
+        oldest = next(each for each in self.connections if counts[each.address] == most)
+        del self.connections[oldest]
+        oldest.give_up()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self.connections):
+            connection.close()
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads one request, responds, and closes."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self.address = ""
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_SIZE_MAX)
+        self._head: h11.Request | None = None
+        self._body = bytearray()
+        self._is_asked = False
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
+        self._server.make_room()
+        self._server.connections[self] = None
+        self._timer = self._server.loop.call_later(PATIENCE_S, self.give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.connections.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_asked:
+            return  # The server handles one request for each connection.
+        try:
+            self._h11.receive_data(data)
+            self._read_events()
+        except h11.RemoteProtocolError as error:
+            self._refuse(plain(error.error_status_hint, str(error)))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def give_up(self) -> None:
+        """Close the connection: the client sends its request, or reads the response, too slowly, or another connection
+        needs the place.
+        """
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _read_events(self) -> None:
+        """Read the request as far as it has arrived. Raises `RemoteProtocolError`."""
+        while not self._is_asked:
+            event = self._h11.next_event()
+            if isinstance(event, h11.Request):
+                self._head = event
+                if self._h11.they_are_waiting_for_100_continue and self._transport is not None:
+                    continues = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+                    self._transport.write(self._h11.send(continues) or b"")
+            elif isinstance(event, h11.Data):
+                self._body += event.data
+                if len(self._body) > self._server.body_size_max:
+                    self._refuse(plain(413, f"the body is longer than {self._server.body_size_max} bytes"))
+            elif isinstance(event, h11.EndOfMessage):
+                assert self._head is not None, "a message begins with its head"
+                self._ask(self._head)
+            else:
+                return
+
+    def _ask(self, head: h11.Request) -> None:
+        self._is_asked = True
+        method = head.method.decode()
+        path, _, query = head.target.decode().partition("?")
+        found = self._server.find(path)
+        if found is None:
+            self._answer(plain(404, "here are " + ", ".join(self._server.resources)))
+            return
+        handlers, variables = found
+        handler = handlers.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            allowed = ", ".join([*handlers, "HEAD"] if "GET" in handlers else handlers)
+            self._answer(plain(405, f"here are {allowed}")._replace(headers=(("Allow", allowed),)))
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        request = HttpRequest(method, path, variables, dict(parse_qsl(query)), headers, bytes(self._body))
+        self._server.spawn(self._respond(handler, request), "http")
+
+    async def _respond(self, handler: Handler, request: HttpRequest) -> None:
+        try:
+            answer = await handler(request)
+        except Exception:
+            log.exception("the handler of %s %s failed", request.method, request.path)
+            answer = plain(500, "the handler failed; the node's log has the reason")
+        self._answer(answer)
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer a request that is not read to its end."""
+        self._is_asked = True
+        self._answer(answer)
+
+    def _answer(self, answer: Answer) -> None:
+        if self._transport is None:
+            return
+        body = answer.body.encode()
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+            *answer.headers,
+        ]
+        response = h11.Response(status_code=answer.status, headers=headers, reason=HTTPStatus(answer.status).phrase)
+        events: list[h11.Event] = [response, h11.EndOfMessage()]
+        if self._head is None or self._head.method != b"HEAD":
+            events.insert(1, h11.Data(data=body))
+        self._transport.write(b"".join(self._h11.send(event) or b"" for event in events))
+        self._transport.close()
