@@ -27,11 +27,12 @@ RequestT = TypeVar("RequestT", bound=StateRequest)
 
 
 def initialize(persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]) -> None:
-    """Initialize the share partitions of a command, and report those that are initialized."""
+    """Initialize the share partitions of a command, and report the outcome."""
 
     def answered(answers: Answers) -> None:
         if reports.is_open:
-            reports.report(StatesInitialized(command.group_id, succeeded(answers)))
+            done = succeeded(answers)
+            reports.report(StatesInitialized(command.group_id, done, frozenset(answers) - done))
 
     initialize_states(persister, command.group_id, command.state_epoch, command.offsets, answered)
 

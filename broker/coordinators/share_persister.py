@@ -27,7 +27,10 @@ from moldau.protocol.errors import ErrorCode
 Answered: TypeAlias = Callable[[StateAnswer], None]
 
 PURPOSE: Final = "share state"
-ATTEMPTS: Final = 8
+ATTEMPTS: Final = 20
+"""Their pauses are 15.6 s in all, about as long as Apache Kafka's five attempts: the partition of a coordinator that
+stopped gets another leader meanwhile.
+"""
 FIRST_RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 1_000
 KEYS_MAX: Final = 1_000

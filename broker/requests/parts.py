@@ -500,7 +500,10 @@ def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) ->
 
 
 def bounded(limits: Mapping[str, int], answer: Handler) -> Handler:
-    """A handler that refuses a request in which a list has too many elements."""
+    """A handler that refuses a request in which a list has too many elements: it is handled in one step.
+
+    DIVERGES: Apache Kafka limits these requests by their size alone, those of members of groups among them.
+    """
     paths = [(path.split("."), most) for path, most in limits.items()]
 
     def handle(context: RequestContext, request: object) -> object:

@@ -240,6 +240,11 @@ def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
     step.reply(event.waiter, join_refusal(event.waiter.version, error, event.request.member_id))
 
 
+def refuse_other_kind(step: GroupStep, event: Join) -> None:
+    """Refuse a join of a group that no classic member may join; the answer names no member, as Apache Kafka's."""
+    step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
+
+
 def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
     """Whether group.max.size admits the member.
 

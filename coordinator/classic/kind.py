@@ -7,7 +7,7 @@ from typing import Final
 from moldau.coordinator.classic.commit import commit_offsets, commit_transactional_offsets
 from moldau.coordinator.classic.events import Heartbeat, Join, Leave, Sync
 from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.join import join, refuse
+from moldau.coordinator.classic.join import join, refuse_other_kind
 from moldau.coordinator.classic.membership import heartbeat, leave, loaded, restore, timer_fired, unloaded
 from moldau.coordinator.classic.sync import sync
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
@@ -21,7 +21,6 @@ from moldau.coordinator.group.group import (
     on_request,
 )
 from moldau.coordinator.group.records import RecordChange, RecordType
-from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue
 
 GROUP_METADATA: Final = RecordType(2, GroupMetadataKey, GroupMetadataValue, version=3, group_field="group")
@@ -42,7 +41,7 @@ def first_join(step: GroupStep, group: Group | None, event: Join) -> None:
     if group is None:
         join(step, None, event)
     else:
-        refuse(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        refuse_other_kind(step, event)
 
 
 def timer(step: GroupStep, group: Group, key: TimerKey) -> None:

@@ -189,8 +189,10 @@ def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[C
 
 def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: ConsumerMember, *, is_rebalance: bool) -> bool:
     """Turn the group into a classic one as a static member of the classic protocol takes the place of the last one of
-    the consumer protocol. Returns whether it was. The batch does not have the records that put it there, as Apache
-    Kafka's has, because it would remove them again.
+    the consumer protocol. Returns whether it was.
+
+    DIVERGES: Apache Kafka's batch first writes the records that put the member there, and then removes them; this batch
+    has neither.
     """
     replaced = group.static_members[joining.instance_id or ""]
     members = [joining if member_id == replaced else member for member_id, member in group.members.items()]
@@ -223,7 +225,8 @@ def _turn_classic(
 ) -> ClassicGroup | None:
     """Write the group as a classic one, which takes its place at once: a rebalance is not in the log.
 
-    None: the subscription of a member cannot be read.
+    None: the subscription of a member cannot be read. DIVERGES: the group stays a consumer group then, and the member
+    leaves it; Apache Kafka refuses the leave with GROUP_ID_NOT_FOUND, and the member stays.
     """
     classic = ClassicGroup(group.group_id, step.wall_ms)
     classic.generation = group.epoch

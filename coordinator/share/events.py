@@ -52,12 +52,14 @@ class InitializeStates(NamedTuple):
 
 
 class StatesInitialized(NamedTuple):
-    """The outcome of `InitializeStates`: these share partitions are initialized. Of the others nothing is known; they
-    are initialized again later.
-    """
+    """The outcome of `InitializeStates`, or of an AlterShareGroupOffsets: these share partitions are initialized."""
 
     group_id: str
     partitions: frozenset[tuple[bytes, int]]
+    failed: frozenset[tuple[bytes, int]] = frozenset()
+    """Those whose initialization failed: the next heartbeat begins it anew. Where the outcome of others is not known,
+    it is repeated after the retry interval.
+    """
     waiter: Waiter = NO_CLIENT
 
 

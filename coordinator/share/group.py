@@ -21,6 +21,8 @@ from moldau.coordinator.share.records import Member, StateTopics, group_tombston
 from moldau.protocol.errors import ErrorCode
 
 SHARE_PROTOCOL_TYPE: Final = "share"
+FIRST_EPOCH: Final = 1
+"""The epoch of a group without records of an epoch, and that of its target: its first member has the next one."""
 
 
 class ShareTimer(Enum):
@@ -41,9 +43,9 @@ class ShareGroup:
         self.group_id = group_id
         self.visible_from: int | None = None
         """See `Group.visible_from`."""
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
         """Wall-clock time (ms) of the last target; 0: there was none, or it is not known."""
         self.targets: dict[str, Assigned] = {}

@@ -43,6 +43,8 @@ from moldau.protocol.messages.share_group_heartbeat import (
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
+MEMBER_ID_LENGTH_MAX: Final = 36
+"""The length of a uuid as text."""
 
 
 class Refusal(NamedTuple):
@@ -72,6 +74,8 @@ def _refused_by_the_log(error: ErrorCode) -> ShareGroupHeartbeatResponse:
 
 def invalid(request: ShareGroupHeartbeatRequest) -> Refusal | ShareGroupHeartbeatResponse | None:
     """The refusal of a request that makes no sense; None where it does."""
+    if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX:
+        return Refusal(ErrorCode.INVALID_REQUEST)
     message = None
     if not request.member_id.strip():
         message = "MemberId can't be empty."
@@ -91,8 +95,7 @@ def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refus
     if group is None and request.member_epoch != JOIN_EPOCH:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
     if group is not None and not isinstance(group, ShareGroup):
-        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if request.member_epoch == JOIN_EPOCH else None
-        return Refusal(error or ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
     own = group if isinstance(group, ShareGroup) else ShareGroup(request.group_id)
     member = own.members.get(request.member_id)
     if request.member_epoch == LEAVE_EPOCH:

@@ -22,7 +22,6 @@ from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import RECORDS
 from moldau.coordinator.share.replay import replay
 from moldau.coordinator.share.state_topics import states_initialized, topics_deleted
-from moldau.protocol.errors import ErrorCode
 
 
 def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
@@ -57,5 +56,4 @@ SHARE: Final = GroupKind(
     loaded=on_event(ShareGroup, heartbeat.loaded),
     unloaded=on_event(ShareGroup, heartbeat.unloaded),
     topics_deleted=forget_topics,
-    fetch_refusal=lambda _group, _member_id, _member_epoch: ErrorCode.GROUP_ID_NOT_FOUND,
 )

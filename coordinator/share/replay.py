@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.share.assignor import NOTHING
-from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.group import FIRST_EPOCH, ShareGroup
 from moldau.coordinator.share.records import Member, StateTopics, Topics, TopicState, assigned_of
 from moldau.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -54,7 +54,7 @@ def replay(group: Group | None, change: RecordChange, is_loaded: bool) -> Group 
 
 def _target_epoch(group: ShareGroup, value: object) -> None:
     if value is None:
-        group.assignment_epoch = group.assignment_ms = 0
+        group.assignment_epoch, group.assignment_ms = FIRST_EPOCH, 0
         return
     assert isinstance(value, ShareGroupTargetAssignmentMetadataValue)
     group.assignment_epoch, group.assignment_ms = value.assignment_epoch, value.assignment_timestamp

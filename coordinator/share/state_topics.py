@@ -1,7 +1,8 @@
 """The share partitions of a group: which are to be initialized, and which may be assigned.
 
 subscribed, in the metadata ──heartbeat──▶ initializing ──the share coordinator has stored it──▶ initialized
-                                                └ after the retry interval: again
+                                ▲               └ refused: at the next heartbeat; unanswered: after the retry interval
+                                └───────────────┘
 A topic that is deleted leaves the group's record at once.
 """
 
@@ -71,20 +72,24 @@ def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
 
 
 def states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
-    """The share coordinator has stored the state of share partitions: they may be assigned."""
-    if not isinstance(group, ShareGroup) or not event.partitions:
+    """The share coordinator has stored the state of share partitions: they may be assigned.
+
+    DIVERGES: where the initialization of one share partition fails, Apache Kafka begins that of all others anew too.
+    """
+    if not isinstance(group, ShareGroup):
         return
     known = group.state_topics
     initialized: dict[bytes, TopicState] = {}
     initializing: dict[bytes, TopicState] = {}
     for topic_id, (name, partitions) in known.initializing.items():
         done = partitions & {index for each, index in event.partitions if each == topic_id}
+        failed = partitions & {index for each, index in event.failed if each == topic_id}
         if done:
             initialized[topic_id] = TopicState(name, done)
-        if partitions - done:
-            initializing[topic_id] = TopicState(name, partitions - done)
-    if initialized:
-        changed = StateTopics(initializing, combined(known.initialized, initialized), known.deleting)
+        if partitions - done - failed:
+            initializing[topic_id] = TopicState(name, partitions - done - failed)
+    changed = StateTopics(initializing, combined(known.initialized, initialized), known.deleting)
+    if changed != known:
         step.write(state_topics_change(group.group_id, changed))
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.classic.events import Join
 from moldau.coordinator.classic.group import ClassicGroup, classic_group
-from moldau.coordinator.classic.join import join, refuse
+from moldau.coordinator.classic.join import join, refuse_other_kind
 from moldau.coordinator.classic.rebalance import refuse_join
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.runtime.step import write_error
@@ -74,7 +74,7 @@ def assign_first(step: GroupStep, group: StreamsGroup) -> None:
 def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
     """A JoinGroup for a streams group. An empty one gives its place to a classic group that accepts the join."""
     if not group.is_empty:
-        refuse(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        refuse_other_kind(step, event)
         return
     del step.groups[group.group_id]
     join(step, None, event)

@@ -129,6 +129,9 @@ DELETE_GROUPS: Rule = ElementsRule(
 def consumer_group_heartbeat(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """READ on the group, and DESCRIBE on each topic that the request names. Topics of a regular expression are filtered
     when it is resolved.
+
+    DIVERGES: a client without these rights is told so also where group.version is 0; Apache Kafka answers
+    UNSUPPORTED_VERSION before it asks the ACLs.
     """
     assert isinstance(request, ConsumerGroupHeartbeatRequest)
     if not group(AclOperation.READ, request.group_id).is_met(context.access):

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def heartbeat(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """READ on the group, and DESCRIBE on each topic that the request names."""
+    """READ on the group, and DESCRIBE on each topic that the request names.
+
+    DIVERGES: a client without these rights is told so also where share.version is 0; Apache Kafka answers
+    UNSUPPORTED_VERSION before it asks the ACLs.
+    """
     assert isinstance(request, ShareGroupHeartbeatRequest)
     if not group(AclOperation.READ, request.group_id).is_met(context.access):
         return refused(Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED))

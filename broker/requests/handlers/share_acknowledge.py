@@ -14,6 +14,7 @@ from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.current_leaders import current_leader, endpoints_of
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.broker.sharing.share_partitions import SharePartitions
+from moldau.coordinator.share.heartbeat import MEMBER_ID_LENGTH_MAX
 from moldau.coordinator.share_state.state import ShareKey
 from moldau.kraft.features import SHARE_VERSION
 from moldau.protocol.errors import ErrorCode
@@ -35,7 +36,6 @@ from moldau.security.access import AclOperation, ResourceKind
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
-MEMBER_ID_LENGTH_MAX: Final = 36
 RENEW_VERSION: Final = 2
 """From this version on locks may be renewed."""
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)

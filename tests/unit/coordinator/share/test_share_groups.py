@@ -25,15 +25,15 @@ def partitions(response: ShareGroupHeartbeatResponse) -> dict[bytes, list[int]]:
 def test_the_first_member_gets_partitions_once_their_state_is_initialized() -> None:
     stage = ShareGroupStage({"t": 2})
     joined = stage.beat("a", 0, "t")
-    assert (joined.member_epoch, joined.heartbeat_interval_ms, partitions(joined)) == (1, 5_000, {})
+    assert (joined.member_epoch, joined.heartbeat_interval_ms, partitions(joined)) == (2, 5_000, {})
     (command,) = stage.commands
-    assert (command.state_epoch, [each.start_offset for each in command.offsets]) == (1, [-1, -1])
+    assert (command.state_epoch, [each.start_offset for each in command.offsets]) == (2, [-1, -1])
     assert stage.share_group.state_topics.initialized[topic_id("t")].partitions == {0, 1}
-    stayed = stage.beat("a", 1)
-    assert (stayed.member_epoch, partitions(stayed)) == (2, {topic_id("t"): [0, 1]})
-    assert stage.beat("a", 2).assignment is None, "nothing has changed"
+    stayed = stage.beat("a", 2)
+    assert (stayed.member_epoch, partitions(stayed)) == (3, {topic_id("t"): [0, 1]})
+    assert stage.beat("a", 3).assignment is None, "nothing has changed"
     described = stage.described()
-    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 2, 2)
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 3, 3)
     (member,) = described.members
     assert (member.client_id, member.client_host, member.subscribed_topic_names) == ("cli", "/127.0.0.1", ["t"])
     assert member.assignment.topic_partitions[0].topic_name == "t"
@@ -44,15 +44,26 @@ def test_an_initialization_without_an_outcome_is_repeated() -> None:
     stage.stores = False
     stage.beat("a", 0, "t")
     stage.wait(9_999)
-    stage.beat("a", 1)
+    stage.beat("a", 2)
     assert len(stage.commands) == 1
     stage.wait(1)
     stage.stores = True
-    stage.beat("a", 1)
+    stage.beat("a", 2)
     assert len(stage.commands) == 2
     assert (
         topic_id("t") in stage.share_group.state_topics.initialized and not stage.share_group.state_topics.initializing
     )
+
+
+def test_an_initialization_that_failed_begins_anew_with_the_next_heartbeat() -> None:
+    stage = ShareGroupStage({"t": 2}, ShareGroupSettings(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
+    stage.stores = False
+    stage.beat("a", 0, "t")
+    first, second = ((topic_id("t"), index) for index in (0, 1))
+    stage.tell(StatesInitialized(GROUP, frozenset({first}), frozenset({second})))
+    assert stage.share_group.state_topics == StateTopics(initialized={topic_id("t"): TopicState("t", frozenset({0}))})
+    stage.beat("a", 2)
+    assert [(each.topic_id, each.partition) for each in stage.commands[-1].offsets] == [second]
 
 
 def test_a_new_coordinator_goes_on_where_the_records_end() -> None:
@@ -79,7 +90,7 @@ def test_more_members_share_partitions_and_a_member_that_leaves_gives_its_own_ba
     assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
     stage.settle("b", "c")
     assert {index for member in stage.share_group.members.values() for _, index in member.assigned} == {0, 1}
-    assert stage.beat("a", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.beat("a", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     for member_id in "bc":
         stage.beat(member_id, -1)
     assert (stage.share_group.state_name, stage.share_group.targets) == ("Empty", {})
@@ -90,7 +101,7 @@ def test_a_member_without_heartbeats_is_removed() -> None:
     stage.beat("a", 0, "t")
     stage.wait(44_999)
     assert list(stage.share_group.members) == ["a"]
-    stage.beat("a", 1)
+    stage.beat("a", 2)
     stage.wait(45_000)
     assert not stage.share_group.members and stage.share_group.epoch > 1
     stage.reload()
@@ -118,8 +129,9 @@ def test_a_changed_subscription_takes_effect_at_once() -> None:
     ("epoch", "error"),
     [
         (7, ErrorCode.FENCED_MEMBER_EPOCH),
-        (1, ErrorCode.NONE),
+        (1, ErrorCode.FENCED_MEMBER_EPOCH),
         (2, ErrorCode.NONE),
+        (3, ErrorCode.NONE),
         (0, ErrorCode.NONE),
         (-2, ErrorCode.INVALID_REQUEST),
     ],
@@ -127,7 +139,7 @@ def test_a_changed_subscription_takes_effect_at_once() -> None:
 def test_epochs(epoch: int, error: ErrorCode) -> None:
     stage = ShareGroupStage({"t": 1})
     stage.beat("a", 0, "t")
-    assert stage.settle("a") == {"a": 2}
+    assert stage.settle("a") == {"a": 3}
     assert stage.beat("a", epoch, "t").error_code == error
 
 
@@ -135,18 +147,21 @@ def test_an_epoch_before_the_previous_one_is_fenced() -> None:
     stage = ShareGroupStage({"t": 1, "u": 1})
     stage.beat("a", 0, "t")
     stage.settle("a")
-    stage.beat("a", 2, "u")
+    stage.beat("a", 3, "u")
     stage.settle("a")
     assert stage.share_group.members["a"].epoch > 3
-    assert stage.beat("a", 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert stage.beat("a", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_requests_that_make_no_sense() -> None:
     stage = ShareGroupStage({"t": 1})
     assert stage.beat("a", 0).error_message == "SubscribedTopicNames must be set in first request."
-    assert stage.beat("", 0, "t").error_message == "MemberId can't be empty."
+    assert stage.beat(" ", 0, "t").error_message == "MemberId can't be empty."
+    assert stage.beat("", 0, "t").error_code == ErrorCode.INVALID_REQUEST
+    assert stage.beat("m" * 37, 0, "t").error_code == ErrorCode.INVALID_REQUEST
+    assert stage.beat("m" * 36, -2, "t").error_message == "MemberEpoch is invalid."
     assert stage.beat("a", 0, "t", rack_id="").error_message == "RackId can't be empty."
-    assert stage.beat("a", 3).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert stage.beat("a", 4).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert stage.beat("a", -1).error_message == f"Share group {GROUP} not found."
     assert stage.described("other").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert stage.records == []
@@ -164,10 +179,10 @@ def test_a_full_group_takes_no_further_member() -> None:
 def test_targets_are_computed_at_intervals() -> None:
     stage = ShareGroupStage({"t": 1, "u": 1}, ShareGroupSettings(assignment_interval_ms=1_000))
     stage.beat("a", 0, "t")
-    stage.beat("a", 1)
-    assert stage.share_group.assignment_epoch == 1 and stage.share_group.epoch == 2
+    stage.beat("a", 2)
+    assert stage.share_group.assignment_epoch == 2 and stage.share_group.epoch == 3
     stage.wait(1_000)
-    assert stage.beat("a", 1).member_epoch == 2
+    assert stage.beat("a", 2).member_epoch == 3
 
 
 def test_a_refused_write_changes_nothing() -> None:
@@ -208,7 +223,7 @@ def test_a_deleted_topic_is_not_initialized_or_deleted_any_more() -> None:
     stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
     assert stage.share_group.state_topics == StateTopics()
     stage.stores = True
-    stage.beat("a", 1, "u")
+    stage.beat("a", 2, "u")
     stage.beat("a", -1)
     stage.ask(DeleteOffsets(CLIENT, GROUP, ("u",)))
     assert stage.share_group.state_topics == StateTopics(deleting={topic_id("u"): "u"})
@@ -275,7 +290,7 @@ def test_a_repetition_that_the_log_refused_is_tried_again_at_once() -> None:
     stage.beat("a", 0, "t")
     stage.wait(10_000)
     stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
-    stage.beat("a", 1)
+    stage.beat("a", 2)
     assert len(stage.commands) == 1
-    stage.beat("a", 1)
+    stage.beat("a", 2)
     assert len(stage.commands) == 2

@@ -51,8 +51,8 @@ def test_a_member_gets_its_partitions_and_their_records() -> None:
         await client.produce("t", batch("before"))
         node.broker.services.topics.create_internal(node.broker.coordinators.groups.shards.topic)
         joined = await beat(client, 0, "t")
-        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
-        epoch = 1
+        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 2)
+        epoch = 2
         while True:
             answer = await beat(client, epoch)
             epoch = answer.member_epoch
@@ -149,7 +149,7 @@ def test_offsets_are_described_set_and_deleted() -> None:
         runner = node.broker.coordinators.share_state.runner_of(ShareKey(GROUP, topic_id, 0))
         assert not isinstance(runner, ErrorCode)
         assert [*runner.shard.states()] == [], "the share coordinator has forgotten the group"
-        assert (await beat(client, 0, "t", member_id="n")).member_epoch == 1
+        assert (await beat(client, 0, "t", member_id="n")).member_epoch == 2
         await beat(client, -1, member_id="n")
         assert await offsets(client) == {("t", 0): (-1, -1)}, "a new group, which no consumer has used yet"
         assert await delete(client, "t") == [0]
