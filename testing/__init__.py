@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from moldau.testing.async_cluster import AsyncCluster
-    from moldau.testing.clients.port import Partition, Record
+    from moldau.testing.clients.port import NoClient, Partition, Record
     from moldau.testing.cluster import Cluster
     from moldau.testing.node import Node, NodeFailed
 
-__all__ = ["AsyncCluster", "Cluster", "Node", "NodeFailed", "Partition", "Record"]
+__all__ = ["AsyncCluster", "Cluster", "NoClient", "Node", "NodeFailed", "Partition", "Record"]
 
 _MODULES: Final = {
     "AsyncCluster": "async_cluster",
     "Cluster": "cluster",
     "Node": "node",
+    "NoClient": "clients.port",
     "NodeFailed": "node",
     "Partition": "clients.port",
     "Record": "clients.port",

@@ -82,9 +82,13 @@ class AsyncCluster:
         """The node with this id; the first is 1."""
         return AsyncNode(self.cluster.node(node_id))
 
-    def client_settings(self, library: str) -> dict[str, object]:
+    def client_settings(self, library: str, user: str | None = None) -> dict[str, Any]:
         """As `Cluster.client_settings`."""
-        return self.cluster.client_settings(library)
+        return self.cluster.client_settings(library, user)
+
+    async def allow(self, user: str, operation: str, *, topic: str | None = None, group: str | None = None) -> None:
+        """As `Cluster.allow`."""
+        await to_thread(self.cluster.allow, user, operation, topic=topic, group=group)
 
     async def create_topic(
         self,

@@ -12,22 +12,22 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moldau.testing.clients.installed import client, library
 from moldau.testing.clients.port import Client
 from moldau.testing.conveniences import Conveniences
 from moldau.testing.lifeline import Lifeline
-from moldau.testing.node import HOST, START_S, Node, NodeFailed, free_ports, is_free
+from moldau.testing.node import HOST, START_S, Node, NodeFailed
+from moldau.testing.settings import REPLICAS_MAX, client_settings, node_settings, ports_of
+
+if TYPE_CHECKING:
+    from moldau.testing.security import Security
 
 KEEP: Final = "MOLDAU_KEEP"
 """The environment variable: 1 keeps the data and the logs of clusters."""
 STARTS_MAX: Final = 5
 """Starts of a cluster with other ports, where another process took one meanwhile."""
-REPLICAS_MAX: Final = 3
-VOTERS_MAX: Final = 3
-INTERNAL_PARTITIONS: Final = "4"
-"""Partitions of each internal topic; 50 would take longer to make, and a test has few groups."""
 
 
 class Cluster(Conveniences):
@@ -43,14 +43,20 @@ class Cluster(Conveniences):
         *,
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
+        secure: bool = False,
+        users: Sequence[str] = ("alice", "bob"),
         memory: bool | None = None,
         keep: bool | None = None,
         client: str | None = None,
     ) -> None:
-        """`port`: of node 1, the other nodes have the next ones; without it free ports are chosen. `settings`: of every
-        node, in Kafka's words. `memory`: whether a single node keeps everything in memory; it does by default. `keep`:
-        whether data and logs stay when the cluster ends; `MOLDAU_KEEP=1` by default. `client`: the library for the
-        conveniences, by the name that pip knows.
+        """
+        `port`: of node 1, and the other nodes have the next ones; without it free ports are chosen.
+        `settings`: of every node, in Kafka's words.
+        `secure`: clients log in by SCRAM under TLS, and ACLs are in force.
+        `users`: the users of a secure cluster besides `admin`, which may do everything.
+        `memory`: whether a single node keeps everything in memory, as it does by default.
+        `keep`: whether data and logs stay when the cluster ends; by default where the variable `MOLDAU_KEEP` is 1.
+        `client`: the library for the conveniences, by the name that pip knows.
         """
         if nodes < 1:
             raise ValueError("a cluster has at least one node")
@@ -63,9 +69,12 @@ class Cluster(Conveniences):
         self._node_count = nodes
         self._port = port
         self._settings = {name: str(value) for name, value in (settings or {}).items()}
+        self._users = tuple(users) if secure else None
+        self._security: Security | None = None
         self._client_name = client
         self._client: Client | None = None
         self._lifeline: Lifeline | None = None
+        self._addresses: list[str] = []
         self.directory: Path | None = None
         """The directory of data and logs; None for a node in memory."""
         self.nodes: list[Node] = []
@@ -129,11 +138,11 @@ class Cluster(Conveniences):
             raise ValueError(f"there is no node {node_id}: the ids are 1 to {len(self.nodes)}")
         return self.nodes[node_id - 1]
 
-    def client_settings(self, library: str) -> dict[str, object]:
-        """The settings with which a client of this library connects, in the library's own words."""
-        if library in ("confluent-kafka", "java"):
-            return {"bootstrap.servers": self.bootstrap_servers}
-        return {"bootstrap_servers": self.bootstrap_servers}
+    def client_settings(self, library: str, user: str | None = None) -> dict[str, Any]:
+        """The settings with which a client of a library connects, in its own words: `confluent-kafka`, `aiokafka`,
+        `kafka-python` or `java`. In a secure cluster it logs in as `user`, by default as `admin`.
+        """
+        return client_settings(library, self.bootstrap_servers, self._security, user)
 
     @property
     def client(self) -> Client:
@@ -150,8 +159,6 @@ class Cluster(Conveniences):
         """The replicas of a topic for which no number is given: three, or as many as there are nodes."""
         return min(self._node_count, REPLICAS_MAX)
 
-    # The nodes' settings
-
     def _start_nodes(self) -> None:
         self._lifeline = lifeline = Lifeline()
         if not self._in_memory:
@@ -159,59 +166,32 @@ class Cluster(Conveniences):
             if not self._keep:
                 lifeline.watch_directory(self.directory)
             self.directory.mkdir(mode=0o700)
-        ports = self._ports()
+        ports = ports_of(self._node_count, self._port)
         cluster_id = urlsafe_b64encode(b"\x01" + secrets.token_bytes(15)).decode().rstrip("=")
-        self._addresses = [f"{HOST}:{clients}" for clients, _ in ports]
+        self._addresses = [f"{HOST}:{each.clients}" for each in ports]
+        self._security = self._new_security()
         for node_id in range(1, self._node_count + 1):
             words = ["--cluster-id", cluster_id]
             words += ["--memory"] if self.directory is None else ["--data", str(self.directory / f"node-{node_id}")]
+            variables = {}
+            if self._security is not None:
+                words += [f"--add-scram={each}" for each in self._security.credentials]
+                variables = self._security.node_variables()
             log_file = None if self.directory is None else self.directory / f"node-{node_id}.log"
-            self.nodes.append(Node(node_id, self._node_settings(node_id, ports), words, lifeline, log_file))
+            settings = node_settings(node_id, ports, self._security) | self._settings
+            self.nodes.append(Node(node_id, settings, words, variables, lifeline, log_file))
         for node in self.nodes:
             node.begin()
         deadline = time.monotonic() + START_S
         for node in self.nodes:
             node.wait_until_serving(deadline)
 
-    def _ports(self) -> list[tuple[int, int]]:
-        """For each node the port for clients and that of its controller. Raises `NodeFailed`."""
-        if self._port is None:
-            chosen = free_ports(2 * self._node_count)
-            return list(zip(chosen[::2], chosen[1::2], strict=True))
-        fixed = range(self._port, self._port + self._node_count)
-        for port in fixed:
-            if not is_free(port):
-                raise NodeFailed(f"port {port} is taken: end the process that has it, or choose another port")
-        return list(zip(fixed, (each for each in free_ports(2 * len(fixed)) if each not in fixed), strict=False))
+    def _new_security(self) -> Security | None:
+        if self._users is None:
+            return None
+        from moldau.testing.security import Security
 
-    def _node_settings(self, node_id: int, ports: Sequence[tuple[int, int]]) -> dict[str, str]:
-        clients, controller = ports[node_id - 1]
-        is_voter = node_id <= VOTERS_MAX
-        listeners = [f"PLAINTEXT://{HOST}:{clients}"]
-        listeners += [f"CONTROLLER://{HOST}:{controller}"] if is_voter else []
-        voters = [f"{HOST}:{port}" for _, port in ports[:VOTERS_MAX]]
-        replicas = str(self.replicas)
-        in_sync = str(max(1, int(replicas) - 1))
-        settings = {
-            "node.id": str(node_id),
-            "process.roles": "broker,controller" if is_voter else "broker",
-            "listeners": ",".join(listeners),
-            "advertised.listeners": ",".join(listeners),
-            "controller.quorum.bootstrap.servers": ",".join(voters),
-            "default.replication.factor": replicas,
-            "min.insync.replicas": in_sync,
-            "group.initial.rebalance.delay.ms": "0",
-        }
-        for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
-            settings[f"{topic}.num.partitions"] = INTERNAL_PARTITIONS
-            settings[f"{topic}.replication.factor"] = replicas
-        settings["transaction.state.log.min.isr"] = in_sync
-        settings["share.coordinator.state.topic.min.isr"] = in_sync
-        if self._node_count > 1:
-            settings["controller.quorum.voters"] = ",".join(
-                f"{number}@{address}" for number, address in enumerate(voters, 1)
-            )
-        return settings | self._settings
+        return Security(self._users, HOST)
 
     def _stop_cleanly(self) -> None:
         """All at once. What is kept needs no recovery then."""

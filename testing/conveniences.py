@@ -84,6 +84,17 @@ class Conveniences(ABC):
         """The committed offsets of a group by partition, which equals a tuple `(topic, number)`."""
         return self.client.committed(group)
 
+    def allow(self, user: str, operation: str, *, topic: str | None = None, group: str | None = None) -> None:
+        """Let a user of a secure cluster do an operation, such as READ, WRITE or ALL, on a topic, a group, or both; "*"
+        stands for all of them.
+        """
+        resources = {"TOPIC": topic, "GROUP": group}
+        if topic is None and group is None:
+            raise ValueError("name a topic or a group")
+        for kind, name in resources.items():
+            if name is not None:
+                self.client.allow(user, operation.upper(), kind, name)
+
     def _records_from(self, topic: str, begins: Mapping[int, int], count: int | None, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
         found: list[Record] = []

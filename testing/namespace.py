@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from moldau.testing.clients.port import Client
 from moldau.testing.cluster import Cluster
@@ -57,9 +57,9 @@ class Namespace(Conveniences):
         """The id of a group of this test."""
         return self.name(word)
 
-    def client_settings(self, library: str) -> dict[str, object]:
+    def client_settings(self, library: str, user: str | None = None) -> dict[str, Any]:
         """As `Cluster.client_settings`."""
-        return self.cluster.client_settings(library)
+        return self.cluster.client_settings(library, user)
 
     def close(self) -> None:
         """Have the topics of the test deleted, and do not wait for it."""

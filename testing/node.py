@@ -50,12 +50,21 @@ class Node:
     """One node. `kill`, `pause` and the other methods take effect before they return."""
 
     def __init__(
-        self, node_id: int, settings: Mapping[str, str], words: Sequence[str], lifeline: Lifeline, log_file: Path | None
+        self,
+        node_id: int,
+        settings: Mapping[str, str],
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        lifeline: Lifeline,
+        log_file: Path | None,
     ) -> None:
-        """`words`: further arguments of `moldau serve`. `log_file`: None for a file without a name."""
+        """`words`: further arguments of `moldau serve`. `variables`: settings with secrets, as environment variables.
+        `log_file`: None for a file without a name.
+        """
         self.id: Final = node_id
         self._settings = dict(settings)
         self._words = tuple(words)
+        self._variables = dict(variables)
         self._lifeline = lifeline
         self._log: IO[bytes] = tempfile.TemporaryFile() if log_file is None else log_file.open("a+b")  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,7 +107,7 @@ class Node:
             stdin=self._lifeline.input,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=_variables(),
+            env=_variables() | self._variables,
             start_new_session=True,  # Ctrl-C is for the test, which then stops its nodes
         )
         self._lifeline.add_node(self._process.pid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 MARKER: Final = "moldau"
 MARKER_HELP: Final = (
-    "moldau(nodes, settings): how many nodes the fixture kafka or kafka_cluster of this test has, and their settings"
+    "moldau(nodes, settings, secure): how many nodes the fixture kafka or kafka_cluster of this test has, their"
+    " settings, and whether clients log in under TLS and ACLs are in force"
 )
 CLUSTER_NODES: Final = 3
 LOG_LINES: Final = 30
@@ -55,16 +56,16 @@ class SharedClusters:
         self._stack = stack
         self._clusters: dict[object, Cluster] = {}
 
-    def cluster(self, nodes: int, settings: Mapping[str, object]) -> Cluster:
+    def cluster(self, nodes: int, settings: Mapping[str, object], secure: bool) -> Cluster:
         """The cluster. A new one is started where a test has ended a node of the last one."""
         from moldau.testing.cluster import Cluster
 
-        key = (nodes, *sorted((name, str(value)) for name, value in settings.items()))
+        key = (nodes, secure, *sorted((name, str(value)) for name, value in settings.items()))
         cluster = self._clusters.get(key)
         if cluster is None or not all(node.is_running for node in cluster.nodes):
             if cluster is not None:
                 cluster.stop()
-            cluster = self._clusters[key] = self._stack.enter_context(Cluster(nodes, settings=settings))
+            cluster = self._clusters[key] = self._stack.enter_context(Cluster(nodes, settings=settings, secure=secure))
         return cluster
 
 
@@ -82,8 +83,7 @@ def kafka(request: pytest.FixtureRequest, moldau_shared_clusters: SharedClusters
     """
     from moldau.testing.namespace import Namespace
 
-    nodes, settings = _marked(request, 1)
-    cluster = moldau_shared_clusters.cluster(nodes, settings)
+    cluster = moldau_shared_clusters.cluster(**_marked(request, 1))
     _note(request, cluster)
     namespace = Namespace(cluster, request.node.name)
     yield namespace
@@ -95,19 +95,19 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster for this test alone, of three nodes unless the marker says another number; the test may end them."""
     from moldau.testing.cluster import Cluster
 
-    nodes, settings = _marked(request, CLUSTER_NODES)
-    with Cluster(nodes, settings=settings) as cluster:
+    with Cluster(**_marked(request, CLUSTER_NODES)) as cluster:
         _note(request, cluster)
         yield cluster
 
 
-def _marked(request: pytest.FixtureRequest, nodes: int) -> tuple[int, Mapping[str, object]]:
-    """The arguments of the nearest marker."""
+def _marked(request: pytest.FixtureRequest, nodes: int) -> dict[str, Any]:
+    """The arguments of the nearest marker, which are those of a cluster."""
     marker = request.node.get_closest_marker(MARKER)
-    given = {"nodes": nodes, "settings": {}} | (marker.kwargs if marker is not None else {})
-    if len(given) > 2 or (marker is not None and marker.args):
-        raise pytest.UsageError(f"the marker {MARKER} takes nodes=... and settings=...: {MARKER_HELP}")
-    return given["nodes"], given["settings"]
+    without = {"nodes": nodes, "settings": {}, "secure": False}
+    given = without | (marker.kwargs if marker is not None else {})
+    if given.keys() != without.keys() or (marker is not None and marker.args):
+        raise pytest.UsageError(f"the marker {MARKER} takes nodes=..., settings=... and secure=...: {MARKER_HELP}")
+    return given
 
 
 def _note(request: pytest.FixtureRequest, cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type:
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import for_code  # type: ignore[import-untyped]
 
-from moldau.testing.clients.port import Partition, Record, record_of
+from moldau.testing.clients.port import NoClient, Partition, Record, record_of
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
@@ -80,6 +80,10 @@ class AiokafkaClient:
 
     def committed(self, group: str) -> dict[Partition, int]:
         return self._run(self._committed(group))
+
+    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
+        """aiokafka has no requests for ACLs."""
+        raise NoClient("aiokafka cannot create ACLs: pip install confluent-kafka, or kafka-python")
 
     def close(self) -> None:
         self._run(self._close())

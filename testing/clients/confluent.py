@@ -18,7 +18,16 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined] # no __all__
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # it has no __all__
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from moldau.testing.clients.port import Partition, Record
 
@@ -145,6 +154,18 @@ class ConfluentClient:
         return {
             Partition(place.topic, place.partition): place.offset for place in places if place.offset != OFFSET_INVALID
         }
+
+    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
+        acl = AclBinding(
+            ResourceType[kind],
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        _result(self._admin().create_acls([acl], request_timeout=TIMEOUT_S)[acl])
 
     def close(self) -> None:
         self._administrator = self._producer = None

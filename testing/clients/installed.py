@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
-from moldau.testing.clients.port import Client
+from moldau.testing.clients.port import Client, NoClient
 
 
 class Library(NamedTuple):
@@ -25,10 +25,6 @@ LIBRARIES: Final = (
     Library("kafka-python", "kafka", "kafka_python", "KafkaPythonClient"),
     Library("aiokafka", "aiokafka", "aiokafka_thread", "AiokafkaClient"),
 )
-
-
-class NoClient(ImportError):
-    """No Kafka client is installed, or not the one that was asked for."""
 
 
 def library(name: str | None = None) -> Library:

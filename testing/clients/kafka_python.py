@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
-from kafka.admin import NewTopic  # type: ignore[import-untyped]
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType  # type: ignore[import-untyped]
 
 from moldau.testing.clients.port import Partition, Record, record_of
 
@@ -95,6 +95,14 @@ class KafkaPythonClient:
             for place, committed in found.items()
             if committed.offset >= 0
         }
+
+    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
+        resource = ResourcePattern(ResourceType[kind], name)
+        acl = ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, resource)
+        with self._lock:
+            failed = self._admin().create_acls([acl])["failed"]
+        for _, error in failed:
+            raise error
 
     def close(self) -> None:
         for each in (self._producer, self._consumer, self._administrator):

@@ -10,6 +10,10 @@ Text = str | bytes
 Headers = Mapping[str, Text] | Sequence[tuple[str, Text]]
 
 
+class NoClient(ImportError):
+    """No Kafka client is installed that can do what is asked for."""
+
+
 class Partition(NamedTuple):
     """A partition of a topic. It equals the tuple `("orders", 0)`."""
 
@@ -62,6 +66,9 @@ class Client(Protocol):
 
     def committed(self, group: str) -> dict[Partition, int]:
         """The committed offsets of a group."""
+
+    def allow(self, user: str, operation: str, kind: str, name: str) -> None:
+        """Create an ACL: the user may do the operation on the resource of this kind, a literal name or "*"."""
 
     def close(self) -> None:
         """End the connections."""

@@ -1,0 +1,91 @@
+"""The settings of the nodes of a cluster, and those of its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from moldau.testing.node import HOST, NodeFailed, free_ports, is_free
+
+if TYPE_CHECKING:
+    from moldau.testing.security import Security
+
+REPLICAS_MAX: Final = 3
+VOTERS_MAX: Final = 3
+INTERNAL_PARTITIONS: Final = "4"
+"""Partitions of each internal topic; 50 would take longer to make, and a test has few groups."""
+LIBRARIES: Final = {
+    "confluent": "confluent-kafka",
+    "confluent-kafka": "confluent-kafka",
+    "aiokafka": "aiokafka",
+    "kafka-python": "kafka-python",
+    "java": "java",
+}
+"""Names of libraries that have settings of their own."""
+
+
+class NodePorts(NamedTuple):
+    """The ports of one node. `nodes` is used by a secure cluster alone."""
+
+    clients: int
+    controller: int
+    nodes: int
+
+
+def ports_of(count: int, first: int | None) -> list[NodePorts]:
+    """Free ports for so many nodes; with `first`, the ports for clients are that one and the next ones. Raises
+    `NodeFailed` where one of those is taken.
+    """
+    fixed = [] if first is None else list(range(first, first + count))
+    for port in fixed:
+        if not is_free(port):
+            raise NodeFailed(f"port {port} is taken: end the process that has it, or choose another port")
+    free = [port for port in free_ports(4 * count) if port not in fixed]
+    clients = fixed or [free.pop() for _ in range(count)]
+    return [NodePorts(port, free.pop(), free.pop()) for port in clients]
+
+
+def node_settings(node_id: int, ports: Sequence[NodePorts], security: Security | None) -> dict[str, str]:
+    """The settings of one node. The first three nodes are controllers too."""
+    own = ports[node_id - 1]
+    is_voter = node_id <= VOTERS_MAX
+    if security is None:
+        listeners = [f"PLAINTEXT://{HOST}:{own.clients}"]
+    else:
+        listeners = [f"CLIENTS://{HOST}:{own.clients}", f"NODES://{HOST}:{own.nodes}"]
+    listeners += [f"CONTROLLER://{HOST}:{own.controller}"] if is_voter else []
+    voters = [f"{HOST}:{each.controller}" for each in ports[:VOTERS_MAX]]
+    replicas = min(len(ports), REPLICAS_MAX)
+    in_sync = str(max(1, replicas - 1))
+    settings = {
+        "node.id": str(node_id),
+        "process.roles": "broker,controller" if is_voter else "broker",
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(listeners),
+        "controller.quorum.bootstrap.servers": ",".join(voters),
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": in_sync,
+        "group.initial.rebalance.delay.ms": "0",
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+    for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+        settings[f"{topic}.num.partitions"] = INTERNAL_PARTITIONS
+        settings[f"{topic}.replication.factor"] = str(replicas)
+    if len(ports) > 1:
+        numbered = [f"{number}@{address}" for number, address in enumerate(voters, 1)]
+        settings["controller.quorum.voters"] = ",".join(numbered)
+    return settings | (security.node_settings() if security is not None else {})
+
+
+def client_settings(
+    library: str, bootstrap_servers: str, security: Security | None, user: str | None
+) -> dict[str, Any]:
+    """The settings of a client of a library, in its own words. Raises ValueError for an unknown library or user."""
+    name = LIBRARIES.get(library)
+    if name is None:
+        raise ValueError(f"there are no settings for {library}: the libraries are {', '.join(LIBRARIES)}")
+    if user is not None and security is None:
+        raise ValueError(f"the user {user} is one of a secure cluster: Cluster(secure=True)")
+    key = "bootstrap.servers" if name in ("confluent-kafka", "java") else "bootstrap_servers"
+    return {key: bootstrap_servers} | ({} if security is None else security.client_settings(name, user))
