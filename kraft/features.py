@@ -33,7 +33,7 @@ SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     KRAFT_VERSION: SupportedRange(0, 1),
     TRANSACTION_VERSION: SupportedRange(0, 2),
     GROUP_VERSION: SupportedRange(0, 1),
-    SHARE_VERSION: SupportedRange(0, 1),
+    SHARE_VERSION: SupportedRange(0, 2),
     "streams.version": SupportedRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS: SupportedRange(0, 1),
 }
@@ -63,16 +63,18 @@ class DefaultLevel(NamedTuple):
     level: int
 
 
-DEFAULT_LEVELS: Final[dict[str, DefaultLevel]] = {
-    TRANSACTION_VERSION: DefaultLevel(25, 2),
-    GROUP_VERSION: DefaultLevel(25, 1),
-    ELIGIBLE_LEADER_REPLICAS: DefaultLevel(26, 1),
-    SHARE_VERSION: DefaultLevel(28, 1),
-    "streams.version": DefaultLevel(29, 1),
+DEFAULT_LEVELS: Final[dict[str, tuple[DefaultLevel, ...]]] = {
+    TRANSACTION_VERSION: (DefaultLevel(25, 2),),
+    GROUP_VERSION: (DefaultLevel(25, 1),),
+    ELIGIBLE_LEADER_REPLICAS: (DefaultLevel(26, 1),),
+    SHARE_VERSION: (DefaultLevel(28, 1), DefaultLevel(31, 2)),
+    "streams.version": (DefaultLevel(29, 1),),
 }
-"""The levels of Apache Kafka 4.3.1 (`kafka-storage version-mapping`). A new cluster begins without those that are not
-supported, and without features that are not here.
+"""The levels of Apache Kafka 4.4.0 (`kafka-storage version-mapping`), in the order of metadata versions. A new cluster
+begins without features that are not here.
 """
+DEAD_LETTERS_VERSION: Final = 2
+"""The level of share.version from which on share groups have dead-letter queues."""
 CORDONED_LOG_DIRS_VERSION: Final = 30
 """The metadata version from which on registrations name the cordoned log directories, which take no new replicas."""
 NETWORK_ACLS_VERSION: Final = 32

@@ -14,6 +14,10 @@ KINDS: Final = ("consumer", "share", "streams")
 ASSIGNMENT_INTERVALS: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in KINDS)
 """The settings of groups that change at run time and have bounds."""
 
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+INTERNAL_PREFIX: Final = "__"
+"""The prefix of names that no dead-letter queue may have."""
+
 _ASSIGNORS: Final = {
     "group.consumer.assignors": {
         "uniform": "uniform",
@@ -129,6 +133,9 @@ def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | No
         assert isinstance(heartbeat, int) and isinstance(session, int)
         if session <= heartbeat:
             return f"{names[1]} must be greater than {names[0]}"
+    queue = values.get(DEAD_LETTER_TOPIC)
+    if isinstance(queue, str) and queue.startswith(INTERNAL_PREFIX):
+        return f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'"
     return None
 
 

@@ -103,6 +103,11 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
     )
 
 
+def is_dead_letter_queue(config: Config, overrides: Mapping[str, str]) -> bool:
+    """Whether share groups may use a topic with these overrides as their dead-letter queue."""
+    return topic_values(config, overrides).flag("errors.deadletterqueue.group.enable")
+
+
 def topic_refusal(
     config: Config, overrides: Mapping[str, str | None], existing: Mapping[str, str] | None = None
 ) -> str | None:

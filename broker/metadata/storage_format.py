@@ -19,7 +19,6 @@ from moldau.kraft.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
-    SUPPORTED_FEATURES,
     refusal_of_feature,
 )
 from moldau.kraft.quorum.control_records import QuorumDescription
@@ -101,9 +100,10 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
     By default a feature has Apache Kafka's default level, as far as this version supports it.
     """
     levels = {METADATA_VERSION: DEFAULT_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
-    for name, default in DEFAULT_LEVELS.items():
-        if levels[METADATA_VERSION] >= default.metadata_version and default.level <= SUPPORTED_FEATURES[name].last:
-            levels.setdefault(name, default.level)
+    for name, defaults in DEFAULT_LEVELS.items():
+        reached = [each.level for each in defaults if levels[METADATA_VERSION] >= each.metadata_version]
+        if reached:
+            levels.setdefault(name, reached[-1])
     for name, level in levels.items():
         refusal = refusal_of_feature(name, level)
         if refusal is not None:

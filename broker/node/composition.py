@@ -58,6 +58,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.broker.runtime.tasks import Tasks
+from moldau.broker.sharing.dead_letter_queue import DeadLetterCounts, DeadLetterPorts
 from moldau.broker.sharing.share_partitions import GroupSettings, ShareCounts, SharePartitions, SharePorts
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.replication.fetch_plan import FetchPlanner
@@ -304,14 +305,28 @@ class NodeParts:
         )
 
     def _share_partitions(self) -> SharePartitions:
+        settings = GroupSettings(self.cluster, self.settings)
+        dead_letters = DeadLetterPorts(
+            self.config.node_id,
+            self.environment,
+            self.cluster,
+            self.settings,
+            self.channels,
+            self.topics,
+            self.config.inter_broker_listener_name,
+            self.config.integer("request.timeout.ms"),
+            lambda group_id: settings.of(group_id).queue,
+            DeadLetterCounts(),
+        )
         ports = SharePorts(
             self.loop,
             self.environment,
             self.tasks.spawn,
             self.purgatory,
             self.coordinators.share_persister,
-            GroupSettings(self.cluster, self.settings),
+            settings,
             ShareCounts(),
+            dead_letters,
         )
         return SharePartitions(self.replicas, ports)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -25,21 +25,24 @@ from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.sharing.dead_letter_queue import DeadLetterPorts, DeadLetterWriting, QueueSettings
 from moldau.coordinator.share_state.events import ReadState, StateAnswer, WriteState
 from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
+from moldau.kraft.features import DEAD_LETTERS_VERSION, SHARE_VERSION
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
-from moldau.replication.share.share_partition import (
+from moldau.replication.share.changes import (
     AcknowledgementBatch,
+    DeadLetter,
     LoadError,
     Refusal,
     ShareLimits,
-    SharePartition,
     StateWrite,
     StoredBatch,
 )
+from moldau.replication.share.share_partition import SharePartition
 
 log = logging.getLogger("moldau.share")
 
@@ -78,6 +81,7 @@ class ShareSettings(NamedTuple):
     """share.isolation.level"""
     offset_reset: str
     """share.auto.offset.reset"""
+    queue: QueueSettings = QueueSettings()
 
 
 class GroupSettings:
@@ -87,13 +91,14 @@ class GroupSettings:
         self._published = published
         self._settings = settings
         self._of: dict[str, ShareSettings] = {}
-        self._made_of: tuple[object, object] = (None, None)
+        self._made_of: tuple[object, object, object] = (None, None, None)
 
     def of(self, group_id: str) -> ShareSettings:
-        image, config = self._published.image.configs, self._settings.config
-        if self._made_of != (image, config):
+        image, features = self._published.image.configs, self._published.image.features
+        config = self._settings.config
+        if self._made_of != (image, features, config):
             self._of.clear()
-            self._made_of = (image, config)
+            self._made_of = (image, features, config)
         found = self._of.get(group_id)
         if found is None:
             own = share_settings(config).of_group(image.of(ResourceType.GROUP, group_id))
@@ -103,9 +108,11 @@ class GroupSettings:
                     own.partition_max_record_locks,
                     own.record_lock_duration_ms,
                     own.is_renew_acknowledge_enabled,
+                    bool(own.dead_letter_topic) and features.levels.get(SHARE_VERSION, 0) >= DEAD_LETTERS_VERSION,
                 ),
                 own.is_read_committed,
                 own.auto_offset_reset,
+                QueueSettings(own.dead_letter_topic, own.copies_dead_letters),
             )
         return found
 
@@ -139,6 +146,7 @@ class SharePorts(NamedTuple):
     persister: ShareStatePersister
     settings: GroupSettings
     counts: ShareCounts
+    dead_letters: DeadLetterPorts
 
 
 class SharedPartition:
@@ -166,6 +174,8 @@ class SharedPartition:
         self._is_writing = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
+        self._letters: deque[DeadLetter] = deque()
+        """What the dead-letter queue is to have; the first one is being written."""
 
     @property
     def is_active(self) -> bool:
@@ -212,6 +222,7 @@ class SharedPartition:
         self.is_loaded = True
         self._ports.counts.loaded += 1
         self._ports.counts.loading_ms += self._ports.environment.monotonic_ms() - self._began_ms
+        self._queue_dead_letters()
         self.wake()
 
     # Delivering
@@ -281,10 +292,32 @@ class SharedPartition:
                 answered(error, answer.message)
         if error in FENCING:
             self.fence(error, answer.message)
+        self._queue_dead_letters()
         self._is_writing = False
         if self._writes:
             self._send()
         self.wake()
+
+    # Dead letters
+
+    def _queue_dead_letters(self) -> None:
+        """Write what became dead letters, one run after the other; what this broker leaves, the next leader writes."""
+        letters = self.machine.take_dead_letters()
+        if not letters or self.error is not None:
+            return
+        is_idle = not self._letters
+        self._letters.extend(letters)
+        if is_idle:
+            self._ports.spawn(self._write_dead_letters())
+
+    async def _write_dead_letters(self) -> None:
+        while self._letters and self.error is None:
+            letter = self._letters[0]
+            await DeadLetterWriting(self._ports.dead_letters, self.key, letter, lambda: self.error is None).run()
+            self._letters.popleft()
+            if self.error is None:
+                self._store(self.machine.end_dead_letter(letter), None)
+                self.wake()
 
     # Locks
 

@@ -95,6 +95,10 @@ class ShareGroupSettings(NamedTuple):
     """share.isolation.level is `read_committed`."""
     is_renew_acknowledge_enabled: bool = True
     """share.renew.acknowledge.enable"""
+    dead_letter_topic: str = ""
+    """errors.deadletterqueue.topic.name; empty where the group has no dead-letter queue."""
+    copies_dead_letters: bool = False
+    """errors.deadletterqueue.copy.record.enable"""
 
     def of_group(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
         """The settings of a group with these settings of its own, by Kafka's names (`share.session.timeout.ms`)."""
@@ -109,6 +113,9 @@ class ShareGroupSettings(NamedTuple):
             is_renew_acknowledge_enabled=(
                 self.is_renew_acknowledge_enabled if renewal is None else renewal.strip().lower() == "true"
             ),
+            dead_letter_topic=overrides.get("errors.deadletterqueue.topic.name", "").strip(),
+            copies_dead_letters=overrides.get("errors.deadletterqueue.copy.record.enable", "").strip().lower()
+            == "true",
         )
 
 

@@ -5,6 +5,9 @@
         ▲        (a lock with a deadline)          └ release ──▶ AVAILABLE, or ARCHIVED at the delivery count limit
         └──────── release, or the lock's deadline ─┘
 
+In a group with a dead-letter queue (KIP-1191) a record that is rejected, or used up its deliveries, is ARCHIVING until
+the queue has it, and then ARCHIVED.
+
 An acknowledgement changes the state at once, and is undone where the share coordinator does not store it. Until that is
 known the transition is open: the records are neither acquired again nor acknowledged again.
 """
@@ -27,10 +30,11 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 FINAL_STATES: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
 
 
@@ -76,7 +80,18 @@ class AcquisitionLocks:
 class InFlightState:
     """The state of one record, or of the records of a batch."""
 
-    __slots__ = ("_before", "_is_archived", "_limit", "delivery_count", "lock", "member_id", "parts", "state")
+    __slots__ = (
+        "_before",
+        "_is_archived",
+        "_limit",
+        "_used_up",
+        "delivery_count",
+        "is_rejected",
+        "lock",
+        "member_id",
+        "parts",
+        "state",
+    )
 
     def __init__(
         self, state: RecordState, delivery_count: int, member_id: str, lock: AcquisitionLock | None = None
@@ -88,7 +103,11 @@ class InFlightState:
         self._before: tuple[RecordState, str] | None = None
         self._limit = 0
         """The limit on delivery counts when the open transition began."""
+        self._used_up = ARCHIVED
+        """The state of records that used up their deliveries, when the open transition began."""
         self._is_archived = False
+        self.is_rejected = False
+        """Whether a member rejected the records; otherwise those that are ARCHIVING used up their deliveries."""
         self.parts: dict[int, InFlightState] = {}
         """By offset the states that took the place of this one during a transition: its end is theirs."""
 
@@ -111,8 +130,9 @@ class InFlightState:
         self.member_id = member_id
         self.lock = lock
 
-    def release(self, state: RecordState, delivery_count_max: int) -> bool:
-        """End the acquisition with a state. Records that were delivered too often are not available any more.
+    def release(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
+        """End the acquisition with a state. Records that were delivered too often are not available any more: their
+        state is `used_up`.
 
         False during a transition, which decides then.
         """
@@ -120,16 +140,17 @@ class InFlightState:
             return False
         assert self.state is ACQUIRED, "what is acquired is released"
         is_used_up = state is AVAILABLE and self.delivery_count >= delivery_count_max
-        self.state = ARCHIVED if is_used_up else state
+        self.state = used_up if is_used_up else state
+        self.is_rejected = state is ARCHIVING
         self.member_id = NO_MEMBER
         return True
 
-    def begin_transition(self, state: RecordState, delivery_count_max: int) -> bool:
+    def begin_transition(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
         """Release as `release`, until `end_transition` says whether the share coordinator stored it."""
         before = self.state, self.member_id
-        if not self.release(state, delivery_count_max):
+        if not self.release(state, delivery_count_max, used_up):
             return False
-        self._before, self._limit = before, delivery_count_max
+        self._before, self._limit, self._used_up = before, delivery_count_max, used_up
         return True
 
     def end_transition(self, *, is_stored: bool) -> None:
@@ -138,8 +159,10 @@ class InFlightState:
             self.cancel_lock()
             return
         assert before is not None
+        self.is_rejected = False
         if self.lock is not None and self.lock.has_expired:
-            self.state = ARCHIVED if self.delivery_count >= self._limit else AVAILABLE
+            # DIVERGES: Apache Kafka archives records that used up their deliveries here without a dead letter.
+            self.state = self._used_up if self.delivery_count >= self._limit else AVAILABLE
             self.member_id = NO_MEMBER
             self.cancel_lock()
         else:
@@ -148,7 +171,8 @@ class InFlightState:
     def part(self, lock: AcquisitionLock | None) -> InFlightState:
         """A state for one of the records, in the same transition."""
         part = InFlightState(self.state, self.delivery_count, self.member_id, lock)
-        part._before, part._limit = self._before, self._limit
+        part._before, part._limit, part._used_up = self._before, self._limit, self._used_up
+        part.is_rejected = self.is_rejected
         return part
 
     def archive(self) -> None:

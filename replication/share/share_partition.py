@@ -9,18 +9,35 @@
 
 The share coordinator stores changes of state (`StateWrite`); the shell passes them on, one after the other, and reports
 each with `end_write`. Acquisitions are not stored: another leader delivers those records again.
+
+In a group with a dead-letter queue (KIP-1191) a stored change may leave records ARCHIVING: the shell writes them to the
+queue (`take_dead_letters`) and reports that with `end_dead_letter`, which archives them. Another leader finds them
+ARCHIVING and writes them again: a record is in the queue at least once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.errors import ErrorCode
+from moldau.replication.share.changes import (
+    OUTCOMES,
+    RENEW,
+    AcknowledgementBatch,
+    DeadLetter,
+    LoadError,
+    Refusal,
+    ShareLimits,
+    StateWrite,
+    StoredBatch,
+    Transition,
+    joined_letters,
+)
 from moldau.replication.share.in_flight import (
-    ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     FINAL_STATES,
     NO_MEMBER,
@@ -31,71 +48,7 @@ from moldau.replication.share.in_flight import (
     RecordState,
 )
 
-GAP: Final = 0
-RENEW: Final = 4
-OUTCOMES: Final = {GAP: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
-"""The state after an acknowledgement, by its type: gap, accept, release, reject. Renew (4) prolongs the lock."""
 NO_RECORD: Final = -1
-
-
-class ShareLimits(NamedTuple):
-    """The settings of a group."""
-
-    delivery_count_max: int
-    """group.share.delivery.count.limit, or share.delivery.count.limit of the group"""
-    records_max: int
-    """group.share.partition.max.record.locks, or share.partition.max.record.locks of the group"""
-    lock_duration_ms: int
-    """group.share.record.lock.duration.ms, or share.record.lock.duration.ms of the group"""
-    is_renewable: bool
-    """share.renew.acknowledge.enable of the group"""
-
-
-class StoredBatch(NamedTuple):
-    """A run of records with the same state, as the share coordinator stores it."""
-
-    first_offset: int
-    last_offset: int
-    delivery_state: int
-    delivery_count: int
-
-
-class AcknowledgementBatch(NamedTuple):
-    """The acknowledgement of a run of records: one type for all of them, or one for each offset."""
-
-    first_offset: int
-    last_offset: int
-    types: Sequence[int]
-
-
-class Refusal(NamedTuple):
-    """Why an acknowledgement is refused; none of its records changed."""
-
-    error: ErrorCode
-    message: str
-
-
-class Transition(NamedTuple):
-    """A change of state that is not stored yet."""
-
-    state: InFlightState
-    stored: StoredBatch
-
-
-class StateWrite(NamedTuple):
-    """What the share coordinator stores."""
-
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    delivery_complete_count: int
-    batches: tuple[StoredBatch, ...]
-    transitions: Sequence[Transition]
-    """The changes that are undone where the write fails. The release of an expired lock is not among them."""
-
-
-class LoadError(Exception):
-    """The share coordinator's state makes no sense."""
 
 
 class Gap:
@@ -125,6 +78,8 @@ class SharePartition:
         self.looks_back = False
         """Whether a record before the end offset may be available: it was released, or is in a gap."""
         self._gap: Gap | None = None
+        self._dead_letters: list[DeadLetter] = []
+        """What the dead-letter queue is to have, and the shell has not taken yet."""
 
     # Loading
 
@@ -142,6 +97,10 @@ class SharePartition:
             self.batches.add(InFlightBatch(first, last, InFlightState(state, count, NO_MEMBER)))
             if state in FINAL_STATES:
                 self.delivery_complete_count += last - first + 1
+            elif state is ARCHIVING:
+                # The state does not say why; as Apache Kafka, the count decides.
+                is_rejected = count < self.limits().delivery_count_max
+                self._dead_letters.append(DeadLetter(first, last, count, is_rejected))
         if not self.batches:
             self.end_offset = start_offset
             return
@@ -246,7 +205,8 @@ class SharePartition:
     def begin_transition(
         self, batch: InFlightBatch, whole: InFlightState, outcome: RecordState, transitions: list[Transition]
     ) -> None:
-        if whole.begin_transition(outcome, self.limits().delivery_count_max):
+        limits = self.limits()
+        if whole.begin_transition(outcome, limits.delivery_count_max, limits.used_up):
             stored = StoredBatch(batch.first_offset, batch.last_offset, whole.state, whole.delivery_count)
             transitions.append(Transition(whole, stored))
             if whole.is_final:
@@ -255,7 +215,8 @@ class SharePartition:
     def begin_offset_transition(
         self, offset: int, state: InFlightState, outcome: RecordState, transitions: list[Transition]
     ) -> None:
-        if state.begin_transition(outcome, self.limits().delivery_count_max):
+        limits = self.limits()
+        if state.begin_transition(outcome, limits.delivery_count_max, limits.used_up):
             transitions.append(Transition(state, StoredBatch(offset, offset, state.state, state.delivery_count)))
             if state.is_final:
                 self.delivery_complete_count += self.counted(offset, offset)
@@ -267,7 +228,12 @@ class SharePartition:
     def _write(self, transitions: Sequence[Transition]) -> StateWrite | None:
         return self._write_of([each.stored for each in transitions], transitions) if transitions else None
 
-    def _write_of(self, batches: Iterable[StoredBatch], transitions: Sequence[Transition]) -> StateWrite:
+    def _write_of(
+        self,
+        batches: Iterable[StoredBatch],
+        transitions: Sequence[Transition],
+        dead_letters: Iterable[DeadLetter] = (),
+    ) -> StateWrite:
         return StateWrite(
             self.state_epoch,
             self.leader_epoch,
@@ -275,10 +241,12 @@ class SharePartition:
             self.delivery_complete_count,
             tuple(batches),
             transitions,
+            tuple(dead_letters),
         )
 
     def end_write(self, write: StateWrite, *, is_stored: bool) -> bool:
         """The share coordinator has stored a write, or not. True where the start offset moved."""
+        self._dead_letters.extend(write.dead_letters)
         if not is_stored:
             # What an expired lock released stays released: it is stored with a later change, or delivered again.
             self._undo(write.transitions)
@@ -307,12 +275,32 @@ class SharePartition:
             for offset, state in parts.items():
                 state.end_transition(is_stored=is_stored)
                 ended.append((state, stored, offset))
+                if state.state is ARCHIVING:
+                    place = (stored.first_offset, stored.last_offset) if offset == NO_RECORD else (offset, offset)
+                    self._dead_letters.append(DeadLetter(*place, state.delivery_count, state.is_rejected))
             whole.parts = {}
         if self.batches and self.batches.first.first_offset < self.start_offset:
             # DIVERGES: in Apache Kafka a record that was released while the log start offset moved past it stays
             # available, and is fetched in vain again and again.
             self.archive(self.batches.between(0, self.start_offset - 1), 0, self.start_offset - 1, AVAILABLE)
         return ended
+
+    # Dead letters
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        """What the dead-letter queue is to have now: each is ended with `end_dead_letter`."""
+        taken, self._dead_letters = self._dead_letters, []
+        return joined_letters(taken)
+
+    def end_dead_letter(self, letter: DeadLetter) -> StateWrite:
+        """Archive records that the dead-letter queue has, or cannot have."""
+        first = self.batches.floor(letter.first_offset)
+        found = self.batches.between(letter.first_offset if first is None else first.first_offset, letter.last_offset)
+        archived = self.archive(found, letter.first_offset, letter.last_offset, ARCHIVING)
+        assert archived is not None, "records stay in their batches until they are archived"
+        self.delivery_complete_count += self.counted(letter.first_offset, letter.last_offset)
+        stored = StoredBatch(letter.first_offset, letter.last_offset, ARCHIVED, letter.delivery_count)
+        return self._write_of([stored], ())
 
     # Locks
 
@@ -323,7 +311,8 @@ class SharePartition:
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Release the records whose locks are over."""
         released: list[StoredBatch] = []
-        count_max = self.limits().delivery_count_max
+        letters: list[DeadLetter] = []
+        limits = self.limits()
         while (lock := self.locks.pop_due(now_ms)) is not None:
             lock.has_expired = True
             first = self.batches.floor(lock.first_offset)
@@ -335,22 +324,31 @@ class SharePartition:
                     if whole.state is ACQUIRED and batch.first_offset < self.start_offset <= batch.last_offset:
                         batch.split(self.locks)  # The locks of its records are due too.
                         continue
-                    self._release_expired(batch.first_offset, batch.last_offset, whole, count_max, released)
+                    self._release_expired(batch.first_offset, batch.last_offset, whole, limits, released, letters)
                 for offset, state in batch.states(lock.first_offset, lock.last_offset) if whole is None else ():
                     if state.lock is lock:
-                        self._release_expired(offset, offset, state, count_max, released)
-        return self._write_of(released, ()) if released else None
+                        self._release_expired(offset, offset, state, limits, released, letters)
+        return self._write_of(released, (), letters) if released else None
 
     def _release_expired(
-        self, first: int, last: int, state: InFlightState, count_max: int, released: list[StoredBatch]
+        self,
+        first: int,
+        last: int,
+        state: InFlightState,
+        limits: ShareLimits,
+        released: list[StoredBatch],
+        letters: list[DeadLetter],
     ) -> None:
         if state.is_in_transition or state.state is not ACQUIRED:
             return
-        state.release(ARCHIVED if last < self.start_offset else AVAILABLE, count_max)
+        outcome = ARCHIVED if last < self.start_offset else AVAILABLE
+        state.release(outcome, limits.delivery_count_max, limits.used_up)
         state.cancel_lock()
         released.append(StoredBatch(first, last, state.state, state.delivery_count))
         if state.state is AVAILABLE:
             self.looks_back = True
+        elif state.state is ARCHIVING:
+            letters.append(DeadLetter(first, last, state.delivery_count, is_rejected=False))
         else:
             self.delivery_complete_count += self.counted(first, last)
 
@@ -523,7 +521,7 @@ class Acknowledging:
     def _whole(self, kind: int, batch: InFlightBatch, whole: InFlightState) -> Refusal | None:
         if kind == RENEW:
             return self._renew(batch.first_offset, batch.last_offset, whole)
-        self._partition.begin_transition(batch, whole, OUTCOMES[kind], self.transitions)
+        self._partition.begin_transition(batch, whole, self._limits.outcomes[kind], self.transitions)
         return None
 
     def _offsets(self, request: AcknowledgementBatch, batch: InFlightBatch) -> Refusal | None:
@@ -540,7 +538,7 @@ class Acknowledging:
                 if refusal is not None:
                     return refusal
             else:
-                self._partition.begin_offset_transition(offset, state, OUTCOMES[kind], self.transitions)
+                self._partition.begin_offset_transition(offset, state, self._limits.outcomes[kind], self.transitions)
         return None
 
     def _renew(self, first_offset: int, last_offset: int, state: InFlightState) -> Refusal | None:

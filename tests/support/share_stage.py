@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
-from moldau.replication.share.share_partition import (
-    AcknowledgementBatch,
-    Refusal,
-    ShareLimits,
-    SharePartition,
-    StateWrite,
-    StoredBatch,
-)
+from moldau.replication.share.changes import AcknowledgementBatch, Refusal, ShareLimits, StateWrite, StoredBatch
+from moldau.replication.share.share_partition import SharePartition
 
 LIMITS = ShareLimits(delivery_count_max=5, records_max=2_000, lock_duration_ms=30_000, is_renewable=True)
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4

@@ -81,6 +81,14 @@ group.share.persister.class.name  string  \
     Class that keeps the state of share groups.
 group.share.initialize.retry.interval.ms  int  30000  1..  honoured  read-only internal
     Interval at which share state is initialized again.
+group.share.dlq.manager.class.name  string  \
+    org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager  \
+    any  refused:plugin  read-only internal
+    Class that writes dead letters.
+errors.deadletterqueue.auto.create.topics.enable  boolean  false  any  honoured  cluster-wide
+    Whether the broker creates the dead-letter queue that a share group names, as in Apache Kafka 4.4.
+errors.deadletterqueue.topic.name.prefix  string  dlq.  any  honoured  cluster-wide
+    Prefix of the names of dead-letter queues, as in Apache Kafka 4.4; empty for no restriction.
 group.share.session.timeout.ms  int  45000  1..  honoured  read-only
     Session timeout of share groups.
 group.share.min.session.timeout.ms  int  45000  1..  honoured  read-only

@@ -15,6 +15,8 @@ compression.zstd.level  int  3  -131072..22  honoured  compression.zstd.level
     Level where the broker compresses with zstd.
 delete.retention.ms  long  86400000  0..  honoured  log.cleaner.delete.retention.ms
     How long tombstones are kept in a compacted topic.
+errors.deadletterqueue.group.enable  boolean  false  any  honoured  -
+    Whether share groups may use this topic as their dead-letter queue, as in Apache Kafka 4.4.
 file.delete.delay.ms  long  60000  0..  honoured  log.segment.delete.delay.ms
     Time between the renaming of a deleted file and its removal.
 flush.messages  long  9223372036854775807  1..  honoured  log.flush.interval.messages
@@ -82,6 +84,10 @@ consumer.heartbeat.interval.ms  int  5000  1..  honoured  group.consumer.heartbe
     Heartbeat interval of this consumer group.
 consumer.session.timeout.ms  int  45000  1..  honoured  group.consumer.session.timeout.ms
     Session timeout of this consumer group.
+errors.deadletterqueue.copy.record.enable  boolean  false  any  honoured  -
+    Whether the dead letters of this share group hold key and value of the records, as in Apache Kafka 4.4.
+errors.deadletterqueue.topic.name  string  ""  any  honoured  -
+    Topic for the dead letters of this share group, as in Apache Kafka 4.4; empty for none.
 share.assignment.interval.ms  int  1000  0..  honoured  group.share.assignment.interval.ms
     Least time between two assignments of this share group.
 share.auto.offset.reset  string  latest  offset-reset  honoured  -

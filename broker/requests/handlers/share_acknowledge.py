@@ -29,8 +29,8 @@ from moldau.protocol.messages.share_acknowledge import (
 )
 from moldau.protocol.messages.share_fetch import FetchPartition
 from moldau.replication.follower_fetch import LocalReplicas
+from moldau.replication.share.changes import RENEW, AcknowledgementBatch
 from moldau.replication.share.sessions import FINAL_EPOCH, SessionKey, SessionPartition, ShareSessions
-from moldau.replication.share.share_partition import RENEW, AcknowledgementBatch
 from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:

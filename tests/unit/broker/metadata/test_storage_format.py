@@ -128,7 +128,7 @@ def test_a_directory_of_another_cluster_is_never_passed_over(tmp_path: Path) -> 
     "features",
     [
         {"group.version": 2},
-        {"share.version": 2},
+        {"share.version": 3},
         {"metadata.version": 24},
         {"metadata.version": 34},
         {"nonsense": 1},
@@ -159,7 +159,7 @@ LEVELS_OF_RELEASES = {
     28: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1},
     30: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1}
     | {"streams.version": 1},
-    33: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 1}
+    33: {"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 1, "share.version": 2}
     | {"streams.version": 1},
 }
 """The levels above 0 that Apache Kafka 4.3.1 formats a cluster with, by metadata.version; at 33 those of 4.4.0."""
@@ -181,7 +181,7 @@ def test_a_quorum_that_this_node_cannot_run_is_refused(tmp_path: Path) -> None:
     loaded = MetadataLog.open(FS, f"{tmp_path}/m", LogConfig(), 1000)
     history = history_of(node, loaded)
     assert history.voters.ids == (node.node_id,) and not history.is_in_log, "the next leader announces them"
-    loaded.replay.image = MetadataImage(Provenance(), FeaturesImage({"share.version": 2, "group.version": 2}))
+    loaded.replay.image = MetadataImage(Provenance(), FeaturesImage({"share.version": 3, "group.version": 2}))
     with pytest.raises(UnusableMetadata, match=r"share\.version.*group\.version"):
         history_of(node, loaded)
     loaded.log.log.close(1000, clean=True)

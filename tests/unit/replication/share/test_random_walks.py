@@ -3,30 +3,37 @@
 A model notes for each offset how often it was delivered, which member holds it, and what is stored. A walk acquires,
 acknowledges, ends sessions, lets locks expire, fails writes, deletes records from the log and changes the leader. At
 the end the members accept everything they get until nothing is left.
+
+Every other walk is that of a group with a dead-letter queue. The model counts the dead letters of each offset: those
+that were rejected or used up have one, and another one for each leader that did not come to archive them.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
 
 from moldau.replication.share.acquisition import Acquired
-from moldau.replication.share.in_flight import FINAL_STATES
-from moldau.replication.share.share_partition import AcknowledgementBatch, Refusal, ShareLimits, StateWrite
+from moldau.replication.share.changes import GAP, AcknowledgementBatch, DeadLetter, Refusal, ShareLimits, StateWrite
+from moldau.replication.share.in_flight import ARCHIVED, ARCHIVING, FINAL_STATES
 from tests.support.share_stage import ACCEPT, REJECT, RELEASE, RENEW, ShareStage
 
 WALKS = 150
 STEPS = 120
 MEMBERS = ("a", "b", "c")
 OPEN_WRITES_MAX = 3
+NOT_DELIVERED = FINAL_STATES | {ARCHIVING}
 
 
 class Walk:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        limits = ShareLimits(self.random.choice((2, 3, 5, 8)), self.random.choice((20, 50, 500)), 1_000, True)
+        limits = ShareLimits(
+            self.random.choice((2, 3, 5, 8)), self.random.choice((20, 50, 500)), 1_000, True, seed % 2 == 1
+        )
         self.stage = ShareStage([self.random.randint(1, 9) for _ in range(20)], limits)
         self.holders: dict[int, tuple[str, int]] = {}
         """The member that holds an offset, and the end of its lock."""
@@ -39,10 +46,17 @@ class Walk:
         self.writes: list[tuple[StateWrite, dict[int, int]]] = []
         """The writes under way, with the type of each acknowledgement."""
         self.log_start = 0
+        self.letters: list[DeadLetter] = []
+        """What the dead-letter queue is to have, and has not yet."""
+        self.dead: Counter[int] = Counter()
+        """The dead letters of each offset."""
+        self.to_be_dead: dict[int, bool | None] = {}
+        """The offsets that need a dead letter, each with whether a member rejected it; None where that is not known."""
+        self.leaders = 1
 
     def step(self) -> None:
         actions = (self.acquire, self.acquire, self.acknowledge, self.acknowledge, self.end_write, self.end_write)
-        rare = (self.end_session, self.expire, self.delete_records, self.fail_over, self.append)
+        rare = (self.end_session, self.expire, self.delete_records, self.fail_over, self.append, self.end_letter)
         self.random.choice(actions if self.random.random() < 0.8 else rare)()
         self.check()
 
@@ -77,7 +91,7 @@ class Walk:
         while last - start < 12 and self.holders.get(last + 1, ("", 0))[0] == member:
             last += 1
         last = self.random.randint(start, last)
-        kinds = [self.random.choice((ACCEPT, ACCEPT, RELEASE, REJECT, 0, RENEW)) for _ in range(last - start + 1)]
+        kinds = [self.random.choice((ACCEPT, ACCEPT, RELEASE, REJECT, GAP, RENEW)) for _ in range(last - start + 1)]
         if self.random.random() < 0.5:
             kinds = kinds[:1]
         batch = AcknowledgementBatch(start, last, kinds)
@@ -108,12 +122,18 @@ class Walk:
         else:
             self.stage.partition.end_write(write, is_stored=False)
             self.look_for_holders(write)
+        self.take_letters()
 
     def note_stored(self, write: StateWrite, kinds: dict[int, int]) -> None:
         for first, last, state, _ in write.batches:
             for offset in range(first, last + 1):
-                if state in FINAL_STATES:
+                if state in NOT_DELIVERED:
                     self.finished.add(offset)
+                if state == ARCHIVING:
+                    self.to_be_dead[offset] = kinds.get(offset) == REJECT
+                elif state == ARCHIVED and self.stage.limits.has_dead_letters:
+                    is_gone = offset < self.stage.partition.start_offset
+                    assert kinds.get(offset) == GAP or is_gone, f"{offset} is archived without a dead letter"
                 if kinds.get(offset) == ACCEPT:
                     self.accepted.add(offset)
 
@@ -132,10 +152,35 @@ class Walk:
                 if state is not None and state.member_id:
                     assert state.lock is not None
                     self.holders[offset] = state.member_id, state.lock.deadline_ms
-                elif state is None or state.is_final:
+                elif state is None or state.state in NOT_DELIVERED:
                     is_used_up = count >= self.stage.limits.delivery_count_max
                     assert is_used_up or offset in self.finished or offset < self.log_start
                     self.finished.add(offset)
+                    if state is not None and state.state is ARCHIVING:
+                        self.to_be_dead[offset] = False
+
+    def take_letters(self) -> None:
+        taken = self.stage.partition.take_dead_letters()
+        for first, last, count, is_rejected in taken:
+            for offset in range(first, last + 1):
+                assert self.to_be_dead[offset] in (is_rejected, None), f"{offset} is dead for another reason"
+                assert count == self.counts[offset]
+        self.letters += taken
+
+    def end_letter(self) -> None:
+        """The queue has a dead letter; mostly the records are archived then, sometimes the leader changes before."""
+        if not self.letters:
+            return
+        letter = self.letters.pop(self.random.randrange(len(self.letters)))
+        self.dead.update(range(letter.first_offset, letter.last_offset + 1))
+        if self.random.random() < 0.1:
+            self.fail_over()
+            return
+        write = self.stage.partition.end_dead_letter(letter)
+        if self.random.random() < 0.9:
+            self.stage.store(write)
+        else:
+            self.stage.partition.end_write(write, is_stored=False)
 
     def end_session(self) -> None:
         member = self.random.choice(MEMBERS)
@@ -144,6 +189,7 @@ class Walk:
         if write is not None:
             self.stage.store(write)
             self.note_stored(write, {})
+        self.take_letters()
 
     def expire(self) -> None:
         self.stage.now_ms += self.random.choice((100, 600, 1_000))
@@ -156,6 +202,7 @@ class Walk:
         if write is not None:
             self.stage.store(write)
             self.note_stored(write, {})
+        self.take_letters()
 
     def delete_records(self) -> None:
         log = self.stage.log
@@ -169,11 +216,20 @@ class Walk:
     def fail_over(self) -> None:
         self.writes.clear()
         self.holders.clear()
+        self.letters.clear()
+        self.leaders += 1
         self.stage.fail_over()
-        self.stage.partition.log_start_moved(self.log_start)
-        self.counts = {offset: count for offset, (count, _) in self.stage.stored.items()}
-        self.finished = {offset for offset, (_, state) in self.stage.stored.items() if state in FINAL_STATES}
+        stored = self.stage.stored
+        self.counts = {offset: count for offset, (count, _) in stored.items()}
+        self.finished = {offset for offset, (_, state) in stored.items() if state in NOT_DELIVERED}
         self.finished.update(range(self.stage.stored_start))
+        # The stored state does not say why. A dead letter of a record that is deleted from the log may be lost.
+        archiving = {offset for offset, (_, state) in stored.items() if state == ARCHIVING}
+        self.to_be_dead = dict.fromkeys(
+            self.dead.keys() | {each for each in archiving if each >= self.stage.stored_start}
+        )
+        self.take_letters()
+        self.stage.partition.log_start_moved(self.log_start)
 
     def append(self) -> None:
         self.stage.append(self.random.randint(1, 9))
@@ -198,6 +254,8 @@ class Walk:
         """Accept everything until nothing is left."""
         while self.writes:
             self.end_write()
+        while self.letters:
+            self.end_letter()
         for _ in range(2_000):
             if self.stage.partition.gap is not None:
                 self.append()  # The start offset does not pass a gap until a record after it is acquired.
@@ -207,6 +265,9 @@ class Walk:
             if write is not None:
                 self.stage.store(write)
                 self.note_stored(write, {})
+            self.take_letters()
+            while self.letters:
+                self.end_letter()
             acquired = self.stage.acquire("a")
             self.deliver("a", acquired)
             for first, last, _ in acquired:
@@ -221,6 +282,9 @@ class Walk:
         assert everything <= self.finished, sorted(everything - self.finished)
         assert (partition.start_offset, len(partition.batches)) == (log_end, 0)
         assert partition.delivery_complete_count == 0 and partition.next_deadline_ms() is None
+        assert self.dead.keys() >= self.to_be_dead.keys(), "a dead letter is lost"
+        assert self.dead.keys() <= self.to_be_dead.keys() | set(range(self.log_start)), "a dead letter of a live record"
+        assert max(self.dead.values(), default=0) <= self.leaders, "a leader writes a dead letter twice"
 
 
 @pytest.mark.parametrize("seed", range(WALKS))

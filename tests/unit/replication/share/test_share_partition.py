@@ -6,14 +6,8 @@ import pytest
 
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import Acquired
-from moldau.replication.share.share_partition import (
-    LoadError,
-    Refusal,
-    ShareLimits,
-    SharePartition,
-    StateWrite,
-    StoredBatch,
-)
+from moldau.replication.share.changes import LoadError, Refusal, ShareLimits, StateWrite, StoredBatch
+from moldau.replication.share.share_partition import SharePartition
 from tests.support.share_stage import ACCEPT, LIMITS, REJECT, RELEASE, RENEW, ShareStage
 
 

@@ -1,0 +1,169 @@
+"""The records of a dead-letter queue (KIP-1191): what a share group did not process, and why.
+
+    record of the queue   partition = partition of the source modulo the number of partitions of the queue
+                          timestamp = the time of writing
+                          key, value of the source record where the group copies records, otherwise null
+                          headers   __dlq.errors.topic, .partition, .offset, .group, .delivery.count, .message
+
+There is one for each offset, also for one without a record: a marker, or what compaction removed. Batches are not
+compressed, and hold as many records as the queue's max.message.bytes allows, at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE
+from moldau.protocol.record_builder import Record, RecordHeader, append_record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.replication.share.changes import DeadLetter
+
+REJECTED: Final = "Offset rejected by client."
+USED_UP: Final = "Offset delivery count exceeded the threshold."
+"""The texts of the header `__dlq.errors.message`."""
+INTERNAL_PREFIX: Final = "__"
+"""The prefix of names that no dead-letter queue may have."""
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The errors of a Produce that pass.
+
+DIVERGES: of these Apache Kafka repeats the first, the network's and a time-out, five times in all; then the record is
+archived without a dead letter. Here it stays in flight until the queue has it.
+"""
+
+
+class Source(NamedTuple):
+    """The share partition whose records become dead letters."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class QueueTopic(NamedTuple):
+    """What decides whether a topic can be the dead-letter queue of a group."""
+
+    name: str
+    """errors.deadletterqueue.topic.name of the group"""
+    prefix: str
+    """errors.deadletterqueue.topic.name.prefix of the broker"""
+    is_enabled: bool | None
+    """errors.deadletterqueue.group.enable of the topic; None where the topic does not exist"""
+    may_be_created: bool
+    """errors.deadletterqueue.auto.create.topics.enable of the broker"""
+
+
+def refusal_of_queue(queue: QueueTopic) -> str | None:
+    """Why records cannot be written to the topic; None where they can, or where it is to be created first."""
+    if not queue.name:
+        return "the group names no topic"
+    if queue.name.startswith(INTERNAL_PREFIX):
+        return f"the name of topic {queue.name} begins with {INTERNAL_PREFIX}"
+    if queue.is_enabled is False:
+        return f"errors.deadletterqueue.group.enable is not true for topic {queue.name}"
+    if queue.is_enabled is None and not queue.may_be_created:
+        return f"topic {queue.name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is not true"
+    if not queue.name.startswith(queue.prefix):
+        return f"the name of topic {queue.name} does not begin with {queue.prefix}"
+    return None
+
+
+def headers_of(source: Source, letter: DeadLetter, offset: int) -> tuple[RecordHeader, ...]:
+    values = (
+        ("topic", source.topic),
+        ("partition", str(source.partition)),
+        ("offset", str(offset)),
+        ("group", source.group_id),
+        ("delivery.count", str(letter.delivery_count)),
+        ("message", REJECTED if letter.is_rejected else USED_UP),
+    )
+    return tuple((f"__dlq.errors.{name}", value.encode()) for name, value in values)
+
+
+def next_batch(
+    source: Source, letter: DeadLetter, originals: Mapping[int, Record], offsets: range, now_ms: int, size_max: int
+) -> tuple[bytes, int]:
+    """A batch of the dead letters of these offsets, as many as `size_max` bytes hold, and the offset after them.
+
+    `originals`: the source records by offset; those that are absent are not copied.
+    """
+    records: list[Record] = []
+    encoded = bytearray()
+    for offset in offsets:
+        original = originals.get(offset)
+        key, value = (None, None) if original is None else (original.key, original.value)
+        record = Record(key, value, now_ms, headers_of(source, letter, offset))
+        append_record(encoded, record, 0, len(records))
+        if records and HEADER_SIZE + len(encoded) > size_max:
+            break
+        records.append(record)
+    return build_batch(records), offsets.start + len(records)
+
+
+class Originals(NamedTuple):
+    """Source records that were read."""
+
+    records: dict[int, Record]
+    size: int
+    """The bytes of their keys, values and headers."""
+    next_offset: int
+    """The offset to read from next."""
+    is_full: bool
+    """Whether the bound on the bytes was reached: the rest is read after these are written."""
+
+
+def collect_originals(fetched: bytes, offsets: range, size_max: int) -> Originals:
+    """The records of these offsets in fetched batches, of up to `size_max` bytes.
+
+    A record of more bytes, and those of a batch that cannot be read, are left out. Blocks while it decompresses.
+    """
+    records: dict[int, Record] = {}
+    size, next_offset = 0, offsets.start
+    for position, header in iterate_batches(fetched):
+        last_offset = header.last_offset
+        if header.is_control or last_offset < offsets.start:
+            next_offset = max(next_offset, last_offset + 1)
+            continue
+        try:
+            for record in records_of(fetched, position, header, record_size_max=size_max):
+                if record.offset not in offsets:
+                    continue
+                record_size = size_of(record)
+                if record_size > size_max:
+                    continue
+                if size + record_size > size_max:
+                    return Originals(records, size, record.offset, is_full=True)
+                records[record.offset] = record
+                size += record_size
+        except MalformedMessage:
+            pass
+        next_offset = max(next_offset, last_offset + 1)
+        if next_offset >= offsets.stop:
+            break
+    return Originals(records, size, next_offset, is_full=False)
+
+
+def size_of(record: Record) -> int:
+    return (
+        len(record.key or b"")
+        + len(record.value or b"")
+        + sum(len(name) + len(value or b"") for name, value in record.headers)
+    )

@@ -1,0 +1,213 @@
+"""Dead letters over a broker: which topics become queues, what the queues hold, and what waits for them.
+
+The same stories were told to Apache Kafka 4.4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from moldau.broker.coordinators.share_state import coordinator_key
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import incremental_alter_configs as altering
+from moldau.protocol.messages import initialize_share_group_state as initialize
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import records_of
+from tests.support.node import Client, Node, batch, serve_and
+from tests.support.share_consumer import ACCEPT, GROUP, NONE, RELEASE, SETTINGS, Consumer
+
+BROKER_KIND, TOPIC_KIND, GROUP_KIND = 4, 2, 32
+REJECT = 3
+QUEUE = "dlq.q"
+REJECTED, USED_UP = b"Offset rejected by client.", b"Offset delivery count exceeded the threshold."
+
+
+async def alter(client: Client, kind: int, name: str, **configs: str) -> tuple[int, str | None]:
+    values = [
+        altering.AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in configs.items()
+    ]
+    resource = altering.AlterConfigsResource(resource_type=kind, resource_name=name, configs=values)
+    answer = await client.ask(altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    (response,) = answer.responses
+    return response.error_code, response.error_message
+
+
+async def finalize(client: Client, feature: str, level: int, upgrade_type: int = 1) -> None:
+    update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=upgrade_type)
+    assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == NONE
+
+
+async def began(node: Node, *, share_version: int = 2, **configs: str) -> tuple[Client, Consumer]:
+    """A group with a dead-letter queue, about to consume a topic."""
+    client = await node.connect()
+    await finalize(client, "metadata.version", 33)
+    await finalize(client, "share.version", share_version)
+    topic_id = await client.create("t", 2)
+    group = {"errors_deadletterqueue_topic_name": QUEUE, "share_delivery_count_limit": "2"} | configs
+    assert await alter(client, GROUP_KIND, GROUP, **group) == (NONE, None)
+    data = [initialize.PartitionData(partition=index, state_epoch=1, start_offset=0) for index in (0, 1)]
+    topic = initialize.InitializeStateData(topic_id=topic_id, partitions=data)
+    request = initialize.InitializeShareGroupStateRequest(group_id=GROUP, topics=[topic])
+    key = coordinator_key(ShareKey(GROUP, topic_id, 0))
+    while True:
+        await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
+        answer = await client.ask(request, 0)
+        if all(each.error_code == NONE for each in answer.results[0].partitions):
+            return client, Consumer(client, topic_id)
+        await asyncio.sleep(0.1)
+
+
+async def consume_one_of_each_kind(client: Client, consumer: Consumer) -> None:
+    """Of five records 0 is accepted, 1 and 2 are rejected, 3 and 4 are delivered twice in vain."""
+    await client.produce("t", batch("a", "b"))
+    await client.produce("t", batch("c", "d", "e"))
+    for _ in range(50):
+        if (await consumer.take(wait_ms=1_000))[0].acquired:
+            break
+    assert await consumer.acknowledge(0, 4, ACCEPT, REJECT, REJECT, RELEASE, RELEASE) == NONE
+    (again,) = await consumer.take(wait_ms=1_000)
+    assert {offset for first, last, _ in again.acquired for offset in range(first, last + 1)} <= {3, 4}
+    for first, last, _ in again.acquired:
+        assert await consumer.acknowledge(first, last, RELEASE) == NONE
+    if again.acquired[-1][1] < 4:  # The last delivery is of few records.
+        (rest,) = await consumer.take(wait_ms=1_000)
+        for first, last, _ in rest.acquired:
+            assert await consumer.acknowledge(first, last, RELEASE) == NONE
+
+
+async def letters(client: Client, count: int) -> list[Record]:
+    """The records of the queue, once there are so many."""
+    found: list[Record] = []
+    for _ in range(200):
+        fetched = await client.fetch(QUEUE)
+        if fetched.error_code == NONE:
+            assert fetched.records is None or isinstance(fetched.records, bytes | bytearray | memoryview)
+            raw = bytes(fetched.records or b"")
+            found = [each for place, header in iterate_batches(raw) for each in records_of(raw, place, header)]
+            if len(found) >= count:
+                break
+        await asyncio.sleep(0.1)
+    return found
+
+
+def told(record: Record) -> tuple[bytes | None, bytes | None, bytes | None]:
+    headers = dict(record.headers)
+    assert headers["__dlq.errors.topic"] == b"t" and headers["__dlq.errors.group"] == GROUP.encode()
+    assert headers["__dlq.errors.partition"] == b"0"
+    return (*(headers[f"__dlq.errors.{name}"] for name in ("offset", "delivery.count", "message")),)  # type: ignore[return-value]
+
+
+ALL_TOLD = {(b"1", b"1", REJECTED), (b"2", b"1", REJECTED), (b"3", b"2", USED_UP), (b"4", b"2", USED_UP)}
+
+
+async def is_finished(node: Node, consumer: Consumer) -> bool:
+    """Whether the share partition gets past all records."""
+    for _ in range(200):
+        shared = node.broker.services.share_partitions.find(ShareKey(GROUP, consumer.topic_id, 0))
+        if shared is not None and shared.machine.start_offset == 5:
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+def tell(story: Callable[[Node], Awaitable[None]]) -> None:
+    serve_and(story, **SETTINGS)
+
+
+@pytest.mark.parametrize("copies", ["true", "false"])
+def test_a_queue_has_what_was_rejected_and_what_used_up_its_deliveries(copies: str) -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node, errors_deadletterqueue_copy_record_enable=copies)
+        await client.create(QUEUE, errors_deadletterqueue_group_enable="true")
+        await consume_one_of_each_kind(client, consumer)
+        found = await letters(client, 4)
+        assert {told(each) for each in found} == ALL_TOLD and len(found) == 4
+        values = {dict(each.headers)["__dlq.errors.offset"]: (each.key, each.value) for each in found}
+        originals = {b"1": b"b", b"2": b"c", b"3": b"d", b"4": b"e"}
+        is_copied = copies == "true"
+        assert values == {at: (value, value) if is_copied else (None, None) for at, value in originals.items()}
+        assert await is_finished(node, consumer)
+
+    tell(story)
+
+
+def test_a_queue_is_created_where_the_broker_may() -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node)
+        assert await alter(client, BROKER_KIND, "", errors_deadletterqueue_auto_create_topics_enable="true") == (
+            0,
+            None,
+        )
+        await consume_one_of_each_kind(client, consumer)
+        assert {told(each) for each in await letters(client, 4)} == ALL_TOLD
+        overrides = node.broker.image.configs.of(ResourceType.TOPIC, QUEUE)
+        assert overrides == {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
+
+    tell(story)
+
+
+@pytest.mark.parametrize("queue", ["missing", "not enabled", "another prefix"])
+def test_without_a_topic_that_may_be_the_queue_records_are_archived_all_the_same(queue: str) -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node)
+        if queue == "not enabled":
+            await client.create(QUEUE)
+        elif queue == "another prefix":
+            await client.create(QUEUE, errors_deadletterqueue_group_enable="true")
+            assert await alter(client, BROKER_KIND, "", errors_deadletterqueue_topic_name_prefix="dead.") == (0, None)
+        await consume_one_of_each_kind(client, consumer)
+        assert await is_finished(node, consumer)
+        assert (node.broker.image.topics.by_name(QUEUE) is None) == (queue == "missing")
+        assert await letters(client, 1) == []
+
+    tell(story)
+
+
+def test_dead_letters_wait_for_a_queue_that_cannot_be_created_now() -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node)
+        await consume_one_of_each_kind(client, consumer)
+        await asyncio.sleep(60)
+        assert node.broker.image.topics.by_name(QUEUE) is None and not await is_finished(node, consumer)
+        await client.create(QUEUE, errors_deadletterqueue_group_enable="true")
+        await asyncio.sleep(60)
+        assert {told(each) for each in await letters(client, 4)} == ALL_TOLD
+        assert await is_finished(node, consumer)
+
+    settings = SETTINGS | {
+        "errors_deadletterqueue_auto_create_topics_enable": "true",
+        "default_replication_factor": "3",
+    }
+    serve_and(story, **settings)
+
+
+def test_a_cluster_at_share_version_1_has_no_dead_letters() -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node, share_version=1)
+        await client.create(QUEUE, errors_deadletterqueue_group_enable="true")
+        await consume_one_of_each_kind(client, consumer)
+        assert await is_finished(node, consumer)
+        assert await letters(client, 1) == []
+
+    tell(story)
+
+
+def test_the_name_of_a_queue_is_not_that_of_an_internal_topic() -> None:
+    async def story(node: Node) -> None:
+        client, _ = await began(node)
+        message = "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'"
+        refused = await alter(client, GROUP_KIND, GROUP, errors_deadletterqueue_topic_name="__q")
+        assert refused == (ErrorCode.INVALID_CONFIG, message)
+        assert (await client.ask(MetadataRequest(topics=[]), 9)).topics == []
+
+    tell(story)
