@@ -103,6 +103,13 @@ class DeleteOffsets(NamedTuple):
     topics: tuple[str, ...]
 
 
+class DeleteStates(NamedTuple):
+    """A DeleteGroups is about to delete the group. The reply is a `StatesToDelete` or a `ShareRefusal`."""
+
+    waiter: Waiter
+    group_id: str
+
+
 class StatesToDelete(NamedTuple):
     """The share partitions whose state the shell deletes, by topic id."""
 

@@ -12,6 +12,7 @@ from moldau.coordinator.share.describe import describe_group
 from moldau.coordinator.share.events import (
     AlterOffsets,
     DeleteOffsets,
+    DeleteStates,
     DescribeShareGroup,
     ListStates,
     ShareHeartbeat,
@@ -48,6 +49,7 @@ SHARE: Final = GroupKind(
         ListStates: on_first_request(ListStates, offsets.list_states),
         AlterOffsets: on_first_request(AlterOffsets, offsets.alter_offsets),
         DeleteOffsets: on_first_request(DeleteOffsets, offsets.delete_offsets),
+        DeleteStates: on_first_request(DeleteStates, offsets.delete_states),
         StatesDeleted: on_first_request(StatesDeleted, offsets.states_deleted),
     },
     records=RECORDS,

@@ -13,6 +13,7 @@ from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.share.events import (
     AlterOffsets,
     DeleteOffsets,
+    DeleteStates,
     InitialOffset,
     ListStates,
     OffsetsToAlter,
@@ -67,7 +68,10 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
 
 
 def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -> None:
-    """Note topics as deleting: their share partitions are not assigned any more."""
+    """Note topics as deleting: their share partitions are not assigned any more.
+
+    DIVERGES: nothing is written where nothing changes; Apache Kafka writes the group's record again.
+    """
     if not isinstance(group, ShareGroup):
         message = f"Group {event.group_id} not found."
         if group is not None:
@@ -91,6 +95,26 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
             states[topic.id] = frozenset(range(topic.partitions_count))
     if states:
         step.write(state_topics_change(event.group_id, StateTopics(known.initializing, initialized, deleting)))
+    step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete(states), refused_by_the_log))
+
+
+def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> None:
+    """Note all topics as deleting, before the group is deleted: where that fails, their state is initialized anew.
+
+    Topics whose deletion failed before are deleted again, as far as they exist.
+    """
+    states: dict[bytes, frozenset[int]] = {}
+    if isinstance(group, ShareGroup) and not group.members:
+        known = group.state_topics
+        topics = combined(known.initialized, known.initializing)
+        for topic_id in known.deleting:
+            topic = step.image.topic_of_id(topic_id)
+            if topic is not None:
+                topics = combined(topics, {topic_id: TopicState(topic.name, frozenset(range(topic.partitions_count)))})
+        states = {topic_id: topic.partitions for topic_id, topic in topics.items()}
+        changed = StateTopics(deleting={topic_id: topic.name for topic_id, topic in topics.items()})
+        if changed != known:
+            step.write(state_topics_change(event.group_id, changed))
     step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete(states), refused_by_the_log))
 
 

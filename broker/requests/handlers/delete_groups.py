@@ -1,7 +1,9 @@
 """DeleteGroups (API key 42, versions 0-3; KIP-229): delete groups without members, with their offsets.
 
 The groups of a request may belong to several shards of this broker: the reply waits for all of them. The state of a
-share group is deleted at the share coordinator first (KIP-932): a later group of the same name begins anew.
+share group is deleted at the share coordinator first (KIP-932): a later group of the same name begins anew. Before that
+the group notes it: where it stays, because a member joined meanwhile or a coordinator failed, it initializes its state
+anew.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.share_initialization import delete_states
 from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.coordinators.share_state_messages import Answers
-from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
+from moldau.broker.requests.handlers.coordinator_request import ReplyToken, join_answers, submit_event
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import DeleteGroups
-from moldau.coordinator.group.group import Group
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.share.events import DeleteStates, ShareRefusal, StatesToDelete
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
+    from moldau.broker.coordinators.groups import GroupRunner
     from moldau.broker.network.route import RequestContext
 
 SHARE: Final = "share"
@@ -64,16 +68,26 @@ def submit_part(
     services: DeleteGroupsServices, version: int, names: list[str]
 ) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
     """Delete the groups of one shard, and before them the state of the share groups among them."""
-    states = share_states(services.groups, names)
-    if not states:
+    runner = services.groups.runner_of(names[0])
+    shared = [] if isinstance(runner, ErrorCode) else [name for name in names if is_share_group(runner, name)]
+    if isinstance(runner, ErrorCode) or not shared:
         return submit(services.groups, version, names)
     reply: Pending[DeleteGroupsResponse] = Pending(waits_for=COORDINATOR)
     results: list[DeletableGroupResult] = []
-    waiting = set(states)
+    waiting = set(shared)
+
+    def noted(group_id: str, answer: object) -> None:
+        if isinstance(answer, StatesToDelete):
+            delete_states(services.share_persister, group_id, answer.states, partial(deleted, group_id))
+        else:
+            assert isinstance(answer, ShareRefusal)
+            ended(group_id, answer.error)
 
     def deleted(group_id: str, answers: Answers) -> None:
+        ended(group_id, next((each.error for each in answers.values() if each.error not in GONE), None))
+
+    def ended(group_id: str, error: ErrorCode | None) -> None:
         waiting.remove(group_id)
-        error = next((each.error for each in answers.values() if each.error not in GONE), None)
         if error is not None:
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         if not waiting:
@@ -84,31 +98,16 @@ def submit_part(
     def joined(response: DeleteGroupsResponse) -> None:
         reply.complete(DeleteGroupsResponse(results=[*results, *response.results]))
 
-    for group_id, topics in states.items():
-        delete_states(services.share_persister, group_id, topics, partial(deleted, group_id))
+    for group_id in shared:
+        token = ReplyToken(partial(noted, group_id), lambda answer: answer)
+        runner.submit(DeleteStates(Waiter(token, version), group_id))
     return reply
 
 
-def share_states(groups: Groups, names: list[str]) -> dict[str, dict[bytes, frozenset[int]]]:
-    """The share partitions of the share groups that can be deleted, by group and topic id."""
-    runner = groups.runner_of(names[0])
-    if isinstance(runner, ErrorCode):
-        return {}
-    found = {}
-    for name in names:
-        group = runner.shard.group(name)
-        if group is not None and group.type_name == SHARE and group.deletion_error() is ErrorCode.NONE:
-            found[name] = states_of(group)
-    return found
-
-
-def states_of(group: Group) -> dict[bytes, frozenset[int]]:
-    from moldau.coordinator.share.group import ShareGroup
-    from moldau.coordinator.share.state_topics import combined
-
-    assert isinstance(group, ShareGroup)
-    topics = combined(group.state_topics.initialized, group.state_topics.initializing)
-    return {topic_id: topic.partitions for topic_id, topic in topics.items()}
+def is_share_group(runner: GroupRunner, group_id: str) -> bool:
+    """Whether a group is a share group that can be deleted."""
+    group = runner.shard.group(group_id)
+    return group is not None and group.type_name == SHARE and group.deletion_error() is ErrorCode.NONE
 
 
 def submit(groups: Groups, version: int, names: list[str]) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:

@@ -7,7 +7,14 @@ import pytest
 from moldau.coordinator.group.events import ShardRequest, TopicsDeleted
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.runtime.machine import Appended, Committed
-from moldau.coordinator.share.events import DeleteOffsets, InitializeStates, ShareHeartbeat, StatesInitialized
+from moldau.coordinator.share.events import (
+    DeleteOffsets,
+    DeleteStates,
+    InitializeStates,
+    ShareHeartbeat,
+    StatesInitialized,
+    StatesToDelete,
+)
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import StateTopics, TopicState
 from moldau.protocol.errors import ErrorCode
@@ -294,3 +301,21 @@ def test_a_repetition_that_the_log_refused_is_tried_again_at_once() -> None:
     assert len(stage.commands) == 1
     stage.beat("a", 2)
     assert len(stage.commands) == 2
+
+
+def test_a_group_whose_deletion_began_initializes_its_state_anew() -> None:
+    stage = ShareGroupStage({"t": 2, "u": 1, "v": 1})
+    stage.beat("a", 0, "t", "u")
+    assert stage.ask(DeleteStates(CLIENT, GROUP)) == StatesToDelete({}), "it has a member"
+    stage.beat("a", -1)
+    stage.ask(DeleteOffsets(CLIENT, GROUP, ("u",)))
+    answer = stage.ask(DeleteStates(CLIENT, GROUP))
+    assert answer == StatesToDelete({topic_id("t"): frozenset({0, 1}), topic_id("u"): frozenset({0})})
+    both = {topic_id(name): name for name in "tu"}
+    assert stage.share_group.state_topics == StateTopics(deleting=both)
+    records = len(stage.records)
+    assert stage.ask(DeleteStates(CLIENT, GROUP)) == answer, "it can be repeated"
+    assert len(stage.records) == records
+    stage.beat("b", 0, "t")
+    assert [*stage.share_group.state_topics.initialized] == [topic_id("t")]
+    assert stage.ask(DeleteStates(CLIENT, "other")) == StatesToDelete({})
