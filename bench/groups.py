@@ -58,6 +58,7 @@ GROUPS: Final = (
     Group("start", "bench.start", "from exec to the first acknowledged produce", rounds=5),
     Group("memory", "bench.memory", "an idle broker", rounds=2),
     Group("imports", "bench.imports", "memory that libraries cost once they are imported", rounds=5),
+    Group("kit", "bench.kit", "what a test waits for, and a node in memory", is_in_quick=False),
     Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False, rounds=2),
     Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False, is_long=True, rounds=1),
     Group("restart", "bench.restart", "many partitions of transactions after kill -9", is_in_quick=False, rounds=2),

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from moldau.testing.async_cluster import AsyncCluster
     from moldau.testing.clients.port import NoClient, Partition, Record
     from moldau.testing.cluster import Cluster
+    from moldau.testing.container import KafkaContainer
     from moldau.testing.node import Node, NodeFailed
 
-__all__ = ["AsyncCluster", "Cluster", "NoClient", "Node", "NodeFailed", "Partition", "Record"]
+__all__ = ["AsyncCluster", "Cluster", "KafkaContainer", "NoClient", "Node", "NodeFailed", "Partition", "Record"]
 
 _MODULES: Final = {
     "AsyncCluster": "async_cluster",
     "Cluster": "cluster",
     "Node": "node",
+    "KafkaContainer": "container",
     "NoClient": "clients.port",
     "NodeFailed": "node",
     "Partition": "clients.port",

@@ -43,6 +43,19 @@ print(sorted(int(row.value) for row in rows))
 """
 
 
+FIXTURES = """
+import broker, protocol, storage
+import moldau
+
+def test_orders(kafka):
+    assert {broker.OWNER, protocol.OWNER, storage.OWNER} == {"the project"}
+    assert moldau.__file__.startswith(__import__("sys").prefix)
+    topic = kafka.topic()
+    kafka.produce(topic, "x")
+    assert [record.value for record in kafka.records(topic)] == [b"x"]
+"""
+
+
 class Installed(NamedTuple):
     """A virtual environment with the wheel in it, and a project to work in."""
 
@@ -187,6 +200,11 @@ def test_what_a_page_imports_is_installed(page: Path, installed: Installed) -> N
     lines = re.findall(r"^ *((?:from [\w.]+ )?import [\w., ]*\w)", page.read_text("utf-8"), re.MULTILINE)
     assert lines
     installed.run("python", "-c", "\n".join(lines))
+
+
+def test_the_fixtures_of_the_wheel_are_there_beside_the_packages_of_the_project(installed: Installed) -> None:
+    (installed.project / "test_orders.py").write_text(FIXTURES)
+    assert "1 passed" in installed.run("python", "-m", "pytest", "-p", "no:cacheprovider", "test_orders.py")
 
 
 def test_every_page_of_help_names_only_what_is_installed(installed: Installed) -> None:
