@@ -21,13 +21,25 @@ if TYPE_CHECKING:
     from moldau.testing.clients.port import NoClient, Partition, Record
     from moldau.testing.cluster import Cluster
     from moldau.testing.container import KafkaContainer
+    from moldau.testing.faults import FaultRefused
     from moldau.testing.node import Node, NodeFailed
 
-__all__ = ["AsyncCluster", "Cluster", "KafkaContainer", "NoClient", "Node", "NodeFailed", "Partition", "Record"]
+__all__ = [
+    "AsyncCluster",
+    "Cluster",
+    "FaultRefused",
+    "KafkaContainer",
+    "NoClient",
+    "Node",
+    "NodeFailed",
+    "Partition",
+    "Record",
+]
 
 _MODULES: Final = {
     "AsyncCluster": "async_cluster",
     "Cluster": "cluster",
+    "FaultRefused": "faults",
     "Node": "node",
     "KafkaContainer": "container",
     "NoClient": "clients.port",

@@ -24,6 +24,9 @@ from moldau.testing.settings import REPLICAS_MAX, client_settings, node_settings
 if TYPE_CHECKING:
     from moldau.testing.security import Security
 
+if TYPE_CHECKING:
+    from moldau.testing.faults import Clock, Faults
+
 KEEP: Final = "MOLDAU_KEEP"
 """The environment variable: 1 keeps the data and the logs of clusters."""
 STARTS_MAX: Final = 5
@@ -45,6 +48,7 @@ class Cluster(Conveniences):
         settings: Mapping[str, object] | None = None,
         secure: bool = False,
         users: Sequence[str] = ("alice", "bob"),
+        control: bool = False,
         memory: bool | None = None,
         keep: bool | None = None,
         client: str | None = None,
@@ -54,6 +58,7 @@ class Cluster(Conveniences):
         `settings`: of every node, in Kafka's words.
         `secure`: clients log in by SCRAM under TLS, and ACLs are in force.
         `users`: the users of a secure cluster besides `admin`, which may do everything.
+        `control`: whether the nodes take faults and a moved clock (`faults`, `clock`); each request takes longer then.
         `memory`: whether a single node keeps everything in memory, as it does by default.
         `keep`: whether data and logs stay when the cluster ends; by default where the variable `MOLDAU_KEEP` is 1.
         `client`: the library for the conveniences, by the name that pip knows.
@@ -71,6 +76,7 @@ class Cluster(Conveniences):
         self._settings = {name: str(value) for name, value in (settings or {}).items()}
         self._users = tuple(users) if secure else None
         self._security: Security | None = None
+        self._has_control = control
         self._client_name = client
         self._client: Client | None = None
         self._lifeline: Lifeline | None = None
@@ -138,6 +144,33 @@ class Cluster(Conveniences):
             raise ValueError(f"there is no node {node_id}: the ids are 1 to {len(self.nodes)}")
         return self.nodes[node_id - 1]
 
+    @property
+    def faults(self) -> Faults:
+        """Faults on demand, of a cluster with `control=True`."""
+        from moldau.testing.faults import Faults
+
+        return Faults(lambda: self.nodes)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the nodes, of a cluster with `control=True`."""
+        from moldau.testing.faults import Clock
+
+        return Clock(lambda: self.nodes)
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
+        """Make the replica on another node the leader; it leads when this returns. Raises `FaultRefused`."""
+        from moldau.testing.faults import move_leader
+
+        move_leader(self.nodes, to, {"topic": topic, "partition": partition})
+
+    def move_coordinator(self, *, to: int, group: str | None = None, transactional_id: str | None = None) -> None:
+        """Make another node the coordinator of a group or of a transactional id. Raises `FaultRefused`."""
+        from moldau.testing.faults import move_leader
+
+        given = {"group": group, "transactional_id": transactional_id}
+        move_leader(self.nodes, to, {name: value for name, value in given.items() if value is not None})
+
     def client_settings(self, library: str, user: str | None = None) -> dict[str, Any]:
         """The settings with which a client of a library connects, in its own words: `confluent-kafka`, `aiokafka`,
         `kafka-python` or `java`. In a secure cluster it logs in as `user`, by default as `admin`.
@@ -177,6 +210,7 @@ class Cluster(Conveniences):
             if self._security is not None:
                 words += [f"--add-scram={each}" for each in self._security.credentials]
                 variables = self._security.node_variables()
+            words += ["--control", f"{HOST}:0"] if self._has_control else []
             log_file = None if self.directory is None else self.directory / f"node-{node_id}.log"
             settings = node_settings(node_id, ports, self._security) | self._settings
             self.nodes.append(Node(node_id, settings, words, variables, lifeline, log_file))

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures `kafka` and `kafka_cluster`, and the marker `moldau`.
+"""The pytest plugin: fixtures `kafka`, `kafka_cluster` and `kafka_faults`, and the marker `moldau`.
 
 pytest loads this module in every project of the environment, so that it imports nothing but pytest; the kit is imported
 when a fixture is first used. Under pytest-xdist each worker is a process, and has brokers of its own.
@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from moldau.testing.cluster import Cluster
+    from moldau.testing.faults import Faults
     from moldau.testing.namespace import Namespace
 
 MARKER: Final = "moldau"
@@ -27,6 +28,10 @@ LOG_LINES: Final = 30
 
 _SEEN: Final = pytest.StashKey["list[tuple[Cluster, list[int]]]"]()
 """The clusters of a test, with the size of each node's log when the test began."""
+
+
+_FAULTS: Final = pytest.StashKey["Faults"]()
+"""The faults of a test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,26 +51,34 @@ def pytest_runtest_makereport(
                 text = node.log_since(begin, LOG_LINES)
                 if text:
                     report.sections.append((f"Log of node {node.id} of Moldau", text))
+        faults = item.stash.get(_FAULTS, None)
+        if faults is not None:
+            told = [f"{each.at_ms} node {each.node}: {each.what}: {each.text}" for each in faults.timeline()]
+            report.sections.append(("Timeline of the clients and faults of Moldau", "\n".join(told[-LOG_LINES:])))
     return report
 
 
 class SharedClusters:
-    """The clusters of a session: one for each combination of nodes and settings, started when it is first needed."""
+    """The clusters of a session: one for each combination of nodes and settings, and with or without faults; each is
+    started when it is first needed.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._clusters: dict[object, Cluster] = {}
 
-    def cluster(self, nodes: int, settings: Mapping[str, object], secure: bool) -> Cluster:
+    def cluster(self, nodes: int, settings: Mapping[str, object], secure: bool, *, control: bool) -> Cluster:
         """The cluster. A new one is started where a test has ended a node of the last one."""
         from moldau.testing.cluster import Cluster
 
-        key = (nodes, secure, *sorted((name, str(value)) for name, value in settings.items()))
+        key = (nodes, secure, control, *sorted((name, str(value)) for name, value in settings.items()))
         cluster = self._clusters.get(key)
         if cluster is None or not all(node.is_running for node in cluster.nodes):
             if cluster is not None:
                 cluster.stop()
-            cluster = self._clusters[key] = self._stack.enter_context(Cluster(nodes, settings=settings, secure=secure))
+            cluster = self._clusters[key] = self._stack.enter_context(
+                Cluster(nodes, settings=settings, secure=secure, control=control)
+            )
         return cluster
 
 
@@ -83,7 +96,7 @@ def kafka(request: pytest.FixtureRequest, moldau_shared_clusters: SharedClusters
     """
     from moldau.testing.namespace import Namespace
 
-    cluster = moldau_shared_clusters.cluster(**_marked(request, 1))
+    cluster = moldau_shared_clusters.cluster(**_marked(request, 1), control=_takes_faults(request))
     _note(request, cluster)
     namespace = Namespace(cluster, request.node.name)
     yield namespace
@@ -95,9 +108,28 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster for this test alone, of three nodes unless the marker says another number; the test may end them."""
     from moldau.testing.cluster import Cluster
 
-    with Cluster(**_marked(request, CLUSTER_NODES)) as cluster:
+    with Cluster(**_marked(request, CLUSTER_NODES), control=_takes_faults(request)) as cluster:
         _note(request, cluster)
         yield cluster
+
+
+@pytest.fixture
+def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
+    """Faults on demand in the broker of `kafka`, or in `kafka_cluster` where the test uses that. They end with the
+    test, and the timeline stands in the report of its failure.
+    """
+    cluster: Cluster
+    if "kafka_cluster" in request.fixturenames:
+        cluster = request.getfixturevalue("kafka_cluster")
+    else:
+        cluster = request.getfixturevalue("kafka").cluster
+    faults = request.node.stash[_FAULTS] = cluster.faults
+    yield faults
+    faults.end_all()
+
+
+def _takes_faults(request: pytest.FixtureRequest) -> bool:
+    return "kafka_faults" in request.fixturenames
 
 
 def _marked(request: pytest.FixtureRequest, nodes: int) -> dict[str, Any]:

@@ -12,15 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from moldau.broker.config.listeners import HttpAddress
-from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS
+from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS, object_of
 from moldau.broker.faults.faults import Faults
 from moldau.broker.faults.messages import InvalidFault
+from moldau.broker.faults.moves import Moves
 from moldau.broker.http.server import Answer, HttpRequest, HttpServer
+from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.faults")
 
 BODY_SIZE_MAX: Final = 1 << 20
+STEP_MS_MAX: Final = 366 * 86_400_000
 OPTION: Final = "--control"
 JSON_TYPE: Final = "application/json"
 Resource = Callable[[HttpRequest], Awaitable[object]]
@@ -31,13 +34,21 @@ class NotFound(Exception):
 
 
 class Control:
-    """The control interface of one node. `facts` are what `GET /v1/node` tells of it."""
+    """The control interface of one node."""
 
     def __init__(
-        self, faults: Faults, facts: Callable[[], Mapping[str, object]], loop: asyncio.AbstractEventLoop, spawn: Spawn
+        self,
+        node_id: int,
+        faults: Faults,
+        moves: Moves,
+        log_jobs: LogJobs,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
     ) -> None:
+        self._node_id = node_id
         self._faults = faults
-        self._facts = facts
+        self._moves = moves
+        self._log_jobs = log_jobs
         resources: dict[str, dict[str, Resource]] = {
             "/openapi.json": {"GET": self.describe},
             "/v1/node": {"GET": self.node},
@@ -45,6 +56,8 @@ class Control:
             "/v1/faults/{id}": {"GET": self.show, "DELETE": self.end},
             "/v1/script": {"POST": self.add_all},
             "/v1/timeline": {"GET": self.timeline},
+            "/v1/clock": {"GET": self.clock, "POST": self.advance},
+            "/v1/leaders": {"POST": self.move_leader},
         }
         self._server = HttpServer(
             loop,
@@ -74,7 +87,7 @@ class Control:
         return OPENAPI
 
     async def node(self, request: HttpRequest) -> object:
-        return self._facts()
+        return {"node_id": self._node_id}
 
     async def list(self, request: HttpRequest) -> object:
         return {"faults": [fault.as_json() for fault in self._faults.in_force]}
@@ -105,6 +118,25 @@ class Control:
         if fault is None:
             raise NotFound(f"no fault with the id {request.variables['id']} is in force")
         return fault.as_json()
+
+    async def clock(self, request: HttpRequest) -> object:
+        return {"offset_ms": self._faults.clock.offset_ms}
+
+    async def advance(self, request: HttpRequest) -> object:
+        """Move the clock, and apply what only a periodic job would notice."""
+        step_ms = object_of(body_of(request), "the body").get("advance_ms")
+        if type(step_ms) is not int or not 0 < step_ms <= STEP_MS_MAX:
+            raise InvalidFault(f"advance_ms is {step_ms!r}, and must be a number from 1 to {STEP_MS_MAX}")
+        self._faults.clock.advance(step_ms)
+        self._faults.note("clock", f"{step_ms} ms")
+        await self._log_jobs.retain()
+        await self._log_jobs.expire_producers()
+        return await self.clock(request)
+
+    async def move_leader(self, request: HttpRequest) -> object:
+        moved = await self._moves.move(body_of(request))
+        self._faults.note("leader", f"{moved['topic']}-{moved['partition']} moves to node {moved['leader']}")
+        return moved
 
     async def timeline(self, request: HttpRequest) -> object:
         after = request.query.get("after", "0")
@@ -218,10 +250,17 @@ _ACTION: Final = {
 }
 _FAULT: Final = {
     "name": _TEXT,
-    "on": _reference("Scope"),
+    "scope": _reference("Scope"),
     "when": _reference("Trigger"),
     "do": _reference("Action"),
     "ends_after_ms": _NUMBER,
+}
+_MOVE: Final = {
+    "topic": _TEXT,
+    "partition": _NUMBER,
+    "group": _TEXT,
+    "transactional_id": _TEXT,
+    "node": _NUMBER,
 }
 _ENTRY: Final = {"number": _NUMBER, "at_ms": _NUMBER, "what": _TEXT, "text": _TEXT}
 OPENAPI: Final = {
@@ -239,6 +278,11 @@ OPENAPI: Final = {
             "delete": _operation("end a fault", "FaultInForce", "", _ID),
         },
         "/v1/script": {"post": _operation("put several faults in force, or none", "Faults", "Script")},
+        "/v1/clock": {
+            "get": _operation("how far the clock is ahead of the real one", "Clock"),
+            "post": _operation("move the clock", "Clock", "Step"),
+        },
+        "/v1/leaders": {"post": _operation("move a leader or a coordinator to another replica", "Leader", "Move")},
         "/v1/timeline": {"get": _operation("what clients and faults did", "Timeline", "", _AFTER)},
     },
     "components": {
@@ -252,6 +296,10 @@ OPENAPI: Final = {
             "Script": _object({"faults": {"type": "array", "items": _reference("Fault")}}, "", "faults"),
             "Timeline": _object({"entries": {"type": "array", "items": _reference("Entry")}}, "", "entries"),
             "Entry": _object(_ENTRY, "", *_ENTRY),
+            "Clock": _object({"offset_ms": _NUMBER}, "", "offset_ms"),
+            "Step": _object({"advance_ms": _NUMBER}, "", "advance_ms"),
+            "Move": _object(_MOVE, "a partition, or the group or transactional id whose coordinator moves", "node"),
+            "Leader": _object({"topic": _TEXT, "partition": _NUMBER, "leader": _NUMBER}),
             "Node": {"type": "object", "description": "the id of the node, and its addresses"},
             "Error": _object({"error": _TEXT}, "", "error"),
         }

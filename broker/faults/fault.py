@@ -1,9 +1,9 @@
 """A fault: what it does, to which requests or files, how often. It is read from the JSON of the control interface.
 
-    {"on": {"api": "Produce", "topic": "orders"}, "when": {"times": 2}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
+    {"scope": {"api": "Produce", "topic": "orders"}, "when": {"times": 2}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
-`on` is a scope: a request is in it where everything holds that it names. `when` is a trigger: which of the requests in
-the scope the fault meets. `do` is an action.
+A request is in the scope where everything holds that the scope names. `when` is a trigger: which of the requests in the
+scope the fault meets. `do` is an action.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Scope:
     """A part of the file's path."""
 
     @classmethod
-    def read(cls, value: object, apis: Apis, where: str = "on") -> Scope:
+    def read(cls, value: object, apis: Apis, where: str = "scope") -> Scope:
         """Read a scope from JSON. Raises `InvalidFault`."""
         given = object_of(value, where)
         kinds = {each.name: each.type for each in fields(cls)}
@@ -193,13 +193,13 @@ class Action:
             if type(one) is not int or not 0 <= one <= DELAY_MS_MAX:
                 raise InvalidFault(f"do.{name} is {one!r}, and must be a number from 0 to {DELAY_MS_MAX}")
             if scope.disk == "append":
-                raise InvalidFault("an append ends in the page cache: on.disk may be read or sync for a delay")
+                raise InvalidFault("an append ends in the page cache: scope.disk may be read or sync for a delay")
             return cls(delay_ms=one) if name == "delay_ms" else cls(throttle_ms=one)
         if name == "error":
             return cls._error(one, on_files=on_files)
         if name == "answer":
             if scope.api is None:
-                raise InvalidFault("do.answer needs on.api, whose response it is")
+                raise InvalidFault("do.answer needs scope.api, whose response it is")
             message_from_json(apis[scope.api], one)
             return cls(answer=one)
         if one is not True:
@@ -245,7 +245,7 @@ class Fault:
     def read(cls, fault_id: int, value: object, apis: Apis) -> Fault:
         """Read a fault from JSON. Raises `InvalidFault`."""
         given = object_of(value, "the fault")
-        known = ("name", "on", "when", "do", "ends_after_ms")
+        known = ("name", "scope", "when", "do", "ends_after_ms")
         for name in given:
             if name not in known:
                 raise InvalidFault(f"{name} is unknown: here are {', '.join(known)}")
@@ -257,7 +257,7 @@ class Fault:
             raise InvalidFault(f"ends_after_ms is {ends!r}, and must be a number from 1 on")
         if "do" not in given:
             raise InvalidFault("do is missing: what shall the fault do?")
-        scope = Scope.read(given.get("on", {}), apis)
+        scope = Scope.read(given.get("scope", {}), apis)
         trigger = Trigger.read(given.get("when", {}))
         return cls(fault_id, name, scope, trigger, Action.read(given["do"], scope, apis), given)
 

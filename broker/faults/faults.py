@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final, NamedTuple
 
+from moldau.broker.faults.clock import MovableClock
 from moldau.broker.faults.fault import Apis, Fault, Subject, object_of
 from moldau.broker.faults.messages import InvalidFault
 
@@ -21,7 +22,7 @@ class Entry(NamedTuple):
 
     number: int
     at_ms: int
-    """By the loop's clock, since the node has begun."""
+    """The time, in milliseconds since the epoch."""
     what: str
     """`request`, `answer`, `fault begins`, `fault meets`, `fault ends`, `clock`."""
     text: str
@@ -35,10 +36,10 @@ class Faults:
     `FaultyFiles` calls from any thread, one at a time."""
 
     def __init__(self, apis: Apis, now_ms: Callable[[], int]) -> None:
-        """`apis`: those that the node serves."""
+        """`apis`: those that the node serves. `now_ms`: the wall clock, for the timeline."""
         self._apis = apis
         self._now_ms = now_ms
-        self._began_ms = now_ms()
+        self.clock = MovableClock()
         self._faults: dict[int, Fault] = {}
         self._next_id = 1
         self._timeline: deque[Entry] = deque(maxlen=TIMELINE_MAX)
@@ -129,7 +130,7 @@ class Faults:
 
     def note(self, what: str, text: str) -> None:
         """Add an entry to the timeline."""
-        self._timeline.append(Entry(next(self._numbers), self._now_ms() - self._began_ms, what, text))
+        self._timeline.append(Entry(next(self._numbers), self._now_ms(), what, text))
 
     def timeline(self, after: int = 0) -> list[Entry]:
         """The entries with numbers above `after`."""

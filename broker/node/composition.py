@@ -98,6 +98,9 @@ class NodeParts:
         self.loop = loop
         self.node_id = config.node_id
         self.faults = faults
+        self.coordinator_environment, self.coordinator_loop = environment, loop
+        if faults is not None:
+            self.coordinator_environment, self.coordinator_loop = self._moved(faults)
         self.tasks = Tasks(environment.halt)
         self.timeouts = Timeouts(loop)
         self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
@@ -113,6 +116,13 @@ class NodeParts:
         self._compose_listeners()
         self.readiness = Readiness(config, self.quorum, self.registration, self.logs)
         self.metrics = self._compose_metrics()
+
+    def _moved(self, faults: Faults) -> tuple[Environment, asyncio.AbstractEventLoop]:
+        """The environment and the loop of the coordinators, whose clock a test may move."""
+        from moldau.broker.faults.clock import MovedEnvironment, MovedLoop
+
+        environment = MovedEnvironment(self.environment, faults.clock)
+        return environment, MovedLoop(self.loop, faults.clock)  # type: ignore[return-value]  # by __getattr__
 
     def _compose_logs(self) -> None:
         """Compose the log directories, and what makes their logs durable."""
@@ -188,8 +198,8 @@ class NodeParts:
                 self.node_id,
                 config,
                 self.settings,
-                environment,
-                loop,
+                self.coordinator_environment,
+                self.coordinator_loop,
                 spawn,
                 self.cluster,
                 self.channels,
@@ -319,8 +329,8 @@ class NodeParts:
             DeadLetterCounts(),
         )
         ports = SharePorts(
-            self.loop,
-            self.environment,
+            self.coordinator_loop,
+            self.coordinator_environment,
             self.tasks.spawn,
             self.purgatory,
             self.coordinators.share_persister,

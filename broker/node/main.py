@@ -27,7 +27,7 @@ from moldau.broker.node.start_messages import (
     with_advertised_hosts,
 )
 from moldau.broker.release import KAFKA_VERSION, form, python
-from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.environment import Environment, LocalEnvironment
 from moldau.broker.runtime.log_output import write_log
 from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from moldau.broker.faults.faults import Faults
     from moldau.broker.node.node import Node
     from moldau.protocol.records.metadata import UserScramCredentialRecord
-    from moldau.storage.files.port import FileSystem
 
 log = logging.getLogger("moldau")
 
@@ -109,8 +108,8 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
         log.warning("%s", warning)
     loop = TimedLoop(LocalEnvironment.precise_ns)
     asyncio.set_event_loop(loop)
-    faults, wrap_files = (None, None) if start.control is None else _faults_of(loop)
-    environment = LocalEnvironment(loop, in_memory=start.in_memory, wrap_files=wrap_files)
+    environment = LocalEnvironment(loop, in_memory=start.in_memory)
+    faults = None if start.control is None else _faults_of(environment)
     environment.prevent_core_files()
     descriptors_max = environment.raise_descriptors_max()
     if descriptors_max < DESCRIPTORS_WANTED:
@@ -128,14 +127,12 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
         loop.close()
 
 
-def _faults_of(loop: asyncio.AbstractEventLoop) -> tuple[Faults, Callable[[FileSystem], FileSystem]]:
-    """The faults of a node that takes some, and what makes its files ask them."""
+def _faults_of(environment: LocalEnvironment) -> Faults:
+    """The faults of a node that takes some."""
     from moldau.broker.faults.faults import Faults
-    from moldau.broker.faults.files import FaultyFiles
     from moldau.broker.requests.table import responses
 
-    faults = Faults(responses(), lambda: round(loop.time() * 1000))
-    return faults, lambda files: FaultyFiles(files, faults)  # type: ignore[return-value]  # all else is the files'
+    return Faults(responses(), environment.wall_ms)
 
 
 def _format_where_missing(config: Config, environment: LocalEnvironment, formatting: Formatting) -> bool:
@@ -274,9 +271,9 @@ class NodeProcess:
         from moldau.broker.node.node import Node
 
         load_hot_path()
+        node = Node(self._config, self._node_environment(), self._loop, self._loop.steps, self._faults)
         if self._start.control is not None and self._faults is not None:
-            await self._serve_control(self._start.control, self._faults)
-        node = Node(self._config, self._environment, self._loop, self._loop.steps, self._faults)
+            await self._serve_control(self._start.control, self._faults, node)
         # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.
         # Objects that the start makes from here on live as long as the process.
         gc.set_threshold(*GC_THRESHOLDS)
@@ -288,14 +285,20 @@ class NodeProcess:
             return None
         return node
 
-    async def _serve_control(self, address: HttpAddress, faults: Faults) -> None:
+    def _node_environment(self) -> Environment:
+        if self._faults is None:
+            return self._environment
+        from moldau.broker.faults.clock import FaultyEnvironment
+
+        return FaultyEnvironment(self._environment, self._faults)
+
+    async def _serve_control(self, address: HttpAddress, faults: Faults, node: Node) -> None:
         """Serve the control interface. Raises OSError and `InvalidFault`."""
         from moldau.broker.faults.control import Control
-        from moldau.broker.runtime.tasks import Tasks
+        from moldau.broker.faults.moves import Moves
 
-        node_id = self._config.node_id
-        spawn = Tasks(self._environment.halt).spawn
-        self._control = Control(faults, lambda: {"node_id": node_id}, self._loop, spawn)
+        moves = Moves(node.cluster, node.quorum, node.coordinators, self._loop)
+        self._control = Control(self._config.node_id, faults, moves, node.log_jobs, self._loop, node.tasks.spawn)
         await self._control.start(address)
         if self._start.faults is not None:
             faults.add_all(self._start.faults)

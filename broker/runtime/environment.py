@@ -102,14 +102,10 @@ class LocalEnvironment:
         loop: asyncio.AbstractEventLoop,
         *,
         in_memory: bool = False,
-        wrap_files: Callable[[FileSystem], FileSystem] | None = None,
         offload_threads_max: int = 4,
     ) -> None:
-        """`in_memory`: no file of the node is on a disk, and all of them end with the process. `wrap_files` wraps the
-        file system of the node.
-        """
-        files: FileSystem = self._memory() if in_memory else LocalFiles()
-        self.fs = files if wrap_files is None else wrap_files(files)
+        """`in_memory`: no file of the node is on a disk, and all of them end with the process."""
+        self.fs: FileSystem = self._memory() if in_memory else LocalFiles()
         self._in_memory = in_memory
         self.random = Random()
         self._loop = loop

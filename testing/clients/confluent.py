@@ -137,6 +137,9 @@ class ConfluentClient:
                 for message in [*consumer.consume(1, left), *consumer.consume(BATCH_MAX, 0)]:
                     if message.error() is None:
                         _add(found, message, ends)
+                    elif _is_end(message, ends):
+                        # Without a record, as where retention deleted all of them, there is no position.
+                        missing.discard(message.partition())
                 # A position is behind the markers of transactions, which consumers do not see.
                 places = consumer.position([TopicPartition(topic, index) for index in missing])
                 missing -= {place.partition for place in places if place.offset >= ends[place.partition]}
@@ -178,6 +181,14 @@ class ConfluentClient:
 
 def _result(future: Future[Any]) -> Any:
     return future.result(TIMEOUT_S)
+
+
+def _is_end(message: Message, ends: Mapping[int, int]) -> bool:
+    """Whether this event tells that a partition is read to its end."""
+    error, index, offset = message.error(), message.partition(), message.offset()
+    if error is None or error.code() != KafkaError._PARTITION_EOF or index is None or offset is None:
+        return False
+    return offset >= ends[index]
 
 
 def _add(found: dict[int, list[Record]], message: Message, ends: Mapping[int, int]) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from moldau.broker.config.loading import checked_config
+from moldau.broker.faults.clock import FaultyEnvironment
 from moldau.broker.faults.faults import Faults
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
@@ -182,9 +183,10 @@ class Node:
                 now_ms=environment.wall_ms(),
             )
         self._stop = asyncio.Event()
-        self.faults = Faults(responses(), environment.monotonic_ms)
+        self.faults = Faults(responses(), environment.wall_ms)
         taken = self.faults if self.has_faults else None
-        self.broker = Broker(config, environment, asyncio.get_running_loop(), faults=taken)
+        given: Any = environment if taken is None else FaultyEnvironment(environment, taken)
+        self.broker = Broker(config, given, asyncio.get_running_loop(), faults=taken)
         try:
             await self.broker.start()
         except OSError:

@@ -72,6 +72,27 @@ IMPORTS = """
         assert held == {"moldau", "moldau.testing", "moldau.testing.plugin"}
         assert not {"confluent_kafka", "kafka", "aiokafka", "asyncio.subprocess"} & set(sys.modules)
 """
+FAULTS = """
+    import pytest
+
+    def test_shared(kafka, kafka_faults):
+        topic = kafka.topic()
+        with kafka_faults.error("MESSAGE_TOO_LARGE", api="Produce", topic=topic):
+            with pytest.raises(Exception, match="MSG_SIZE_TOO_LARGE|MESSAGE_TOO_LARGE|MessageSizeTooLarge"):
+                kafka.produce(topic, "x")
+        kafka.produce(topic, "x")
+        kafka_faults.reset(api="Produce")
+
+    def test_without(kafka, kafka_faults):
+        kafka.produce(kafka.topic(), "x")
+
+    @pytest.mark.moldau(nodes=1)
+    def test_own(kafka_cluster, kafka_faults):
+        kafka_cluster.clock.advance(hours=1)
+        kafka_faults.reset(api="Produce", times=1)
+        kafka_cluster.produce("t", "x")
+        assert False
+"""
 
 
 def session(project: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -114,3 +135,10 @@ def test_a_shared_node_that_a_test_ended_is_replaced(tmp_path: Path) -> None:
 def test_loading_the_plugin_imports_nothing(tmp_path: Path) -> None:
     done = session(tmp_path, IMPORTS)
     assert "1 passed" in done.stdout, done.stdout
+
+
+def test_faults_end_with_their_test_and_the_timeline_is_reported(tmp_path: Path) -> None:
+    done = session(tmp_path, FAULTS, "--strict-markers")
+    assert "1 failed, 2 passed" in done.stdout, done.stdout
+    timeline = done.stdout.partition("Timeline of the clients and faults of Moldau")[2]
+    assert "clock: 3600000 ms" in timeline and "fault meets" in timeline, done.stdout

@@ -89,7 +89,7 @@ def test_an_action_has_the_effect_that_the_page_tells_and_ends(
     node: Served, effect: Effect, produce: Callable[[str], int | str]
 ) -> None:
     before = end(node)
-    fault = {"on": {"api": "Produce"}, "when": {"once": True}, "do": effect.action}
+    fault = {"scope": {"api": "Produce"}, "when": {"once": True}, "do": effect.action}
     node.add(fault | ({"ends_after_ms": 300} if "hold" in effect.action else {}))
     got = produce(node.bootstrap)
     assert (got in ERRORS) is (effect.outcome == "the error"), got
@@ -110,6 +110,6 @@ def test_the_page_lists_every_action() -> None:
 
 def test_an_idempotent_producer_writes_once_where_the_answer_is_lost(node: Served) -> None:
     before = end(node)
-    node.add({"on": {"api": "Produce"}, "when": {"once": True}, "do": {"lose_answer": True}})
+    node.add({"scope": {"api": "Produce"}, "when": {"once": True}, "do": {"lose_answer": True}})
     assert node.produce(TOPIC, b"x", **{"enable.idempotence": True, "retries": 5}) == ""
     assert end(node) - before == 1

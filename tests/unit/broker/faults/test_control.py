@@ -87,7 +87,7 @@ def _no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.processes
 def test_a_fault_is_put_in_force_shown_and_ended(node: Served) -> None:
     assert node.produce("t") == ""
-    number = node.add({"name": "no", "on": {"api": "Produce"}, "do": {"error": "TOPIC_AUTHORIZATION_FAILED"}})
+    number = node.add({"name": "no", "scope": {"api": "Produce"}, "do": {"error": "TOPIC_AUTHORIZATION_FAILED"}})
     assert node.produce("t") == "TOPIC_AUTHORIZATION_FAILED"
     (shown,) = node.ask("GET", "/v1/faults")["faults"]
     assert shown == node.ask("GET", f"/v1/faults/{number}")
@@ -103,7 +103,7 @@ def test_a_fault_is_put_in_force_shown_and_ended(node: Served) -> None:
 
 @pytest.mark.processes
 def test_a_fault_ends_by_itself(node: Served) -> None:
-    node.add({"on": {"api": "Produce"}, "do": {"hold": True}, "ends_after_ms": 300})
+    node.add({"scope": {"api": "Produce"}, "do": {"hold": True}, "ends_after_ms": 300})
     assert node.produce("t") == ""
     assert node.ask("GET", "/v1/faults") == {"faults": []}
 
@@ -133,7 +133,7 @@ def test_a_body_without_its_type_is_refused(node: Served) -> None:
 @pytest.mark.processes
 def test_a_slow_disk_delays_a_read(node: Served) -> None:
     assert node.produce("slow") == ""
-    node.add({"on": {"disk": "read", "path": "slow-0"}, "do": {"delay_ms": 700}, "when": {"once": True}})
+    node.add({"scope": {"disk": "read", "path": "slow-0"}, "do": {"delay_ms": 700}, "when": {"once": True}})
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g"})
     consumer.assign([TopicPartition("slow", 0, 0)])
     message = consumer.poll(10)
@@ -145,7 +145,7 @@ def test_a_slow_disk_delays_a_read(node: Served) -> None:
 @pytest.mark.processes
 def test_a_full_disk_refuses_records_and_the_node_serves_on(node: Served) -> None:
     assert node.produce("full") == ""
-    node.add({"on": {"disk": "append", "path": "full-0"}, "do": {"error": "ENOSPC"}, "when": {"once": True}})
+    node.add({"scope": {"disk": "append", "path": "full-0"}, "do": {"error": "ENOSPC"}, "when": {"once": True}})
     assert node.produce("full") != ""
     assert node.produce("full") == ""
 
@@ -153,7 +153,7 @@ def test_a_full_disk_refuses_records_and_the_node_serves_on(node: Served) -> Non
 @pytest.mark.processes
 def test_a_script_holds_from_the_start_and_a_disk_that_fails_stops_the_node(tmp_path: Path) -> None:
     script = tmp_path / "faults.json"
-    faults = [{"on": {"api": "Metadata"}, "when": {"once": True}, "do": {"reset": True}}]
+    faults = [{"scope": {"api": "Metadata"}, "when": {"once": True}, "do": {"reset": True}}]
     script.write_text(json.dumps({"faults": faults}))
     with served("--data", str(tmp_path / "data"), "--faults", str(script)) as own:
         assert own.produce("t") == ""
@@ -163,7 +163,7 @@ def test_a_script_holds_from_the_start_and_a_disk_that_fails_stops_the_node(tmp_
             "fault meets",
             "fault ends",
         ]
-        own.add({"on": {"disk": "sync"}, "do": {"error": "EIO"}})
+        own.add({"scope": {"disk": "sync"}, "do": {"error": "EIO"}})
         own.process.terminate()
         _, log = own.process.communicate(timeout=20)
         assert own.process.returncode == 1 and "(fault fault-2)" in log, log

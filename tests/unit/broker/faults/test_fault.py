@@ -25,7 +25,7 @@ def fault(described: object) -> Fault:
     ("described", "says"),
     [
         ([], "must be an object"),
-        ({"do": {"reset": True}, "onn": {}}, "onn is unknown: here are name, on, when, do, ends_after_ms"),
+        ({"do": {"reset": True}, "onn": {}}, "onn is unknown: here are name, scope, when, do, ends_after_ms"),
         ({}, "do is missing"),
         ({"do": {}}, "do has 0 actions"),
         ({"do": {"reset": True, "delay_ms": 1}}, "do has 2 actions"),
@@ -34,18 +34,21 @@ def fault(described: object) -> Fault:
         ({"do": {"error": "NO_SUCH"}}, "the name of an error"),
         ({"do": {"error": "NONE"}}, "the name of an error"),
         ({"do": {"delay_ms": -1}}, "a number from 0"),
-        ({"do": {"answer": {}}}, "do.answer needs on.api"),
-        ({"do": {"answer": {"errorcode": 1}}, "on": {"api": "Produce"}}, "do.answer.errorcode is unknown"),
+        ({"do": {"answer": {}}}, "do.answer needs scope.api"),
+        ({"do": {"answer": {"errorcode": 1}}, "scope": {"api": "Produce"}}, "do.answer.errorcode is unknown"),
         ({"do": {"reset": True, "until": {}}}, "do.until goes with do.hold"),
-        ({"do": {"reset": True}, "on": {"api": "Produced"}}, "here are Produce, Fetch, Metadata"),
-        ({"do": {"reset": True}, "on": {"topic": 5}}, "must be of the type str"),
-        ({"do": {"reset": True}, "on": {"partition": 5}}, "on.partition needs on.topic"),
-        ({"do": {"reset": True}, "on": {"disk": "sync"}}, "do.reset is unknown for this scope: here are delay_ms"),
-        ({"do": {"error": "EIO"}, "on": {"disk": "sync", "topic": "t"}}, "on.disk is about files, and on.topic about"),
-        ({"do": {"error": "EIO"}, "on": {"disk": "write"}}, "here are append, read, sync"),
-        ({"do": {"error": "EPERM"}, "on": {"disk": "sync"}}, "for files here are EIO"),
-        ({"do": {"delay_ms": 5}, "on": {"disk": "append"}}, "ends in the page cache"),
-        ({"do": {"reset": True}, "on": {"path": "x"}}, "on.path needs on.disk"),
+        ({"do": {"reset": True}, "scope": {"api": "Produced"}}, "here are Produce, Fetch, Metadata"),
+        ({"do": {"reset": True}, "scope": {"topic": 5}}, "must be of the type str"),
+        ({"do": {"reset": True}, "scope": {"partition": 5}}, "scope.partition needs scope.topic"),
+        ({"do": {"reset": True}, "scope": {"disk": "sync"}}, "do.reset is unknown for this scope: here are delay_ms"),
+        (
+            {"do": {"error": "EIO"}, "scope": {"disk": "sync", "topic": "t"}},
+            "scope.disk is about files, and scope.topic about",
+        ),
+        ({"do": {"error": "EIO"}, "scope": {"disk": "write"}}, "here are append, read, sync"),
+        ({"do": {"error": "EPERM"}, "scope": {"disk": "sync"}}, "for files here are EIO"),
+        ({"do": {"delay_ms": 5}, "scope": {"disk": "append"}}, "ends in the page cache"),
+        ({"do": {"reset": True}, "scope": {"path": "x"}}, "scope.path needs scope.disk"),
         ({"do": {"reset": True}, "when": {"times": 0}}, "a number from 1 on"),
         ({"do": {"reset": True}, "when": {"once": True, "times": 2}}, "when has once and times"),
         ({"do": {"reset": True}, "when": {"probability": 2}}, "at most 1"),
@@ -82,7 +85,7 @@ def test_a_wrong_description_is_refused_with_what_is_possible(described: object,
 )
 def test_a_scope_has_what_all_of_its_names_fit(scope: dict[str, object], is_met: bool) -> None:
     action = {"error": "EIO"} if "disk" in scope else {"reset": True}
-    assert fault({"on": scope, "do": action}).meets(PRODUCE) is is_met
+    assert fault({"scope": scope, "do": action}).meets(PRODUCE) is is_met
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_the_same_faults_and_requests_give_the_same_timeline() -> None:
     def lived() -> list[tuple[str, str]]:
         faults = Faults(APIS, iter(range(1000)).__next__)
         faults.add({"when": {"probability": 0.5, "seed": 3, "times": 4}, "do": {"reset": True}})
-        faults.add({"on": {"topic": "t"}, "when": {"on_call": 3}, "do": {"delay_ms": 5}})
+        faults.add({"scope": {"topic": "t"}, "when": {"on_call": 3}, "do": {"delay_ms": 5}})
         for _ in range(20):
             faults.meet(PRODUCE)
         return faults.timeline_of_faults()

@@ -64,7 +64,7 @@ def errors_in(value: object) -> set[int]:
 def test_an_error_is_given_for_each_api(row: Api) -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
-        node.faults.add({"on": {"api": row.name}, "do": {"error": ERROR.name}})
+        node.faults.add({"scope": {"api": row.name}, "do": {"error": ERROR.name}})
         request = filled(row.request)
         if isinstance(request, ProduceRequest):
             request.acks = -1  # Without an answer there is no error.
@@ -79,7 +79,7 @@ def test_an_error_without_acks_ends_the_connection() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        node.faults.add({"on": {"api": "Produce"}, "do": {"error": "MESSAGE_TOO_LARGE"}})
+        node.faults.add({"scope": {"api": "Produce"}, "do": {"error": "MESSAGE_TOO_LARGE"}})
         client.send(produce_request("t", batch("a"), acks=0), 9)
         with pytest.raises(Closed):
             await client.ask(MetadataRequest(topics=None), 12)
@@ -102,12 +102,16 @@ def test_an_error_is_for_what_the_scope_names_and_the_rest_has_its_effect() -> N
             ],
         )
         node.faults.add(
-            {"on": {"api": "Produce", "topic": "t"}, "when": {"once": True}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
+            {
+                "scope": {"api": "Produce", "topic": "t"},
+                "when": {"once": True},
+                "do": {"error": "NOT_LEADER_OR_FOLLOWER"},
+            }
         )
         assert produced(await client.ask(both, 9)) == {("t", 0): 6, ("t", 1): 6, ("u", 0): 0}
         assert [await end(client, "t", 0), await end(client, "t", 1), await end(client, "u", 0)] == [0, 0, 1]
         assert node.faults.in_force == []
-        node.faults.add({"on": {"topic": "t", "partition": 1}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
+        node.faults.add({"scope": {"topic": "t", "partition": 1}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}})
         assert produced(await client.ask(both, 9)) == {("t", 0): 0, ("t", 1): 6, ("u", 0): 0}
         reply = await client.ask(fetch_request([("t", 0, 0), ("t", 1, 0)]), 12)
         assert {each.partition_index: each.error_code for each in reply.responses[0].partitions} == {0: 0, 1: 6}
@@ -123,7 +127,7 @@ def test_an_error_is_for_what_the_scope_names_and_the_rest_has_its_effect() -> N
 def test_an_error_for_a_group_leaves_other_groups_alone() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
-        node.faults.add({"on": {"group": "g"}, "do": {"error": "REBALANCE_IN_PROGRESS"}})
+        node.faults.add({"scope": {"group": "g"}, "do": {"error": "REBALANCE_IN_PROGRESS"}})
         beats = [HeartbeatRequest(group_id=group, generation_id=1, member_id="m") for group in ("g", "h")]
         errors = [(await client.ask(beat, 4)).error_code for beat in beats]
         assert errors[0] == ErrorCode.REBALANCE_IN_PROGRESS != errors[1]
@@ -141,7 +145,7 @@ def test_a_given_answer_takes_the_place_of_the_handler() -> None:
         client = await node.connect()
         await client.create("t")
         answer = {"responses": [{"name": "t", "partitionResponses": [{"index": 0, "base_offset": 700}]}]}
-        node.faults.add({"on": {"api": "Produce"}, "when": {"once": True}, "do": {"answer": answer}})
+        node.faults.add({"scope": {"api": "Produce"}, "when": {"once": True}, "do": {"answer": answer}})
         assert (await client.produce("t", batch("a"))).base_offset == 700
         assert (await client.produce("t", batch("a"))).base_offset == 0
 
@@ -153,7 +157,7 @@ def test_an_answer_is_late_lost_cut_or_never_made() -> None:
         client, other = await node.connect(), await node.connect()
         await client.create("t")
         loop = asyncio.get_running_loop()
-        node.faults.add({"on": {"api": "Produce"}, "when": {"once": True}, "do": {"delay_ms": 700}})
+        node.faults.add({"scope": {"api": "Produce"}, "when": {"once": True}, "do": {"delay_ms": 700}})
         began = loop.time()
         sent = asyncio.ensure_future(client.produce("t", batch("a")))
         await asyncio.sleep(0.1)
@@ -161,7 +165,7 @@ def test_an_answer_is_late_lost_cut_or_never_made() -> None:
         assert (await sent).error_code == ErrorCode.NONE and loop.time() - began >= 0.7
         for action, has_effect in (("lose_answer", 1), ("cut_answer", 1), ("reset", 0)):
             before = await end(other, "t", 0)
-            node.faults.add({"on": {"api": "Produce"}, "when": {"once": True}, "do": {action: True}})
+            node.faults.add({"scope": {"api": "Produce"}, "when": {"once": True}, "do": {action: True}})
             with pytest.raises(Closed):
                 await client.produce("t", batch("a"))
             assert await end(other, "t", 0) == before + has_effect, action
@@ -188,13 +192,13 @@ def test_a_request_is_held_until_another_has_come_or_the_fault_ends() -> None:
         client, other = await node.connect(), await node.connect()
         await client.create("t")
         until = {"api": "Heartbeat"}
-        node.faults.add({"on": {"api": "Produce"}, "when": {"once": True}, "do": {"hold": True, "until": until}})
+        node.faults.add({"scope": {"api": "Produce"}, "when": {"once": True}, "do": {"hold": True, "until": until}})
         sent = asyncio.ensure_future(client.produce("t", batch("a")))
         await asyncio.sleep(1)
         assert not sent.done() and await end(other, "t", 0) == 0
         await other.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
         assert (await sent).base_offset == 0 and node.faults.in_force == []
-        fault = node.faults.add({"on": {"api": "Produce"}, "do": {"hold": True}})
+        fault = node.faults.add({"scope": {"api": "Produce"}, "do": {"hold": True}})
         sent = asyncio.ensure_future(client.produce("t", batch("a")))
         await asyncio.sleep(1)
         assert not sent.done()
@@ -208,7 +212,7 @@ def test_a_held_request_of_a_closed_connection_is_dropped() -> None:
     async def story(node: Node) -> None:
         client, other = await node.connect(), await node.connect()
         await client.create("t")
-        fault = node.faults.add({"on": {"api": "Produce"}, "do": {"hold": True}})
+        fault = node.faults.add({"scope": {"api": "Produce"}, "do": {"hold": True}})
         client.send(produce_request("t", batch("a")), 9)
         await asyncio.sleep(1)
         client.close()
@@ -222,7 +226,7 @@ def test_a_held_request_of_a_closed_connection_is_dropped() -> None:
 def test_a_throttle_time_is_told_and_the_connection_is_not_read() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
-        node.faults.add({"on": {"api": "Metadata"}, "when": {"once": True}, "do": {"throttle_ms": 900}})
+        node.faults.add({"scope": {"api": "Metadata"}, "when": {"once": True}, "do": {"throttle_ms": 900}})
         began = asyncio.get_running_loop().time()
         assert (await client.ask(MetadataRequest(topics=None), 12)).throttle_time_ms == 900
         assert asyncio.get_running_loop().time() - began < 0.5
