@@ -1,13 +1,14 @@
 """A small HTTP/1.1 server over h11: a table of resources, one request for each connection, all sizes limited.
 
 bytes ──▶ h11 ──▶ HttpRequest ──▶ handler of the path and the method ──▶ Answer ──▶ h11 ──▶ bytes, close
+                                                                     └──▶ Stream ──▶ h11 ──▶ bytes as they come, close
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
@@ -41,16 +42,30 @@ class HttpRequest(NamedTuple):
     headers: Mapping[str, str]
     """By name in lower case."""
     body: bytes
+    client_host: str = ""
+    """The address of the client."""
 
 
 class Answer(NamedTuple):
     status: int
     content_type: str
-    body: str
+    body: str | bytes
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[HttpRequest], Awaitable[Answer]]
+class Stream(NamedTuple):
+    """An answer whose pieces are sent as they come, such as server-sent events.
+
+    The pieces end by themselves, and are closed where the client leaves. A client that does not read them is given
+    `PATIENCE_S` for what the transport holds back, and is then cut off.
+    """
+
+    content_type: str
+    pieces: AsyncIterator[bytes]
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler = Callable[[HttpRequest], Awaitable["Answer | Stream"]]
 Resources = Mapping[str, Mapping[str, Handler]]
 """The handlers by method, of each path. A path is a template: `/v1/faults/{id}`."""
 
@@ -132,6 +147,8 @@ class HttpConnection(asyncio.Protocol):
         self._is_asked = False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -143,9 +160,16 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._writable.set()
         self._server.connections.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:
@@ -201,7 +225,8 @@ class HttpConnection(asyncio.Protocol):
             self._answer(plain(405, f"here are {allowed}")._replace(headers=(("Allow", allowed),)))
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-        request = HttpRequest(method, path, variables, dict(parse_qsl(query)), headers, bytes(self._body))
+        fields = dict(parse_qsl(query, keep_blank_values=True))
+        request = HttpRequest(method, path, variables, fields, headers, bytes(self._body), self.address)
         self._server.spawn(self._respond(handler, request), "http")
 
     async def _respond(self, handler: Handler, request: HttpRequest) -> None:
@@ -210,7 +235,40 @@ class HttpConnection(asyncio.Protocol):
         except Exception:
             log.exception("the handler of %s %s failed", request.method, request.path)
             answer = plain(500, "the handler failed; the node's log has the reason")
-        self._answer(answer)
+        if isinstance(answer, Stream):
+            await self._send_stream(answer)
+        else:
+            self._answer(answer)
+
+    async def _send_stream(self, stream: Stream) -> None:
+        """Send the pieces of a stream until it ends, or the client leaves or does not read."""
+        transport = self._transport
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if transport is None:
+                return
+            headers = [("Content-Type", stream.content_type), ("Connection", "close"), *stream.headers]
+            head = h11.Response(status_code=200, headers=headers, reason=HTTPStatus.OK.phrase)
+            transport.write(self._h11.send(head) or b"")
+            if self._head is None or self._head.method != b"HEAD":
+                async for piece in stream.pieces:
+                    async with asyncio.timeout(PATIENCE_S):
+                        await self._writable.wait()
+                    if self._transport is None:
+                        return
+                    transport.write(self._h11.send(h11.Data(data=piece)) or b"")
+            transport.write(self._h11.send(h11.EndOfMessage()) or b"")
+            transport.close()
+        except TimeoutError:
+            self.give_up()
+        except Exception:
+            log.exception("a stream failed")
+            self.give_up()
+        finally:
+            aclose = getattr(stream.pieces, "aclose", None)
+            if aclose is not None:
+                await aclose()
 
     def _refuse(self, answer: Answer) -> None:
         """Answer a request that is not read to its end."""
@@ -220,7 +278,7 @@ class HttpConnection(asyncio.Protocol):
     def _answer(self, answer: Answer) -> None:
         if self._transport is None:
             return
-        body = answer.body.encode()
+        body = answer.body.encode() if isinstance(answer.body, str) else answer.body
         headers = [
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(body))),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from moldau.broker.config.listeners import HttpAddress
-from moldau.broker.http.server import Answer, HttpRequest, HttpServer, plain
+from moldau.broker.http.server import Answer, HttpRequest, HttpServer, Resources, plain
 from moldau.broker.metrics.cluster import (
     collect_cluster,
     collect_flushes,
@@ -34,7 +34,16 @@ log = logging.getLogger("moldau.broker")
 class Metrics:
     """The service. It collects metrics at each scrape; between scrapes only the timer of the stall runs."""
 
-    def __init__(self, node: Observed, address: HttpAddress, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        node: Observed,
+        address: HttpAddress,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        further: Resources | None = None,
+        body_size_max: int = 0,
+    ) -> None:
+        """`further`: what else the server has besides metrics and health, with the largest body of a request to it."""
         self._node = node
         self._address = address
         clock_ns = node.environment.precise_ns
@@ -49,7 +58,8 @@ class Metrics:
         for listener in node.listeners:
             for route in listener.routes.values():
                 route.wrap_encoders(counting_encoder)
-        self._server = HttpServer(loop, {path: {"GET": page} for path, page in pages.items()}, spawn)
+        resources: Resources = {path: {"GET": page} for path, page in pages.items()}
+        self._server = HttpServer(loop, {**resources, **(further or {})}, spawn, body_size_max=body_size_max)
 
     async def start(self) -> None:
         """Serve. Raises OSError."""

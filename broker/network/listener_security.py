@@ -53,6 +53,11 @@ class ListenerSecurity:
     def first_access(self, client_host: str) -> Access:
         return self.access_of(ANONYMOUS, client_host)
 
+    @property
+    def has_login(self) -> bool:
+        """Whether clients log in by SASL."""
+        return self._login is not None
+
     def authentication_of(self, connection: Connection) -> Authentication | None:
         return None if self._login is None else self._login(connection)
 

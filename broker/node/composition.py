@@ -68,6 +68,7 @@ from moldau.replication.source import LocalLog
 
 if TYPE_CHECKING:
     from moldau.broker.faults.faults import Faults
+    from moldau.broker.http.server import Resources
     from moldau.broker.metrics.service import Metrics
     from moldau.broker.requests.api import Wrap
     from moldau.broker.tiering.tiering import Tiering
@@ -496,7 +497,20 @@ class NodeParts:
             clock=self.clock,
             readiness=self.readiness,
         )
-        return Metrics(observed, address, self.loop, self.tasks.spawn)
+        return Metrics(observed, address, self.loop, self.tasks.spawn, self._compose_console())
+
+    def _compose_console(self) -> Resources | None:
+        """The pages of the console; None where moldau.console is off, and on a node that is a controller alone."""
+        listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
+        if not self.config.flag("moldau.console") or not listeners:
+            return None
+        from moldau.broker.console.kafka_client import ConsolePorts
+        from moldau.broker.console.service import Console
+
+        ports = ConsolePorts(
+            self.config, self.environment, self.cluster, self.quorum, self.channels, listeners, self.services
+        )
+        return Console(ports).resources()
 
     @property
     def image(self) -> MetadataImage:

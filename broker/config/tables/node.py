@@ -175,6 +175,10 @@ moldau.batch.expanded.bytes.max  int  104857600  1..  honoured  read-only
     What the records of a compressed batch may expand to; a batch beyond is refused as too large. See docs/limits.md.
 moldau.broker.silence.fence.ms  int  2500  0..  honoured  read-only
     Time without a heartbeat after which a broker that sends ten in it is fenced; 0: broker.session.timeout.ms alone.
+moldau.console  boolean  false  any  honoured  read-only
+    Whether a broker serves the console, pages about the cluster for a browser, at moldau.http.listener.
+moldau.console.hosts  list  []  list  honoured  read-only
+    Further host names by which browsers reach the console, such as that of a proxy; other names are refused.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only

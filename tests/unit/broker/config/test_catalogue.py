@@ -38,6 +38,8 @@ OWN = {
     "moldau.audit.log.retention.days",
     "moldau.batch.expanded.bytes.max",
     "moldau.broker.silence.fence.ms",
+    "moldau.console",
+    "moldau.console.hosts",
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.oauthbearer.allowed.urls",

@@ -1,0 +1,345 @@
+"""The pages about the cluster as a whole: its health, its quorum, its brokers, and their settings."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from moldau import __version__
+from moldau.broker.console.kafka_client import Unanswered
+from moldau.broker.console.page import SLICE, Page, Refusal, Visit, error_name, gather
+from moldau.broker.release import KAFKA_VERSION
+from moldau.kraft.image.topics import NO_LEADER
+from moldau.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from moldau.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+BROKER: Final = 4
+TOPIC: Final = 2
+SOURCES: Final = {
+    1: "topic",
+    2: "this broker, dynamic",
+    3: "all brokers, dynamic",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client metrics",
+    8: "group",
+}
+"""Where a setting comes from, by the number of its source in DescribeConfigs."""
+DEFAULT_SOURCE: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """The partitions of the topics that the user may describe, by health."""
+
+    topics: int = 0
+    partitions: int = 0
+    offline: int = 0
+    """Without a leader."""
+    under_replicated: int = 0
+    """With fewer in-sync replicas than replicas."""
+    not_preferred: int = 0
+    """Whose leader is not the first replica."""
+    moving: int = 0
+    """With replicas that are added or removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    node_id: int
+    log_end_offset: int
+    lag: int
+    caught_up_ms_ago: int | None
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    leader_id: int
+    epoch: int
+    high_watermark: int
+    replicas: list[Voter]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    id: int
+    address: str
+    rack: str | None
+    state: str
+    leaders: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOverview:
+    cluster_id: str
+    moldau: str
+    kafka: str
+    metadata_offset: int
+    counts: PartitionCounts
+    brokers: list[BrokerRow]
+    quorum: QuorumState | None
+    """None where the user may not describe the cluster, or the quorum does not answer."""
+    features: dict[str, int]
+    problems: list[str]
+
+
+async def describe_cluster(visit: Visit) -> ClusterOverview:
+    image = visit.ports.cluster.image
+    counts, leaders, replicas = await _count_partitions(visit)
+    brokers = []
+    problems = []
+    listener = visit.ports.config.inter_broker_listener_name
+    for broker_id, broker in sorted(image.cluster.brokers.items()):
+        endpoint = broker.endpoints.get(listener)
+        state = "fenced" if broker.fenced else "stopping" if broker.in_controlled_shutdown else "active"
+        if state != "active":
+            problems.append(f"broker {broker_id} is {state}")
+        brokers.append(
+            BrokerRow(
+                broker_id,
+                "" if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+                broker.rack,
+                state,
+                leaders.get(broker_id, 0),
+                replicas.get(broker_id, 0),
+            )
+        )
+    if counts.offline:
+        problems.insert(0, f"{counts.offline} partitions have no leader")
+    if counts.under_replicated:
+        problems.append(f"{counts.under_replicated} partitions have fewer in-sync replicas than replicas")
+    quorum = await _quorum(visit)
+    if visit.ports.quorum.leader_id < 0:
+        problems.insert(0, "the metadata quorum has no leader")
+    return ClusterOverview(
+        visit.ports.cluster.id,
+        __version__,
+        KAFKA_VERSION,
+        image.provenance.end_offset,
+        counts,
+        brokers,
+        quorum,
+        dict(sorted(image.features.levels.items())),
+        problems,
+    )
+
+
+async def _count_partitions(visit: Visit) -> tuple[PartitionCounts, dict[int, int], dict[int, int]]:
+    """The partitions by health, and by broker how many it leads and how many replicas it has."""
+    topics = visit.ports.cluster.image.topics
+    shown = partitions = offline = under = not_preferred = moving = seen = 0
+    leaders: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for topic in topics.by_id.values():
+        if not visit.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name):
+            continue
+        shown += 1
+        for each in topic.partitions.values():
+            partitions += 1
+            offline += each.leader == NO_LEADER
+            under += len(each.isr) < len(each.replicas)
+            not_preferred += each.leader not in (NO_LEADER, each.replicas[0])
+            moving += bool(each.adding_replicas or each.removing_replicas)
+            leaders[each.leader] = leaders.get(each.leader, 0) + 1
+            for replica in each.replicas:
+                replicas[replica] = replicas.get(replica, 0) + 1
+        seen += 1 + len(topic.partitions)
+        if seen > SLICE:
+            seen = 0
+            await asyncio.sleep(0)  # The image is immutable, so it cannot change during the loop.
+    return PartitionCounts(shown, partitions, offline, under, not_preferred, moving), leaders, replicas
+
+
+async def _quorum(visit: Visit) -> QuorumState | None:
+    if not visit.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+        return None
+    request = DescribeQuorumRequest(
+        topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
+    )
+    answer = await visit.client.ask(request, DescribeQuorumResponse)
+    if answer.error_code or not answer.topics:
+        return None
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        return None
+    now_ms = visit.ports.environment.wall_ms()
+    ends = [each.log_end_offset for each in found.current_voters if each.replica_id == found.leader_id]
+    end = ends[0] if ends else found.high_watermark
+
+    def voter(state: ReplicaState, role: str) -> Voter:
+        caught_up = state.last_caught_up_timestamp
+        return Voter(
+            state.replica_id,
+            state.log_end_offset,
+            max(end - state.log_end_offset, 0),
+            max(now_ms - caught_up, 0) if caught_up >= 0 else None,
+            "leader" if state.replica_id == found.leader_id else role,
+        )
+
+    voters = [voter(each, "voter") for each in found.current_voters]
+    observers = [voter(each, "observer") for each in found.observers]
+    return QuorumState(found.leader_id, found.leader_epoch, found.high_watermark, voters + observers)
+
+
+# One broker
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    name: str
+    value: str | None
+    """None for a secret."""
+    source: str
+    is_read_only: bool
+    is_default: bool
+    documentation: str
+    synonyms: list[str]
+    """The same setting in other places, in the order of precedence."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    path: str
+    error: str
+    total_bytes: int
+    usable_bytes: int
+    replicas: int
+    replicas_bytes: int
+    is_cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    id: int
+    endpoints: dict[str, str]
+    rack: str | None
+    state: str
+    directories: list[LogDirectory]
+    settings: list[SettingRow]
+    q: str
+    shows: str
+    error: str
+
+
+async def describe_broker(visit: Visit) -> BrokerDescription:
+    text = visit.variables["id"]
+    broker_id = int(text) if text.isdecimal() else -1
+    broker = visit.ports.cluster.image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise Refusal(404, f"no broker has the id {text}")
+    error = ""
+    directories: list[LogDirectory] = []
+    settings: list[SettingRow] = []
+    shows = visit.choice("shows", ("changed", "all"))
+    try:
+        settings, error = await settings_of(visit, BROKER, str(broker_id), broker_id=broker_id)
+        if visit.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+            directories = await log_directories(visit, broker_id)
+    except Unanswered as unanswered:
+        error = str(unanswered)
+    q = visit.field("q")
+    settings = [each for each in settings if q in each.name and (shows == "all" or not each.is_default)]
+    return BrokerDescription(
+        broker_id,
+        {name: f"{each.host}:{each.port}" for name, each in broker.endpoints.items()},
+        broker.rack,
+        "fenced" if broker.fenced else "active",
+        directories,
+        settings,
+        q,
+        shows,
+        error,
+    )
+
+
+async def settings_of(
+    visit: Visit, kind: int, name: str, *, broker_id: int | None = None
+) -> tuple[list[SettingRow], str]:
+    """The settings of a resource in the order of their names, and the error. Raises `Unanswered`."""
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    answer = await visit.client.ask(request, DescribeConfigsResponse, broker_id=broker_id)
+    (result,) = answer.results
+    rows = [
+        SettingRow(
+            each.name,
+            None if each.is_sensitive else each.value,
+            SOURCES.get(each.config_source, "unknown"),
+            each.read_only,
+            each.config_source == DEFAULT_SOURCE,
+            each.documentation or "",
+            [f"{SOURCES.get(other.source, 'unknown')}: {other.value}" for other in each.synonyms]
+            if not each.is_sensitive
+            else [],
+        )
+        for each in sorted(result.configs, key=lambda each: each.name)
+    ]
+    return rows, result.error_message or error_name(result.error_code)
+
+
+async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
+    """The log directories of a broker with the sizes of its replicas. Raises `Unanswered`."""
+    answer = await visit.client.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, broker_id=broker_id)
+    found = []
+    for each in answer.results:
+        sizes = [partition.partition_size for topic in each.topics for partition in topic.partitions]
+        found.append(
+            LogDirectory(
+                each.log_dir,
+                error_name(each.error_code),
+                each.total_bytes,
+                each.usable_bytes,
+                len(sizes),
+                sum(sizes),
+                each.is_cordoned,
+            )
+        )
+        await asyncio.sleep(0)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    brokers: dict[int, list[LogDirectory]]
+    errors: list[str]
+
+
+async def describe_directories(visit: Visit) -> Directories:
+    """The log directories of all brokers."""
+    visit.require(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME)
+    found: dict[int, list[LogDirectory]] = {}
+    errors: list[str] = []
+
+    async def ask(broker_id: int) -> None:
+        try:
+            found[broker_id] = await log_directories(visit, broker_id)
+        except Unanswered as unanswered:
+            errors.append(str(unanswered))
+
+    brokers = visit.ports.cluster.image.cluster.brokers
+    await gather(*(ask(broker_id) for broker_id, broker in brokers.items() if not broker.fenced))
+    return Directories(dict(sorted(found.items())), errors)
+
+
+PAGES: Final = (
+    Page("/", "cluster.html", describe_cluster),
+    Page("/brokers/{id}", "broker.html", describe_broker),
+    Page("/directories", "directories.html", describe_directories),
+)

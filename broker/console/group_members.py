@@ -1,0 +1,237 @@
+"""The members of a group of each kind, with what is assigned to them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from moldau.broker.console.kafka_client import KafkaClient
+from moldau.broker.console.page import error_name
+from moldau.broker.console.topic_pages import Partition
+from moldau.coordinator.consumer.embedded_protocol import read_assignment
+from moldau.protocol.messages import consumer_group_describe, share_group_describe, streams_group_describe
+from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from moldau.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from moldau.protocol.primitives import MalformedMessage
+from moldau.security.access import AclOperation, ResourceKind
+
+CONSUMER: Final = "consumer"
+CLASSIC_MEMBER: Final = 0
+"""The type of a member that speaks the classic protocol in a consumer group."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    rack: str | None
+    epoch: int | None
+    """None in a classic group."""
+    subscription: list[str]
+    assigned: dict[str, list[int]]
+    """Partitions by topic; tasks by subtopology of a Streams group."""
+    target: dict[str, list[int]] | None
+    """What the group wants the member to have, where that is something else."""
+    notes: str = ""
+
+
+@dataclass(slots=True)
+class Described:
+    """The members of a group."""
+
+    members: list[MemberRow] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
+    assigned: set[Partition] = field(default_factory=set)
+    """The partitions that some member reads."""
+    error: str = ""
+
+
+async def describe_members(client: KafkaClient, group_id: str, kind: str, coordinator: int) -> Described:
+    """The members of a group, from its coordinator. Raises `Unanswered`."""
+    described = await _KINDS.get(kind, _describe_classic)(client, group_id, coordinator)
+    described.members.sort(key=lambda each: (each.client_id, each.id))
+    return described
+
+
+async def _describe_classic(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+    answer = await client.ask(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse, broker_id=coordinator)
+    (group,) = answer.groups
+    made = Described(error=group.error_message or error_name(group.error_code))
+    made.details = {"protocol type": group.protocol_type, "assignor": group.protocol_data}
+    for each in group.members:
+        assigned: dict[str, list[int]] = {}
+        notes = ""
+        if group.protocol_type == CONSUMER and each.member_assignment:
+            try:
+                for topic in read_assignment(bytes(each.member_assignment)).assigned_partitions:
+                    assigned[topic.topic] = sorted(topic.partitions)
+            except MalformedMessage:
+                notes = "its assignment cannot be read"
+        assigned = _visible(client, assigned)
+        made.assigned.update(_keys(assigned))
+        made.members.append(
+            MemberRow(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                None,
+                None,
+                [],
+                assigned,
+                None,
+                notes,
+            )
+        )
+    return made
+
+
+async def _describe_consumer(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    answer = await client.ask(request, ConsumerGroupDescribeResponse, broker_id=coordinator)
+    (group,) = answer.groups
+    made = Described(error=group.error_message or error_name(group.error_code))
+    made.details = {
+        "assignor": group.assignor_name,
+        "group epoch": str(group.group_epoch),
+        "assignment epoch": str(group.assignment_epoch),
+    }
+    for each in group.members:
+        assigned = _visible(client, _by_topic(each.assignment.topic_partitions))
+        target = _visible(client, _by_topic(each.target_assignment.topic_partitions))
+        made.assigned.update(_keys(assigned))
+        regex = [f"/{each.subscribed_topic_regex}/"] if each.subscribed_topic_regex else []
+        made.members.append(
+            MemberRow(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                each.rack_id,
+                each.member_epoch,
+                [*each.subscribed_topic_names, *regex],
+                assigned,
+                target if target != assigned else None,
+                "classic protocol" if each.member_type == CLASSIC_MEMBER else "",
+            )
+        )
+    return made
+
+
+async def _describe_share(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+    request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    answer = await client.ask(request, ShareGroupDescribeResponse, broker_id=coordinator)
+    (group,) = answer.groups
+    made = Described(error=group.error_message or error_name(group.error_code))
+    made.details = {
+        "assignor": group.assignor_name,
+        "group epoch": str(group.group_epoch),
+        "assignment epoch": str(group.assignment_epoch),
+    }
+    for each in group.members:
+        assigned = _visible(client, _by_topic(each.assignment.topic_partitions))
+        made.assigned.update(_keys(assigned))
+        made.members.append(
+            MemberRow(
+                each.member_id,
+                None,
+                each.client_id,
+                each.client_host,
+                each.rack_id,
+                each.member_epoch,
+                list(each.subscribed_topic_names),
+                assigned,
+                None,
+            )
+        )
+    return made
+
+
+async def _describe_streams(client: KafkaClient, group_id: str, coordinator: int) -> Described:
+    request = StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    answer = await client.ask(request, StreamsGroupDescribeResponse, broker_id=coordinator)
+    (group,) = answer.groups
+    made = Described(error=group.error_message or error_name(group.error_code))
+    subtopologies = (group.topology.subtopologies or []) if group.topology is not None else []
+    sources = {each.subtopology_id: [*each.source_topics, *_names(each)] for each in subtopologies}
+    made.details = {
+        "group epoch": str(group.group_epoch),
+        "assignment epoch": str(group.assignment_epoch),
+        "topology epoch": str(group.topology.epoch) if group.topology is not None else "",
+        "subtopologies": ", ".join(sources),
+    }
+    for each in group.members:
+        assigned = _by_subtopology(each.assignment)
+        for subtopology, partitions in _tasks(each.assignment.active_tasks).items():
+            for topic in sources.get(subtopology, ()):
+                if client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic):
+                    made.assigned.update((topic, index) for index in partitions)
+        target = _by_subtopology(each.target_assignment)
+        made.members.append(
+            MemberRow(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                each.rack_id,
+                each.member_epoch,
+                [],
+                assigned,
+                target if target != assigned else None,
+                f"process {each.process_id}" + (", classic protocol" if each.is_classic else ""),
+            )
+        )
+    made.assigned = {
+        (topic, index)
+        for topic, index in made.assigned
+        if client.ports.cluster.image.topics.partition(topic, index) is not None
+    }
+    return made
+
+
+_KINDS: Final[Mapping[str, Callable[[KafkaClient, str, int], Awaitable[Described]]]] = {
+    "classic": _describe_classic,
+    "consumer": _describe_consumer,
+    "share": _describe_share,
+    "streams": _describe_streams,
+}
+
+
+def _names(subtopology: streams_group_describe.Subtopology) -> list[str]:
+    return [each.name for each in subtopology.repartition_source_topics]
+
+
+def _by_topic(
+    partitions: Iterable[consumer_group_describe.TopicPartitions | share_group_describe.TopicPartitions],
+) -> dict[str, list[int]]:
+    return {each.topic_name: sorted(each.partitions) for each in partitions if each.partitions}
+
+
+def _tasks(tasks: Iterable[streams_group_describe.TaskIds]) -> dict[str, list[int]]:
+    return {each.subtopology_id: sorted(each.partitions) for each in tasks if each.partitions}
+
+
+def _by_subtopology(assignment: streams_group_describe.Assignment) -> dict[str, list[int]]:
+    """Tasks by subtopology; standby and warm-up tasks are named so."""
+    made = dict(_tasks(assignment.active_tasks))
+    for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
+        made.update({f"{name} ({role})": each for name, each in _tasks(tasks).items()})
+    return made
+
+
+def _visible(client: KafkaClient, assigned: dict[str, list[int]]) -> dict[str, list[int]]:
+    """What is assigned of the topics that the user may describe."""
+    return {
+        topic: partitions
+        for topic, partitions in assigned.items()
+        if client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic)
+    }
+
+
+def _keys(assigned: Mapping[str, list[int]]) -> Iterable[Partition]:
+    return ((topic, index) for topic, partitions in assigned.items() for index in partitions)

@@ -1,0 +1,151 @@
+"""A client of the cluster inside a node: it sends Kafka requests under the principal of a console's user.
+
+    page ──▶ KafkaClient.ask ──▶ this broker: the route of its listener, in the process
+                            └──▶ another broker: the rule of the API here, then a channel between brokers
+
+A request to this broker is authorized as one that came through the listener. Another broker sees the principal of this
+node, so the rule of the API runs here first, under the access of the user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from moldau.broker.config.config import Config
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.network.listener import Listener
+from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.route import ListenerRole, RequestContext
+from moldau.broker.requests.api import Api
+from moldau.broker.requests.authorization.in_process import LocalClient
+from moldau.broker.requests.services import Services
+from moldau.broker.requests.table import APIS
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.schema import fields_of, spec_of
+from moldau.security.access import Access, AclOperation, ResourceKind
+
+CLIENT_ID: Final = "moldau-console"
+PURPOSE: Final = "console"
+TIMEOUT_MS: Final = 5_000
+ROWS: Final[Mapping[int, Api]] = {row.key: row for row in APIS}
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePorts:
+    """What the console uses of its node, which is a broker."""
+
+    config: Config
+    environment: Environment
+    cluster: ClusterView
+    quorum: Quorum
+    channels: PeerChannels
+    listeners: tuple[Listener, ...]
+    """The listeners of the broker; the first one whose clients log in determines how users of the console log in."""
+    services: Services
+
+    @property
+    def listener(self) -> Listener:
+        """The listener behind which the requests of the console are served."""
+        logins = (each for each in self.listeners if each.security.has_login)
+        return next(logins, self.listeners[0])
+
+
+class Unanswered(Exception):
+    """A broker gave no response. The text names the broker."""
+
+
+class KafkaClient:
+    """The client of one user of the console."""
+
+    def __init__(self, ports: ConsolePorts, access: Access, client_host: str) -> None:
+        self.ports = ports
+        self.access = access
+        self._connection = LocalClient(ports.listener, access, client_host)
+
+    def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
+        """Whether the user may do something. A refusal is not logged: it only leaves something out of a page."""
+        access = self.access
+        return access.is_unrestricted or access.allows(operation, kind, name, logs_denied=False)
+
+    async def ask(
+        self, request: object, response: type[Response], *, broker_id: int | None = None, version: int | None = None
+    ) -> Response:
+        """The response of this broker, or of another one. `version` is that of the request; None for the newest.
+
+        Raises `Unanswered`.
+        """
+        row = ROWS[spec_of(type(request)).key or 0]
+        version = row.last if version is None else version
+        waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: object) -> None:
+            if not waiting.done():
+                waiting.set_result(answer)
+
+        if broker_id is None or broker_id == self.ports.config.node_id:
+            when_ready(self._serve(row, request, version), answered)
+        else:
+            when_ready(self._send(row, request, version, broker_id), answered)
+        answer = await waiting
+        if isinstance(answer, NoResponse):
+            raise Unanswered(f"broker {broker_id}: {answer.name.lower().replace('_', ' ')}")
+        assert isinstance(answer, response), f"{type(answer).__name__} answers {type(request).__name__}"
+        return answer
+
+    def _context(self, row: Api, version: int) -> RequestContext:
+        return RequestContext(self._connection, self.ports.listener.routes[row.key], version, 0, CLIENT_ID)
+
+    def _serve(self, row: Api, request: object, version: int) -> object:
+        context = self._context(row, version)
+        if version not in context.route.decoders:
+            context.route.load(version)
+        return context.route.handle(context, request)
+
+    def _send(self, row: Api, request: object, version: int, broker_id: int) -> object:
+        """Send a request to another broker, behind the rule of its API."""
+        ports = self.ports
+        broker = ports.cluster.image.cluster.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(ports.config.inter_broker_listener_name)
+        if endpoint is None:
+            return NoResponse.DISCONNECTED
+        reply: Pending[object] = Pending()
+
+        def send(context: RequestContext, allowed: object) -> Pending[object]:
+            channel = ports.channels.to(PURPOSE, endpoint.host, endpoint.port)
+            channel.ask(
+                allowed, lambda answer: reply.complete(with_own_bytes(answer)), TIMEOUT_MS, version if version else None
+            )
+            return reply
+
+        if self.access.is_unrestricted:
+            return send(self._context(row, version), request)
+        from moldau.broker.requests.authorization.rule import guarded
+
+        if isinstance(request, FetchRequest):
+            # The handler of Fetch asks the ACLs itself, so the other broker would ask them for this node.
+            request.topics = [
+                each for each in request.topics if self.may(AclOperation.READ, ResourceKind.TOPIC, each.topic)
+            ]
+        rule = row.rule_of(ListenerRole.BROKER)
+        return guarded(rule, ListenerRole.BROKER, ports.services, send)(self._context(row, version), request)
+
+
+def with_own_bytes(message: object) -> object:
+    """A response whose byte fields do not depend on the buffer of the channel any more."""
+    if isinstance(message, NoResponse):
+        return message
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if isinstance(value, memoryview):
+            setattr(message, field.name, bytes(value))
+        elif field.struct is not None and value is not None:
+            for each in value if field.is_array else (value,):
+                with_own_bytes(each)
+    return message

@@ -1,0 +1,179 @@
+"""A page of the console: one description, as a value, becomes HTML for a browser and JSON for a program.
+
+request ──▶ Visit ──▶ describe ──▶ value ──┬──▶ template ──▶ HTML
+                                           └──▶ as_json ──▶ JSON      Accept: application/json, or ?format=json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import heapq
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
+from moldau.protocol.errors import ErrorCode
+from moldau.security.access import AclOperation, ResourceKind
+
+ROWS_MAX: Final = 50
+"""The rows of a list on one page."""
+SLICE: Final = 500
+"""Elements that are looked at in one iteration of the event loop."""
+T = TypeVar("T")
+
+
+class Refusal(Exception):
+    """A page that cannot be shown, with the status of the response."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Visit:
+    """One request for a page: what it asks for, and the client of its user."""
+
+    def __init__(self, client: KafkaClient, path: str, variables: Mapping[str, str], query: Mapping[str, str]) -> None:
+        self.client = client
+        self.path = path
+        self.variables = variables
+        self.query = query
+
+    @property
+    def ports(self) -> ConsolePorts:
+        return self.client.ports
+
+    def field(self, name: str) -> str:
+        """A parameter of the query, without blanks around it; empty where it is not given."""
+        return self.query.get(name, "").strip()
+
+    def whole_number(self, name: str, default: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
+        """A whole number of the query. Raises `Refusal`."""
+        text = self.field(name)
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise Refusal(400, f"{name} is {text[:40]!r}, and must be a whole number from {least} to {most}")
+        return value
+
+    def choice(self, name: str, choices: Iterable[str]) -> str:
+        """One of some words; the first where none is given. Raises `Refusal`."""
+        words = list(choices)
+        text = self.field(name) or words[0]
+        if text not in words:
+            raise Refusal(400, f"{name} is {text[:40]!r}, and must be one of {', '.join(words)}")
+        return text
+
+    def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
+        """Whether the user may do something."""
+        return self.client.may(operation, kind, name)
+
+    def require(self, operation: AclOperation, kind: ResourceKind, name: str) -> None:
+        """Raise `Refusal` where the user may not do something."""
+        if not self.may(operation, kind, name):
+            raise Refusal(
+                403,
+                f"{self.client.access.principal} needs {operation.name} on {kind.name.lower()} {name} here",
+            )
+
+    def link(self, **changes: object) -> str:
+        """The address of this page with some parameters of the query changed; None removes one."""
+        query = {**self.query, **changes}
+        query.pop("format", None)
+        kept = {name: value for name, value in query.items() if value is not None and value != ""}
+        return f"{self.path}?{urlencode(kept)}" if kept else self.path
+
+    @property
+    def as_json(self) -> str:
+        """The address of this page as JSON."""
+        link = self.link()
+        return f"{link}{'&' if '?' in link else '?'}format=json"
+
+
+class Page(NamedTuple):
+    """A row of the table of pages."""
+
+    path: str
+    """A template: `/topics/{name}`."""
+    template: str
+    describe: Callable[[Visit], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[T]):
+    """A part of a list in the order of its names."""
+
+    rows: list[T]
+    total: int
+    """The elements that match, on all pages."""
+    next_page: str | None
+    """The address of the next part."""
+
+
+async def choose(
+    names: Iterable[str], visit: Visit, is_shown: Callable[[str], bool], size: int = ROWS_MAX
+) -> tuple[list[str], int, str | None]:
+    """The names after the parameter `after` that hold the text of the parameter `q`, in order; how many match in all,
+    and the address of the next part. The list may be long: it is looked at in slices, and never sorted as a whole.
+    """
+    wanted, after = visit.field("q").lower(), visit.query.get("after", "")
+    kept: list[str] = []
+    total = has_more = 0
+    piece: list[str] = []
+
+    def keep() -> None:
+        nonlocal kept, has_more
+        has_more |= len(kept) + len(piece) > size
+        kept = heapq.nsmallest(size, kept + piece)
+        piece.clear()
+
+    for count, name in enumerate(names, 1):
+        if wanted in name.lower() and is_shown(name):
+            total += 1
+            if name > after:
+                piece.append(name)
+        if count % SLICE == 0:
+            keep()
+            await asyncio.sleep(0)
+    keep()
+    return kept, total, visit.link(after=kept[-1]) if has_more else None
+
+
+async def gather(*asked: Awaitable[T]) -> list[T]:
+    """The results of several requests that are sent at the same time."""
+    return list(await asyncio.gather(*asked))
+
+
+def error_name(code: int) -> str:
+    """The name of an error code of the protocol; empty for none."""
+    if code == ErrorCode.NONE:
+        return ""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def path_to(*steps: str) -> str:
+    """The address of a page, of its steps as they are."""
+    return "/" + "/".join(quote(step, safe="") for step in steps)
+
+
+def as_json(value: object) -> object:
+    """A description as what `json.dumps` takes: fields of dataclasses, bytes as hex."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): as_json(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(each) for each in value]
+    if isinstance(value, (bytes, memoryview)):
+        return value.hex()
+    return value

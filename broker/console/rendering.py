@@ -1,0 +1,108 @@
+"""Rendering: a description becomes HTML by a template of Jinja2, in slices.
+
+Jinja2 is imported, and a template compiled, at the first page that needs it, in an executor thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.console.page import path_to
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.progress import size
+
+if TYPE_CHECKING:
+    import jinja2
+
+SLICE_NS: Final = 1_000_000
+"""The time (ns) of the event loop after which other work has its turn."""
+LOOKS: Final = 16
+"""Pieces of a page between two looks at the clock."""
+UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+class Renderer:
+    """The templates of the console."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._templates: dict[str, jinja2.Template] = {}
+        self._jinja: jinja2.Environment | None = None
+
+    async def html(self, template: str, values: Mapping[str, object]) -> str:
+        """A page as HTML. All texts in it are escaped."""
+        found = self._templates.get(template)
+        if found is None:
+            found = await self._environment.offload(partial(self._load, template))
+            self._templates[template] = found
+        pieces: list[str] = []
+        clock_ns = self._environment.precise_ns
+        began_ns = clock_ns()
+        for count, piece in enumerate(found.generate(values), 1):
+            pieces.append(piece)
+            if count % LOOKS == 0 and clock_ns() - began_ns > SLICE_NS:
+                await asyncio.sleep(0)
+                began_ns = clock_ns()
+        return "".join(pieces)
+
+    def _load(self, template: str) -> jinja2.Template:
+        if self._jinja is None:
+            self._jinja = _jinja()
+        return self._jinja.get_template(template)
+
+
+def file_of(name: str) -> bytes:
+    """A file of this package, as it is installed."""
+    found = pkgutil.get_data(__package__, name)
+    assert found is not None, f"the console has no file {name}"
+    return found
+
+
+def _jinja() -> jinja2.Environment:
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: file_of(f"templates/{name}").decode()),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        auto_reload=False,
+    )
+    filters: dict[str, Callable[..., str]] = {"size": size_text, "count": count_text, "duration": duration_text}
+    made.filters.update(filters)
+    made.globals.update(path_to=path_to)
+    return made
+
+
+# What templates call
+
+
+def count_text(value: int | None) -> str:
+    """A number with its thousands apart; a dash for an unknown one."""
+    return "–" if value is None else f"{value:,}"
+
+
+def size_text(value: int | None) -> str:
+    """A number of bytes in its unit; a dash for an unknown one."""
+    return "–" if value is None or value < 0 else size(value)
+
+
+def duration_text(ms: int | None) -> str:
+    """A time (ms) in its two largest units; a dash for an unknown one."""
+    if ms is None:
+        return "–"
+    if ms < 1_000:
+        return f"{ms} ms"
+    for place, (unit, name) in enumerate(UNITS):
+        if ms >= unit:
+            rest = ms % unit
+            smaller = UNITS[place + 1] if place + 1 < len(UNITS) else None
+            if smaller is None or rest < smaller[0]:
+                return f"{ms // unit} {name}"
+            return f"{ms // unit} {name} {rest // smaller[0]} {smaller[1]}"
+    return f"{ms} ms"

@@ -1,0 +1,113 @@
+"""The pages of the console on a whole simulated node: as HTML for a browser, as JSON for a program."""
+
+from __future__ import annotations
+
+import asyncio
+
+from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from moldau.protocol.messages.consumer_group_heartbeat import TopicPartitions as Owned
+from tests.support.console_client import SETTINGS, get, json_of
+from tests.support.node import Node, batch, serve_and
+from tests.support.transactional_producer import coordinator
+
+
+def test_the_cluster_page_tells_brokers_quorum_and_health() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 3)
+        page = await json_of("/")
+        assert page["counts"]["topics"] == 1 and page["counts"]["partitions"] == 3
+        assert page["problems"] == []
+        (broker,) = page["brokers"]
+        assert (broker["id"], broker["state"], broker["leaders"]) == (1, "active", 3)
+        assert page["quorum"]["leader_id"] == 1
+        status, headers, html = await get("/")
+        assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
+        assert "All brokers are active" in html
+
+    serve_and(story, **SETTINGS)
+
+
+def test_topics_come_in_parts_in_the_order_of_their_names() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for number in range(60):
+            await client.create(f"topic-{number:02}")
+        page = await json_of("/topics")
+        assert page["topics"]["total"] == 60
+        assert [each["name"] for each in page["topics"]["rows"]] == [f"topic-{number:02}" for number in range(50)]
+        page = await json_of(page["topics"]["next_page"])
+        assert [each["name"] for each in page["topics"]["rows"]] == [f"topic-{number:02}" for number in range(50, 60)]
+        assert page["topics"]["next_page"] is None
+        page = await json_of("/topics?q=C-1")
+        assert page["topics"]["total"] == 10
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_topic_tells_offsets_sizes_and_settings_with_their_sources() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 2, retention_ms=1000)
+        records = batch("a", "b")
+        await client.produce("orders", records, partition=1)
+        page = await json_of("/topics/orders")
+        first, second = page["partitions"]["rows"]
+        assert (first["start_offset"], first["high_watermark"]) == (0, 0)
+        assert (second["stable_offset"], second["high_watermark"], second["bytes"]) == (2, 2, len(records))
+        settings = {each["name"]: (each["value"], each["source"]) for each in page["settings"]}
+        assert settings["retention.ms"] == ("1000", "topic")
+        assert len(settings) < 5
+        assert len((await json_of("/topics/orders?shows=all"))["settings"]) > 20
+        status, _, html = await get("/topics/orders")
+        assert status == 200 and "retention.ms" in html
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_page_that_does_not_exist_says_so_in_both_forms() -> None:
+    async def story(node: Node) -> None:
+        assert (await get("/topics/nope"))[0] == 404
+        status, _, body = await get("/groups/nope?format=json")
+        assert status == 404 and "there is no group nope" in body
+        assert (await get("/topics?shows=all"))[0] == 200
+        status, _, body = await get("/topics?internal=maybe")
+        assert status == 400 and "must be one of yes, no" in body
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_consumer_group_has_members_assignments_and_a_lag() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        topic_id = await client.create("orders")
+        await client.produce("orders", batch("a", "b", "c"))
+        await coordinator(client, "readers", 0)
+        joined = ConsumerGroupHeartbeatRequest(
+            group_id="readers",
+            member_id="member-1",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        await asyncio.sleep(1)
+        reply = await client.ask(joined, 1)
+        assert reply.error_code == 0, reply
+        owns = [Owned(topic_id=topic_id, partitions=[0])]
+        await client.ask(
+            ConsumerGroupHeartbeatRequest(
+                group_id="readers", member_id="member-1", member_epoch=reply.member_epoch, topic_partitions=owns
+            ),
+            1,
+        )
+        (row,) = (await json_of("/groups"))["groups"]["rows"]
+        assert (row["id"], row["kind"], row["records"]) == ("readers", "consumer", None)
+        page = await json_of("/groups/readers")
+        (member,) = page["members"]
+        assert (member["id"], member["assigned"]) == ("member-1", {"orders": [0]})
+        (partition,) = page["partitions"]
+        assert (partition["committed"], partition["end"]) == (None, 3)
+        assert (await get("/groups/readers"))[0] == 200
+
+    serve_and(story, **SETTINGS)
