@@ -17,6 +17,8 @@ CLASSES = {
     "kafka-console-producer": TOOLS + "ConsoleProducer",
     "kafka-console-consumer": TOOLS + "consumer.ConsoleConsumer",
     "kafka-consumer-groups": TOOLS + "consumer.group.ConsumerGroupCommand",
+    "kafka-share-groups": TOOLS + "consumer.group.ShareGroupCommand",
+    "kafka-streams-groups": TOOLS + "streams.StreamsGroupCommand",
     "kafka-groups": TOOLS + "GroupsCommand",
     "kafka-get-offsets": TOOLS + "GetOffsetShell",
     "kafka-delete-records": TOOLS + "DeleteRecordsCommand",

@@ -1,6 +1,7 @@
 """The scenario of docs/migration.md: a cluster of Apache Kafka taken over in place, node by node, and back again.
 
-The commands are those of the page: what it says is what is run. A producer sends all the time.
+The commands are those of the page: what it says is what is run. All the time a producer sends, a consumer group
+reads, a share group accepts, and a Streams application computes; each group has two members.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.conformance.brokers import MOLDAU
+from tests.conformance.moving_load import MovingShop, ShareReaders
 from tests.conformance.outcome import Failed
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
 from tests.conformance.session import expect
@@ -34,6 +36,10 @@ PATIENCE_S: Final = 120
 PAUSE_S: Final = 0.002
 """Between two records."""
 READERS: Final = "readers"
+SHARERS: Final = "sharers"
+GROUPS: Final = {READERS: "kafka-consumer-groups", SHARERS: "kafka-share-groups", "shop": "kafka-streams-groups"}
+"""The groups, each with the tool that describes it."""
+NEW_GROUPS: Final = ("group.version", "share.version", "streams.version")
 BEFORE_S: Final = 2
 """How long the producer sends before the first step."""
 
@@ -71,6 +77,14 @@ class Cluster:
         for node in self.nodes:
             command = node.format_command()
             subprocess.run(command[: command.index("--feature")], check=True, capture_output=True, timeout=120)
+
+    def start(self) -> None:
+        """All at once: one alone waits for the others before it serves."""
+        starts = [threading.Thread(target=node.start) for node in self.nodes]
+        for each in starts:
+            each.start()
+        for each in starts:
+            each.join()
 
     def close(self) -> None:
         for node in self.nodes:
@@ -248,44 +262,91 @@ def read_all(bootstrap: str) -> Counter[int]:
     return found
 
 
+def groups_of(cluster: Cluster) -> dict[str, list[str]]:
+    """What the tools say of each group: its kind and protocol, its state, its members, without its coordinator."""
+    listed = [line.split() for line in cluster.box.run("kafka-groups", "--list").splitlines()]
+    found = {words[0]: words[1:] for words in listed if words and words[0] in GROUPS}
+    for group, tool in GROUPS.items():
+        lines = cluster.box.run(tool, "--describe", "--group", group, "--state").splitlines()
+        words = next((line.split() for line in lines if line.startswith(group)), [])
+        found.setdefault(group, []).extend(word for word in words[1:] if ":" not in word and "(" not in word)
+    return found
+
+
+def share_lag(cluster: Cluster) -> int:
+    """The number of records that the share group has not acknowledged."""
+    said = cluster.box.run(GROUPS[SHARERS], "--describe", "--group", SHARERS, "--offsets")
+    lags = [line.split()[-1] for line in said.splitlines() if line.startswith(SHARERS)]
+    if len(lags) != PARTITIONS or not all(lag.isdigit() for lag in lags):
+        raise Failed(f"the lag of the share group is not known: {said}")
+    return sum(map(int, lags))
+
+
+def await_described(cluster: Cluster, wanted: Mapping[str, list[str]]) -> None:
+    """Until the groups are described as they were. A member that lost its connection comes back by itself."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := groups_of(cluster)) != wanted:
+        if time.monotonic() > deadline:
+            raise Failed(f"the groups were {wanted}, and are {found}")
+        time.sleep(1)
+
+
+def settled_groups(cluster: Cluster) -> dict[str, list[str]]:
+    """The description of the groups once all of them are stable."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = groups_of(cluster)
+        if all("Stable" in words and words[-1] == "2" for words in found.values()):
+            return found
+        if time.monotonic() > deadline:
+            raise Failed(f"the groups are not stable: {found}")
+        time.sleep(1)
+
+
 def migrated_and_back(work: Workshop) -> None:
     """Every command of the page in its order; the way back has one kill -9."""
-    with ExitStack() as stack:
-        cluster = Cluster(work)
-        stack.callback(cluster.close)
-        cluster.format()
-        starts = [threading.Thread(target=node.start) for node in cluster.nodes]
-        for each in starts:
-            each.start()
-        for each in starts:
-            each.join()
-        cluster.await_in_sync()
+    cluster = Cluster(work)
+    shop = MovingShop(cluster, work.toolchain, work.directory)
+    with shop.running(), ExitStack() as stack:
         cluster.box.run("kafka-topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS))
+        sharing = ("--entity-type", "groups", "--entity-name", SHARERS)
+        cluster.box.run("kafka-configs", "--alter", *sharing, "--add-config", "share.auto.offset.reset=earliest")
         levels = cluster.feature_levels()
-        expect(levels.get("group.version") == 1, f"Apache Kafka formats with the new groups on: {levels}")
-        sender, reader = Sender(cluster.bootstrap), GroupReader(cluster.bootstrap)
-        with closing(sender), closing(reader):
-            time.sleep(BEFORE_S)
-            for node in cluster.controller_last():
-                cluster.await_in_sync()
-                cluster.to_moldau(node)
+        expect(all(levels.get(name) == 1 for name in NEW_GROUPS), f"the new groups are on: {levels}")
+        sender = stack.enter_context(closing(Sender(cluster.bootstrap)))
+        reader = stack.enter_context(closing(GroupReader(cluster.bootstrap)))
+        sharers = stack.enter_context(closing(ShareReaders(cluster.bootstrap, SHARERS, TOPIC)))
+        stack.enter_context(closing(shop))
+        shop.begin()
+        groups = settled_groups(cluster)
+        time.sleep(BEFORE_S)
+        for node in cluster.controller_last():
             cluster.await_in_sync()
-            expect(cluster.feature_levels() == levels, "no feature has changed")
-            there = len(sender.acknowledged)
-            time.sleep(BEFORE_S)
-            for node in cluster.controller_last():
-                cluster.await_in_sync()
-                cluster.to_apache(node, kills=node.id == 1)
+            cluster.to_moldau(node)
+            await_described(cluster, groups)
+        cluster.await_in_sync()
+        expect(cluster.feature_levels() == levels, "no feature has changed")
+        there = len(sender.acknowledged)
+        time.sleep(BEFORE_S)
+        for node in cluster.controller_last():
             cluster.await_in_sync()
-            expect(cluster.feature_levels() == levels, "no feature has changed on the way back")
-            time.sleep(BEFORE_S)
-            sender.close()
-            reader.await_all(sender.acknowledged)
-            kinds = cluster.box.run("kafka-groups", "--list")
-            expect(re.search(rf"{READERS}\s+Consumer\s", kinds) is not None, f"the group is still there: {kinds}")
+            cluster.to_apache(node, kills=node.id == 1)
+            await_described(cluster, groups)
+        cluster.await_in_sync()
+        expect(cluster.feature_levels() == levels, "no feature has changed on the way back")
+        time.sleep(BEFORE_S)
+        sender.close()
+        reader.await_all(sender.acknowledged)
+        sharers.await_all(sender.acknowledged, lambda: share_lag(cluster))
+        expect(not sharers.again, f"delivered again after their acknowledgement: {sharers.again[:10]}")
+        figures = shop.conclude()
         found = read_all(cluster.bootstrap)
         acknowledged = sender.acknowledged
-        print(f"  {len(acknowledged):,} acknowledged, longest silence {sender.longest_silence_s:.1f} s", flush=True)
+        silence = f"longest silence {sender.longest_silence_s:.1f} s"
+        shared = f"{sharers.deliveries:,} delivered to the share group, {sharers.acknowledged:,} acknowledged"
+        shared += f", {len(sharers.errors)} polls raised {sharers.errors[:1]}" if sharers.errors else ""
+        processed = f"{shop.rounds} rounds of the shop, {sum(figures.records.values()):,} records of its outputs"
+        print(f"  {len(acknowledged):,} acknowledged, {silence}; {shared}; {processed}; {groups}", flush=True)
         expect(0 < there < len(acknowledged), "records were acknowledged there and on the way back")
         lost = [number for number in acknowledged if not found[number]]
         expect(not lost, f"acknowledged and lost: {lost[:10]}, {len(lost)} in all")

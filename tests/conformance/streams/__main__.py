@@ -44,9 +44,14 @@ def main() -> int:
     say(f"seed {options.seed}, {options.broker}, {directory}")
     try:
         shop = Shop.plain(
-            options.broker, Toolchain(fetch=True), Ports(), directory, options.guarantee, options.protocol
+            options.broker,
+            Toolchain(fetch=True),
+            Ports(),
+            directory,
+            options.guarantee,
+            options.protocol,
+            options.transaction_version,
         )
-        shop.brokers.transaction_version = options.transaction_version
         figures = campaign(shop, options.kills, options.seed, say)
     except Failed as failed:
         say(f"FAIL: {failed}\nkept: {directory}")

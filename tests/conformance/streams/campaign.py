@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from tests.conformance.brokers import Ports
+from tests.conformance.brokers import TRANSACTION_VERSION, Ports
 from tests.conformance.committed import (
     Stored,
     TopicReader,
@@ -45,12 +46,25 @@ STREAMS_SETTINGS = (
 STORED = dict.fromkeys(TOPICS, PARTITIONS)
 
 
+class Brokers(Protocol):
+    """Three nodes as the shop uses them."""
+
+    bootstrap: str
+    nodes: list[Node]
+
+    def format(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Shop:
     """Brokers, two instances of the application, their input, and a reader of every topic."""
 
     def __init__(
         self,
-        brokers: Trio,
+        brokers: Brokers,
         toolchain: Toolchain,
         directory: Path,
         guarantee: str = EXACTLY_ONCE,
@@ -72,9 +86,11 @@ class Shop:
         directory: Path,
         guarantee: str = EXACTLY_ONCE,
         protocol: str = CLASSIC,
+        transaction_version: int = TRANSACTION_VERSION,
     ) -> Shop:
         extra = SETTINGS if protocol == CLASSIC else (*SETTINGS, *STREAMS_SETTINGS)
         brokers = Trio(name, toolchain, pairs_of(ports), directory, extra=extra)
+        brokers.transaction_version = transaction_version
         if protocol == CLASSIC:
             return cls(brokers, toolchain, directory, guarantee)
         brokers.streams_version = 1
