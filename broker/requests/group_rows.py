@@ -22,6 +22,9 @@ from moldau.protocol.messages.offset_delete import OffsetDeleteRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest
 from moldau.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from moldau.protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
 from moldau.protocol.messages.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
         offset_fetch,
         streams_group_describe,
         streams_group_heartbeat,
+        streams_group_topology_description_update,
         sync_group,
     )
 
@@ -61,6 +65,9 @@ SUBTOPOLOGY_LISTS: Final = (
     ".copartition_groups.repartition_source_topics",
 )
 
+NODE_LISTS: Final = ("source_topics", "stores", "successors")
+"""The lists of a node in the description of a topology."""
+
 GROUP_ROWS: Final = (
     api(
         StreamsGroupHeartbeatRequest,
@@ -78,6 +85,21 @@ GROUP_ROWS: Final = (
         broker=lambda: handlers.streams_group_describe.handle,
         rule=lambda: authorization.group_rules.DESCRIBE_STREAMS_GROUPS,
         parts=cut("group_ids", "groups"),
+    ),
+    api(
+        StreamsGroupTopologyDescriptionUpdateRequest,
+        broker=lambda: handlers.streams_group_topology_description_update.handle,
+        rule=lambda: authorization.group_rules.MEMBER,
+        bounds={
+            f"topology_description.{part}": ENTRIES_MAX
+            for part in (
+                "subtopologies",
+                "subtopologies.nodes",
+                *(f"subtopologies.nodes.{each}" for each in NODE_LISTS),
+                "global_stores",
+                *(f"global_stores.{node}.{each}" for node in ("source", "processor") for each in NODE_LISTS),
+            )
+        },
     ),
     api(
         OffsetCommitRequest,

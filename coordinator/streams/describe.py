@@ -11,6 +11,7 @@ from moldau.coordinator.streams.configured_topology import ConfiguredInternalTop
 from moldau.coordinator.streams.events import DescribeStreamsGroup, not_described
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member
+from moldau.coordinator.streams.task_assignor import NAME
 from moldau.coordinator.streams.tasks import Tasks
 from moldau.coordinator.streams.topology import InternalTopic
 from moldau.coordinator.streams.topology import Topology as GroupTopology
@@ -60,6 +61,7 @@ def describe(group: StreamsGroup) -> DescribedGroup:
         members=[
             described_member(member, group.target_of(member_id)) for member_id, member in sorted(group.members.items())
         ],
+        assignor_name=NAME,
     )
 
 

@@ -39,12 +39,13 @@ class HeartbeatReply(NamedTuple):
 
 
 def heartbeat_response(member_id: str, member_epoch: int) -> StreamsGroupHeartbeatResponse:
-    """A response without an assignment. Apache Kafka 4.3.1 leaves what concerns warm-up tasks at 0."""
+    """A response without an assignment. There are no warm-up tasks: what concerns them is 0, as in Apache Kafka 4.3.1,
+    and in version 1 the lag is -1, which says so.
+    """
     return StreamsGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=member_epoch,
         heartbeat_interval_ms=0,
-        acceptable_recovery_lag=0,
         task_offset_interval_ms=0,
         endpoint_information_epoch=0,
     )

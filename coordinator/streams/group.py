@@ -25,7 +25,7 @@ from moldau.coordinator.group.records import Change
 from moldau.coordinator.streams.configured_topology import ConfiguredTopology
 from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.member import Member, TaskOwners
-from moldau.coordinator.streams.records import group_tombstones
+from moldau.coordinator.streams.records import NO_DESCRIPTIONS, group_tombstones
 from moldau.coordinator.streams.tasks import NO_TASKS, Tasks
 from moldau.coordinator.streams.topology import Topology
 from moldau.protocol.errors import ErrorCode
@@ -58,6 +58,8 @@ class StreamsGroup:
         """The epoch of the topology for which all topics exist; -1: there is none."""
         self.assignment_configs: Mapping[str, str] = {}
         """The settings with which the last target was computed."""
+        self.description_epochs = NO_DESCRIPTIONS
+        """The epochs of the topology whose description a plugin of Apache Kafka 4.4 has stored, and has rejected."""
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
         """Wall-clock time (ms) of the last target; 0: there was none, or it is not known."""

@@ -296,7 +296,14 @@ class Heartbeat:
             self.epoch += 1
             self.step.rebalances.begun[group.type_name] += 1
             self.changes.append(
-                epoch_change(group.group_id, self.epoch, self.configured.metadata_hash, validated, configs)
+                epoch_change(
+                    group.group_id,
+                    self.epoch,
+                    self.configured.metadata_hash,
+                    validated,
+                    configs,
+                    group.description_epochs,
+                )
             )
 
     # 5. The target

@@ -34,6 +34,7 @@ def remove_member(step: GroupStep, group: StreamsGroup, member: Member) -> None:
             group.metadata_hash,
             group.validated_topology_epoch,
             group.assignment_configs,
+            group.description_epochs,
         ),
     )
 

@@ -34,6 +34,8 @@ from moldau.protocol.records.streams_groups import (
     TopicInfo,
 )
 
+NO_DESCRIPTIONS: Final = (-1, -1)
+"""The topology epochs of stored and of rejected descriptions, where there are none."""
 RECORDS: Final = (
     RecordType(17, StreamsGroupMetadataKey, StreamsGroupMetadataValue, version=0),
     RecordType(19, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, version=0),
@@ -47,13 +49,22 @@ RECORDS: Final = (
 
 
 def epoch_change(
-    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+    group_id: str,
+    epoch: int,
+    metadata_hash: int,
+    validated_topology_epoch: int,
+    configs: Mapping[str, str],
+    description_epochs: tuple[int, int] = NO_DESCRIPTIONS,
 ) -> RecordChange:
+    """`description_epochs`: what a plugin of Apache Kafka 4.4 holds of the topology; it is kept as it was read."""
+    stored, failed = description_epochs
     value = StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_topology_epoch,
         last_assignment_configs=[LastAssignmentConfig(key=key, value=configs[key]) for key in sorted(configs)],
+        stored_description_topology_epoch=stored,
+        failed_description_topology_epoch=failed,
     )
     return RecordChange(group_id, StreamsGroupMetadataKey(group_id=group_id), value)
 

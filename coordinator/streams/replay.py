@@ -57,6 +57,7 @@ def _check_removal(group: StreamsGroup) -> None:
 def _epoch(group: StreamsGroup, _key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
     configs = {config.key: config.value for config in value.last_assignment_configs or ()}
     group.set_epoch(value.epoch, value.metadata_hash, value.validated_topology_epoch, configs)
+    group.description_epochs = value.stored_description_topology_epoch, value.failed_description_topology_epoch
 
 
 def _topology(group: StreamsGroup, _key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:

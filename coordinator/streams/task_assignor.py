@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.coordinator.streams.tasks import TaskId, Tasks, TaskSet, ids_of
+
+NAME: Final = "sticky"
+"""The name of the assignor, in settings and descriptions."""
 
 MemberId: TypeAlias = str
 

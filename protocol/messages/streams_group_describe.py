@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from moldau.protocol.schema import Int16, Int32, Int64, UInt16, empty, message, nullable, struct
+from moldau.protocol.schema import Int8, Int16, Int32, Int64, UInt16, empty, message, nullable, since, struct
 
 
-@message(key=89, versions="0", flexible="0+")
+@message(key=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeRequest:
     group_ids: list[str] = empty()
     include_authorized_operations: bool
+    include_topology_description: Annotated[bool, since(1)] = False
 
 
 @struct
@@ -88,6 +89,34 @@ class Member:
 
 
 @struct
+class TopologyDescriptionNode:
+    name: str
+    node_type: Int8
+    source_topics: list[str] = empty()
+    sink_topic: Annotated[str | None, nullable()] = None
+    stores: list[str] = empty()
+    successors: list[str] = empty()
+
+
+@struct
+class TopologyDescriptionSubtopology:
+    subtopology_id: str
+    nodes: list[TopologyDescriptionNode] = empty()
+
+
+@struct
+class TopologyDescriptionGlobalStore:
+    source: TopologyDescriptionNode
+    processor: TopologyDescriptionNode
+
+
+@struct
+class TopologyDescription:
+    subtopologies: list[TopologyDescriptionSubtopology] = empty()
+    global_stores: list[TopologyDescriptionGlobalStore] = empty()
+
+
+@struct
 class DescribedGroup:
     error_code: Int16 = 0
     error_message: Annotated[str | None, nullable()] = None
@@ -98,9 +127,12 @@ class DescribedGroup:
     topology: Annotated[Topology | None, nullable()] = None
     members: list[Member] = empty()
     authorized_operations: Int32 = -2147483648
+    topology_description: Annotated[TopologyDescription | None, since(1), nullable(1)] = None
+    topology_description_status: Annotated[Int8, since(1)] = 0
+    assignor_name: Annotated[str | None, since(1), nullable(1)] = None
 
 
-@message(key=89, versions="0", flexible="0+")
+@message(key=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeResponse:
     throttle_time_ms: Int32 = 0
     groups: list[DescribedGroup] = empty()

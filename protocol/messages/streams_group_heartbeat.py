@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from moldau.protocol.schema import Int8, Int16, Int32, Int64, UInt16, empty, message, nullable, struct
+from moldau.protocol.schema import Int8, Int16, Int32, Int64, UInt16, empty, message, nullable, since, struct, until
 
 
 @struct
@@ -64,7 +64,7 @@ class TaskOffset:
     offset: Int64
 
 
-@message(key=88, versions="0", flexible="0+")
+@message(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatRequest:
     group_id: str
     member_id: str
@@ -104,7 +104,7 @@ class EndpointToPartitions:
     standby_partitions: list[TopicPartition] = empty()
 
 
-@message(key=88, versions="0", flexible="0+")
+@message(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -112,11 +112,13 @@ class StreamsGroupHeartbeatResponse:
     member_id: str
     member_epoch: Int32
     heartbeat_interval_ms: Int32
-    acceptable_recovery_lag: Int32
+    acceptable_recovery_lag_legacy: Annotated[Int32, until(0)] = 0
     task_offset_interval_ms: Int32
+    acceptable_recovery_lag: Annotated[Int64, since(1)] = -1
     status: Annotated[list[Status] | None, nullable()] = empty()
     active_tasks: Annotated[list[TaskIds] | None, nullable()] = None
     standby_tasks: Annotated[list[TaskIds] | None, nullable()] = None
     warmup_tasks: Annotated[list[TaskIds] | None, nullable()] = None
+    topology_description_required: Annotated[bool, since(1)] = False
     endpoint_information_epoch: Int32
     partitions_by_user_endpoint: Annotated[list[EndpointToPartitions] | None, nullable()] = None

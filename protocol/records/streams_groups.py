@@ -24,6 +24,8 @@ class StreamsGroupMetadataValue:
     metadata_hash: Int64
     validated_topology_epoch: Annotated[Int32, tag(0)] = -1
     last_assignment_configs: Annotated[list[LastAssignmentConfig] | None, nullable(), tag(1)] = empty()
+    stored_description_topology_epoch: Annotated[Int32, tag(2)] = -1
+    failed_description_topology_epoch: Annotated[Int32, tag(3)] = -1
 
 
 @message(key=19, versions="0", flexible="none")

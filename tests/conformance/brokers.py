@@ -24,7 +24,8 @@ ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
 FEATURES_OFF = ("share.version=0", ELIGIBLE_LEADERS_OFF)
 TRANSACTION_VERSION = 2
 """The level of `transaction.version` where a run names no other."""
-RELEASE = "4.3-IV0"
+RELEASE = os.environ.get("MOLDAU_KAFKA_RELEASE", "4.3-IV0")
+"""The metadata version of new clusters of Apache Kafka."""
 
 START_S = 180.0
 """For a node to open its port; three JVMs on a busy machine take more than a minute."""
@@ -216,11 +217,15 @@ class Apache(Broker):
 
     def format_command(self) -> list[str]:
         features = format_features(self.transaction_version, group_version=self.group_version)
-        storage = [*self._toolchain.java_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
+        storage = [*self._toolchain.server_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
         return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", RELEASE, *features]
 
     def serve_command(self) -> list[str]:
-        return [*self._toolchain.java_command("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"), "kafka.Kafka", str(self.properties)]
+        return [
+            *self._toolchain.server_command("-Xms1g", "-Xmx1g", "-XX:+UseG1GC"),
+            "kafka.Kafka",
+            str(self.properties),
+        ]
 
 
 class Guest(Apache):
@@ -234,10 +239,10 @@ class Guest(Apache):
 
     def format_command(self) -> list[str]:
         words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties)]
-        return [*self._toolchain.java_command(), *words]
+        return [*self._toolchain.server_command(), *words]
 
     def serve_command(self) -> list[str]:
-        return [*self._toolchain.java_command("-Xmx512m"), "kafka.Kafka", str(self.properties)]
+        return [*self._toolchain.server_command("-Xmx512m"), "kafka.Kafka", str(self.properties)]
 
 
 class Moldau(Broker):

@@ -43,11 +43,24 @@ class Toolchain:
             shutil.copy(wanted, complete)
         return lib
 
-    def java_command(self, *options: str) -> list[str]:
-        """`java` with the peer's class path; a class name and arguments go after it."""
+    def server_command(self, *options: str) -> list[str]:
+        """`java` for a broker, a controller or the formatting of a directory. MOLDAU_KAFKA_SERVER_LIB names the jars of
+        another release for them; tools and clients stay those of `jars`.
+        """
+        given = os.environ.get("MOLDAU_KAFKA_SERVER_LIB")
+        return self.java_command(*options, jars=Path(given) if given else None)
+
+    def java_command(self, *options: str, jars: Path | None = None) -> list[str]:
+        """`java` with the peer's class path, or that of other jars; a class name and arguments go after it."""
         logging = f"-Dlog4j2.configurationFile={HERE / 'peer' / 'log4j2.properties'}"
         quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-        return [self.java(), *(options or ("-Xmx512m", *quick)), logging, "-cp", f"{self.jars()}/*:{CACHE / 'classes'}"]
+        return [
+            self.java(),
+            *(options or ("-Xmx512m", *quick)),
+            logging,
+            "-cp",
+            f"{jars or self.jars()}/*:{CACHE / 'classes'}",
+        ]
 
     def compiled_java(self) -> None:
         """Compiles `java/*.java` where a class is older than its source."""

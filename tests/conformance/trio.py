@@ -96,7 +96,7 @@ def directory_id(node_id: int) -> str:
 
 def java_of(toolchain: Toolchain) -> list[str]:
     try:
-        return [*toolchain.java_command("-Xms256m", "-Xmx512m", "-XX:+UseG1GC")]
+        return [*toolchain.server_command("-Xms256m", "-Xmx512m", "-XX:+UseG1GC")]
     except Missing as missing:
         raise Unavailable(str(missing)) from None
 

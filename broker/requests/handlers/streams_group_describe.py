@@ -1,11 +1,11 @@
-"""StreamsGroupDescribe (API key 89, version 0; KIP-1071): epochs, topology, members and tasks of streams groups.
+"""StreamsGroupDescribe (API key 89, versions 0-1; KIP-1071, KIP-1331): topology, members, tasks of streams groups.
 
 A group of whose topics the client may not describe one is refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
@@ -26,6 +26,8 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
+NOT_STORED: Final = 1
+"""The status of the description of a topology that is not stored: no broker here has a plugin that stores them."""
 UNSEEN_TOPICS = "The described group uses topics that the client is not authorized to describe."
 
 
@@ -40,9 +42,12 @@ class StreamsGroupDescribeServices(Protocol):
 def handle(
     services: StreamsGroupDescribeServices, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> Pending[StreamsGroupDescribeResponse]:
-    asks = request.include_authorized_operations
+    asks, asks_description = request.include_authorized_operations, request.include_topology_description
 
     def response_of(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
+        for group in groups:
+            if asks_description and group.error_code == ErrorCode.NONE:
+                group.topology_description_status = NOT_STORED
         return StreamsGroupDescribeResponse(groups=[as_seen(group, context.access, asks=asks) for group in groups])
 
     return join_answers([describe(services, group_id, context.version) for group_id in request.group_ids], response_of)

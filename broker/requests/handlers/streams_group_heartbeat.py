@@ -1,7 +1,10 @@
-"""StreamsGroupHeartbeat (API key 88, version 0; KIP-1071): a member joins, stays in and leaves a streams group.
+"""StreamsGroupHeartbeat (API key 88, versions 0-1; KIP-1071): a member joins, stays in and leaves a streams group.
 
 The names of the topics of a topology are checked here, and the right to describe them. Internal topics that are missing
 are created after the heartbeat, if the client has the right to create them.
+
+DIVERGES: in version 1 Apache Kafka tells the lag at which a warm-up task counts as caught up; here there are no warm-up
+tasks, and the lag is -1.
 """
 
 from __future__ import annotations

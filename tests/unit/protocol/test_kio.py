@@ -36,6 +36,12 @@ NEWER_THAN_KIO = {
     "ApiVersionsResponse": 5,
     "DeleteGroupsRequest": 3,
     "DeleteGroupsResponse": 3,
+    "StreamsGroupDescribeRequest": 1,
+    "StreamsGroupDescribeResponse": 1,
+    "StreamsGroupHeartbeatRequest": 1,
+    "StreamsGroupHeartbeatResponse": 1,
+    "StreamsGroupTopologyDescriptionUpdateRequest": 0,
+    "StreamsGroupTopologyDescriptionUpdateResponse": 0,
     "TxnOffsetCommitRequest": 6,
     "TxnOffsetCommitResponse": 6,
     "UnregisterControllerRequest": 0,
@@ -128,9 +134,12 @@ def their_name(field: Field, theirs: type[Any]) -> str:
         field.name.removesuffix("_timestamp"),
         f"{field.name}_",
     )
-    # kio knows TxnOffsetCommit without its version 6, which gave this field its name.
+    # kio knows TxnOffsetCommit without its version 6, and StreamsGroupHeartbeat without its version 1, which gave these
+    # fields other names.
     if field.name == "generation_id_or_member_epoch":
         candidates = (*candidates, "generation_id")
+    elif field.name.startswith("acceptable_recovery_lag"):
+        candidates = ("acceptable_recovery_lag",) if field.name.endswith("_legacy") else ()
     return next(name for name in candidates if name in names)
 
 

@@ -8,12 +8,13 @@ from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.shard.kinds import change_of, record_of
 from moldau.coordinator.shard.shard import GroupShard
-from moldau.coordinator.streams.records import RECORDS
+from moldau.coordinator.streams.records import RECORDS, epoch_change
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
+from moldau.protocol.records.streams_groups import StreamsGroupMetadataValue
 from tests.support.recorded_groups import groups_log
-from tests.support.streams_stage import group_in
+from tests.support.streams_stage import GROUP, StreamsStage, group_in
 
 KEYS = tuple(record.key for record in RECORDS)
 
@@ -53,3 +54,22 @@ def test_the_group_is_as_apache_kafka_left_it() -> None:
     assert len(group.owners.active) == sum(
         len(partitions) for tasks in group.targets.values() for partitions in tasks.active.values()
     )
+
+
+def test_what_a_plugin_of_apache_kafka_4_4_holds_is_kept_in_every_later_epoch() -> None:
+    stage = StreamsStage({"in": 2})
+    stage.join("a")
+    group = group_in(stage.shard, GROUP)
+    described = epoch_change(
+        GROUP, group.epoch, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs, (3, 2)
+    )
+    stage.records.append(record_of(described, stage.wall_ms))
+    stage.reload()
+    stage.join("b")
+    stage.leave("a")
+    changes = [change_of(record) for record in stage.records]
+    epochs = [each.value for each in changes if isinstance(each, RecordChange)]
+    later = [each for each in epochs if isinstance(each, StreamsGroupMetadataValue)][-2:]
+    assert [each.epoch for each in later] == [group.epoch + 1, group.epoch + 2]
+    for each in later:
+        assert (each.stored_description_topology_epoch, each.failed_description_topology_epoch) == (3, 2)

@@ -240,6 +240,7 @@ TABLE: Final[dict[tuple[str, ListenerRole], Row]] = {
         lambda r: [(Op.DESCRIBE, Kind.GROUP, each) for each in r.group_ids], GROUP_FAILED
     ),
     ("StreamsGroupHeartbeat", BROKER): on_group(Op.READ),
+    ("StreamsGroupTopologyDescriptionUpdate", BROKER): on_group(Op.READ),
     ("SyncGroup", BROKER): on_group(Op.READ),
     ("TxnOffsetCommit", BROKER): transactional(
         reads_group, lambda r: [(Op.READ, Kind.TOPIC, name_of(each)) for each in r.topics]

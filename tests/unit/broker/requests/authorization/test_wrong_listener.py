@@ -46,7 +46,8 @@ OF_BROKERS: Final = names("""
     DescribeTransactions DescribeUserScramCredentials EndTxn FindCoordinator GetTelemetrySubscriptions
     Heartbeat InitProducerId JoinGroup LeaveGroup ListConfigResources ListGroups ListOffsets ListTransactions
     Metadata OffsetCommit OffsetDelete OffsetFetch OffsetForLeaderEpoch Produce PushTelemetry
-    StreamsGroupDescribe StreamsGroupHeartbeat SyncGroup TxnOffsetCommit WriteTxnMarkers
+    StreamsGroupDescribe StreamsGroupHeartbeat StreamsGroupTopologyDescriptionUpdate SyncGroup TxnOffsetCommit
+    WriteTxnMarkers
     AlterShareGroupOffsets DeleteShareGroupOffsets DescribeShareGroupOffsets
     ShareAcknowledge ShareFetch ShareGroupDescribe ShareGroupHeartbeat
     DeleteShareGroupState InitializeShareGroupState ReadShareGroupState ReadShareGroupStateSummary WriteShareGroupState
