@@ -197,7 +197,6 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
     def __init__(self, seed: int) -> None:
         random = Random(f"{seed}/share groups")
         topics = Topics(random, TOPICS)
-        topics.may_go = False
         self.members = [
             ShareMember(f"c{number}", random.choice((*GROUPS, GROUPS[0])), topics.some())
             for number in range(random.randint(2, 6))
@@ -239,14 +238,22 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
             return
         command = self._commands.pop(self.random.randrange(len(self._commands)))
         share = self.random.choice((0.0, 0.6, 1.0, 1.0, 1.0))
-        done = {each[:2] for each in command.offsets if self.random.random() < share}
-        if done:
-            self._report(command.group_id, done)
+        self._report(command.group_id, {each[:2] for each in command.offsets if self.random.random() < share})
 
     def _report(self, group_id: str, done: Iterable[tuple[bytes, int]]) -> None:
-        partitions = frozenset(done)
-        self.share_rules.carried_out.setdefault(group_id, set()).update(partitions)
-        self.shell.step(StatesInitialized(group_id, partitions))
+        """The share coordinator knows no partition of a topic that is gone."""
+        partitions = frozenset(done) & frozenset().union(*self.topics.partitions().values())
+        if partitions:
+            self.share_rules.carried_out.setdefault(group_id, set()).update(partitions)
+            self.shell.step(StatesInitialized(group_id, partitions))
+
+    def change_topics(self) -> None:
+        """A coordinator that loads while a topic goes is not told."""
+        before = {topic.id: topic.name for topic in self.topics.by_name.values()}
+        super().change_topics()
+        gone = before.keys() - {topic.id for topic in self.topics.by_name.values()}
+        if gone and self.random.random() < 0.8:
+            self.shell.step(events.TopicsDeleted(frozenset(before[each] for each in gone), frozenset(gone)))
 
     def loaded(self) -> None:
         super().loaded()
