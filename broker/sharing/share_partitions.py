@@ -172,6 +172,7 @@ class SharedPartition:
         self._forget = forget
         self._writes: list[tuple[StateWrite, Answered | None]] = []
         self._is_writing = False
+        self._when_stored: list[Callable[[], None]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._letters: deque[DeadLetter] = deque()
@@ -181,12 +182,25 @@ class SharedPartition:
     def is_active(self) -> bool:
         return self.is_loaded and self.error is None
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether a write is under way."""
+        return self._is_writing
+
     # Loading
 
-    def load(self) -> None:
+    def load(self, former: SharedPartition | None) -> None:
+        """`former`: the last one of this key here, which is gone, and may still store something."""
         self.partition.add_listener(self)
-        request = ReadState(NOBODY, self.key, self.machine.leader_epoch)
-        self._ports.persister.ask(request, self._read)
+        if former is None:
+            self._ask_state()
+        else:
+            former.when_stored(self._ask_state)
+
+    def _ask_state(self) -> None:
+        if self.error is None:
+            request = ReadState(NOBODY, self.key, self.machine.leader_epoch)
+            self._ports.persister.ask(request, self._read)
 
     def _read(self, answer: StateAnswer) -> None:
         if self.error is not None:
@@ -296,7 +310,23 @@ class SharedPartition:
         self._is_writing = False
         if self._writes:
             self._send()
+        else:
+            ready, self._when_stored = self._when_stored, []
+            for each in ready:
+                each()
         self.wake()
+
+    def when_stored(self, ready: Callable[[], None]) -> None:
+        """Call once nothing is being stored any more.
+
+        DIVERGES: Apache Kafka loads a share partition anew while writes of the one before it are under way. Such a
+        write has the same leader epoch, so that it is not refused: it may move the start offset back, or lose what is
+        acknowledged to a higher delivery count.
+        """
+        if self._is_writing:
+            self._when_stored.append(ready)
+        else:
+            ready()
 
     # Dead letters
 
@@ -395,6 +425,8 @@ class SharePartitions:
         self._replicas = replicas
         self._ports = ports
         self._of: dict[ShareKey, SharedPartition] = {}
+        self._former: dict[ShareKey, SharedPartition] = {}
+        """Those that are gone and still store something."""
 
     def __len__(self) -> int:
         return len(self._of)
@@ -427,12 +459,19 @@ class SharePartitions:
         if not partition.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         shared = self._of[key] = SharedPartition(key, partition, self._ports, self._forget)
-        shared.load()
+        shared.load(self._former.get(key))
         return shared
 
     def _forget(self, shared: SharedPartition) -> None:
         if self._of.get(shared.key) is shared:
             del self._of[shared.key]
+        if shared.is_storing:
+            self._former[shared.key] = shared
+            shared.when_stored(lambda: self._stored(shared))
+
+    def _stored(self, shared: SharedPartition) -> None:
+        if self._former.get(shared.key) is shared:
+            del self._former[shared.key]
 
     def group_left(self, group_id: str) -> None:
         """No member of the group has a session here any more."""
