@@ -96,6 +96,10 @@ def acquire(
             archived = partition.archive(found, batch.first_offset, batch.last_offset, ACQUIRED)
             partition.delivery_complete_count += archived or 0
     acquired = without(acquired, left_out)
+    if not acquired:
+        # DIVERGES: in Apache Kafka the start offset waits for an acknowledgement. A transaction with as many records as
+        # may be in flight has none, and nothing is acquired any more.
+        partition.advance_start()
     return acquired, sum(each.size for each in acquired)
 
 
@@ -185,6 +189,7 @@ class Acquisition:
         if archived is not None:
             partition.delivery_complete_count += archived
             partition.looks_back = True
+        partition.skip_missing(fetch_offset, first_offset)
 
     # Records that are in flight
 

@@ -108,7 +108,7 @@ class SharePartition:
         self.end_offset = self.batches.last.last_offset
         if gap_offset != NO_RECORD:
             self._gap = Gap(gap_offset, self.end_offset)
-        self._advance_start()
+        self.advance_start()
 
     # What to deliver next
 
@@ -250,11 +250,11 @@ class SharePartition:
         if not is_stored:
             # What an expired lock released stays released: it is stored with a later change, or delivered again.
             self._undo(write.transitions)
-            return self._advance_start()
+            return self.advance_start()
         for state, _, _ in self._ended(write.transitions, is_stored=True):
             if state.state is AVAILABLE:
                 self.looks_back = True
-        return self._advance_start()
+        return self.advance_start()
 
     def _undo(self, transitions: Iterable[Transition]) -> None:
         for state, (first, last, was_state, _), in_part in self._ended(transitions, is_stored=False):
@@ -354,7 +354,7 @@ class SharePartition:
 
     # The start offset
 
-    def _advance_start(self) -> bool:
+    def advance_start(self) -> bool:
         """Move the start offset over records whose state is final, and forget their batches."""
         if not self._can_advance():
             return False
@@ -363,7 +363,8 @@ class SharePartition:
             return False
         last_offset = self.batches.last.last_offset
         if last_final == last_offset:
-            self.start_offset = self.end_offset = last_offset + 1
+            # DIVERGES: in Apache Kafka the start offset goes back here if the log start offset has passed the batches.
+            self.start_offset = self.end_offset = max(self.start_offset, last_offset + 1)
             self.batches.clear()
             self.delivery_complete_count = 0
             return True
@@ -381,6 +382,18 @@ class SharePartition:
             self.batches.remove_before(batch.first_offset)
         self.delivery_complete_count -= final_count
         return True
+
+    def skip_missing(self, first_offset: int, end_offset: int) -> None:
+        """The log has no records in this range. A start offset in it that is in no batch moves on.
+
+        DIVERGES: in Apache Kafka it stays where it is. Once as many records as may be in flight follow it, nothing is
+        acquired any more.
+        """
+        start = self.start_offset
+        floor = self.batches.floor(start)
+        if first_offset <= start < end_offset and (floor is None or floor.last_offset < start):
+            following = self.batches.between(start, end_offset)
+            self.start_offset = following[0].first_offset if following else end_offset
 
     def _can_advance(self) -> bool:
         batch = self.batches.floor(self.start_offset)
@@ -433,6 +446,9 @@ class SharePartition:
         if self._gap is not None:
             # DIVERGES: Apache Kafka keeps the gap, and fetches from below the log start offset again and again.
             self._gap.start_offset = max(self._gap.start_offset, log_start_offset)
+        # DIVERGES: Apache Kafka leaves the start offset before records that are all final. If they are as many as may
+        # be in flight, nothing is acquired any more.
+        self.advance_start()
 
     def _count_final_before(self, end_offset: int) -> int:
         count = 0

@@ -31,6 +31,7 @@ from tests.simulation.quotas.swarm import Swarm as Quotas
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
+from tests.simulation.share.swarm import ShareRecordsSwarm
 from tests.simulation.tiering import compacted, disabled, moved, rotten, scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 
@@ -149,6 +150,13 @@ def of_heartbeats(swarm: Callable[[int], HeartbeatSwarm[Any]]) -> Runner:
     return run
 
 
+def of_share_records(seed: int, lines: Lines) -> Report:
+    """What a share group has in flight of a partition, and the share coordinator."""
+    records = ShareRecordsSwarm(seed)
+    records.run()
+    return Report(told=f"{records.rules.delivered_count} deliveries, leader epoch {records.leader_epoch}")
+
+
 def of_transactions(seed: int, lines: Lines) -> Report:
     """A coordinator of transactions alone, its producers, and the partitions that they write to."""
     transactions = Transactions(seed)
@@ -224,6 +232,7 @@ GROUPS: Final = "groups"
 CONSUMER_GROUPS: Final = "consumer-groups"
 SHARE_GROUPS: Final = "share-groups"
 STREAMS_GROUPS: Final = "streams-groups"
+SHARE_RECORDS: Final = "share-records"
 HEARTBEATS: Final = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS)
 """The kinds of groups that heartbeats keep up: a seed takes about 0.03 s."""
 TRANSACTIONS: Final = "transaction-coordinator"
@@ -289,6 +298,7 @@ KINDS: Final[dict[str, Runner]] = {
     CONSUMER_GROUPS: of_heartbeats(ConsumerSwarm),
     SHARE_GROUPS: of_heartbeats(ShareSwarm),
     STREAMS_GROUPS: of_heartbeats(StreamsSwarm),
+    SHARE_RECORDS: of_share_records,
     TRANSACTIONS: of_transactions,
     LOG_CLEANER: of_log_cleaner,
     QUOTAS: of_quotas,
@@ -305,7 +315,7 @@ EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage((GROUPS, REPLICAS), 8, at_once=8),
-    Stage(HEARTBEATS, 20, at_once=20),
+    Stage((*HEARTBEATS, SHARE_RECORDS), 20, at_once=20),
     Stage((TRANSACTIONS, LOG_CLEANER), 8, at_once=8),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
@@ -333,7 +343,7 @@ OPENING: Final = (
     Stage((LOG_CLEANER,), 40, at_once=20),
     Stage((CONTROLLER,), 28, at_once=7),
     Stage((GROUPS,), 40, at_once=20),
-    Stage(HEARTBEATS, 100, at_once=60),
+    Stage((*HEARTBEATS, SHARE_RECORDS), 100, at_once=50),
     Stage((TRANSACTIONS,), 200, at_once=100),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
@@ -369,6 +379,7 @@ def is_drawn(kind: str) -> bool:
         CONTROLLER,
         GROUPS,
         *HEARTBEATS,
+        SHARE_RECORDS,
         TRANSACTIONS,
         REPLICAS,
         METADATA,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from moldau.broker.sharing.share_partitions import SharedPartition
 from moldau.coordinator.share_state.events import InitializeState, ReadState, StateAnswer, StateRequest, WriteState
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import Acquired
+from moldau.replication.share.changes import GAP, RENEW
 from moldau.replication.share.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, FINAL_STATES, InFlightState
-from moldau.replication.share.share_partition import GAP, RENEW
 from tests.simulation.groups.shell import Violation
 from tests.simulation.share.topic_log import TopicLog
 
@@ -62,7 +62,6 @@ class Life:
     """What a share partition has told, since it was loaded."""
 
     shared: SharedPartition
-    leader_epoch: int
     read_moment: int = -1
     """When its read of the state came to the coordinator last."""
     base: dict[int, Stored] = field(default_factory=dict)
@@ -84,6 +83,7 @@ class Rules:
         self.generations: dict[int, Generation] = {}
         self.moment = 0
         self.delivered_count = 0
+        self._lives: dict[SharedPartition, Life] = {}
         self._leader_epoch = -1
         """The highest leader epoch that the coordinator has confirmed."""
         self._state_epoch = -1
@@ -94,6 +94,13 @@ class Rules:
         """A moment: they grow."""
         self.moment += 1
         return self.moment
+
+    def life_of(self, shared: SharedPartition | None) -> Life | None:
+        if shared is None:
+            return None
+        if shared not in self._lives:
+            self._lives[shared] = Life(shared)
+        return self._lives[shared]
 
     # The share coordinator
 
@@ -250,7 +257,7 @@ class Rules:
         begin = max(life.start_offset, generation.start_offset, self.log.log_start_offset)
         for offset in range(begin, start):
             is_final = generation.stored.get(offset, NEVER).state in FINAL_STATES
-            if not is_final and offset not in generation.excused | self.log.aborted | self.log.markers:
+            if not is_final and offset not in generation.excused | self.log.aborted | self.log.unread:
                 raise Violation(f"the start offset passes {offset}, which is not finished")
         life.start_offset = start
 
@@ -261,10 +268,6 @@ class Rules:
         generation = self.generations[max(self.generations)]
         for offset in range(max(generation.start_offset, self.log.log_start_offset), end_offset):
             is_accepted = generation.stored.get(offset, NEVER).state == ACKNOWLEDGED or offset in generation.accepted
-            excused = generation.excused | self.log.aborted | self.log.markers
+            excused = generation.excused | self.log.aborted | self.log.unread
             if not is_accepted and offset not in excused:
                 raise Violation(f"{offset} is neither acknowledged nor delivered again")
-
-
-def life_of(owner: object) -> Life | None:
-    return cast("Life | None", owner)

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, cast
 
-from moldau.broker.sharing.share_partitions import SharedPartition, SharePorts, ShareSettings
+from moldau.broker.sharing.share_partitions import (
+    ShareCounts,
+    SharedPartition,
+    SharePartitions,
+    SharePorts,
+    ShareSettings,
+)
 from moldau.coordinator.share_state.events import (
     InitializeState,
     ShareStateConfig,
@@ -19,7 +25,7 @@ from moldau.coordinator.share_state.events import (
 from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import AcquireWish
-from moldau.replication.share.share_partition import GAP, RENEW, AcknowledgementBatch, ShareLimits
+from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, ShareLimits
 from tests.simulation.groups.shell import Violation
 from tests.simulation.share.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
 from tests.simulation.share.state_host import Clock, StateHost
@@ -51,6 +57,7 @@ class Leadership:
     end_offset: int | None = None
     """The end of what is committed there; None: it leads, and everything is."""
     listeners: list[Any] = field(default_factory=list)
+    is_leader: bool = True
 
     @property
     def high_watermark(self) -> int:
@@ -64,12 +71,6 @@ class Leadership:
             self.listeners.remove(listener)
 
 
-@dataclass(slots=True, eq=False)
-class Node:
-    leadership: Leadership | None = None
-    life: Life | None = None
-
-
 @dataclass(slots=True)
 class Settings:
     """Those of the group, for a share partition."""
@@ -80,15 +81,23 @@ class Settings:
         return self.settings
 
 
-@dataclass(slots=True)
-class Persister:
-    """The share coordinator, as one life reaches it."""
+class Node:
+    """A broker, as far as share partitions see one: its replicas, and the share coordinator as it reaches it."""
 
-    host: StateHost
-    life: Life | None = None
+    def __init__(self, host: StateHost, rules: Rules, settings: ShareSettings) -> None:
+        self.host = host
+        self.rules = rules
+        self.leadership: Leadership | None = None
+        parts: list[Any] = [host.clock, host.clock, run_at_once, Nothing(), self, Settings(settings), ShareCounts()]
+        parts.append(Nothing())  # No group has a dead-letter queue.
+        self.partitions = SharePartitions(cast(Any, self), SharePorts(*parts))
+
+    def find(self, key: object) -> Leadership | None:
+        return self.leadership
 
     def ask(self, request: StateRequest, answered: Callable[[StateAnswer], None]) -> None:
-        self.host.ask(self.life, request, answered)
+        """A share partition reads its state with a method of its own."""
+        self.host.ask(self.rules.life_of(getattr(answered, "__self__", None)), request, answered)
 
 
 def run_at_once(work: Coroutine[Any, Any, None]) -> None:
@@ -118,7 +127,7 @@ class ShareRecordsSwarm:
         self.host = StateHost(random, self.clock, config, self.rules, lambda _: 1)
         self._manners = (random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)), random.choice((0.0, 0.1)))
         self._transactions = random.choice((0.0, 0.4))
-        self.nodes = [Node() for _ in range(NODES)]
+        self.nodes = [Node(self.host, self.rules, self.settings) for _ in range(NODES)]
         self.leader = self.nodes[0]
         self.leader_epoch = 0
         self.leader.leadership = Leadership(0, self.log)
@@ -131,6 +140,7 @@ class ShareRecordsSwarm:
             (self.wait_long, random.choice((1, 4, 10))),
             (self.grow, 20),
             (self.delete_records, random.choice((0, 0, 3))),
+            (self.compact, random.choice((0, 0, 3))),
             (self.end_session, random.choice((0, 2, 5))),
             (self.move_leader, random.choice((0, 1, 4))),
             (self.tell_former_leaders, 4),
@@ -158,8 +168,10 @@ class ShareRecordsSwarm:
 
     def look(self) -> None:
         for node in self.nodes:
-            if node.life is not None:
-                self.rules.look(node.life, self.clock.now_ms)
+            shared = node.partitions.find(KEY)
+            life = self.rules.life_of(shared)
+            if life is not None:
+                self.rules.look(life, self.clock.now_ms)
 
     def initialize(self, state_epoch: int, start_offset: int) -> None:
         """The state of the share partition begins, or begins anew. Repeated until it is confirmed."""
@@ -219,21 +231,11 @@ class ShareRecordsSwarm:
     # Leaders
 
     def life_at(self, node: Node) -> Life:
-        """As the share partitions of a broker: one that is gone, or of an earlier leader epoch, is loaded anew."""
-        leadership = node.leadership
-        assert leadership is not None, "it believes that it leads"
-        life = node.life
-        if life is not None and life.shared.error is None:
-            if life.leader_epoch == leadership.leader_epoch:
-                return life
-            life.shared.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        persister = Persister(self.host)
-        parts: list[Any] = [self.clock, self.clock, run_at_once, Nothing(), persister, Settings(self.settings)]
-        ports = SharePorts(*parts)
-        shared = SharedPartition(KEY, cast(Any, leadership), ports, lambda _: None)
-        node.life = persister.life = Life(shared, leadership.leader_epoch)
-        shared.load()
-        return node.life
+        shared = node.partitions.get(KEY)
+        assert isinstance(shared, SharedPartition), "it believes that it leads"
+        life = self.rules.life_of(shared)
+        assert life is not None
+        return life
 
     def move_leader(self) -> None:
         """The former leader does not know yet; it may become the leader again before it does."""
@@ -257,7 +259,7 @@ class ShareRecordsSwarm:
         if node.leadership is not None:
             for listener in [*node.leadership.listeners]:
                 listener.on_becoming_follower()
-        node.leadership = node.life = None
+        node.leadership = None
 
     # Members
 
@@ -293,7 +295,8 @@ class ShareRecordsSwarm:
         wish = AcquireWish(member_id, records_max, self.random.choice((3, 500)), is_strict, offset)
         acquired, _ = shared.acquire(wish, batches, aborted)
         if self.settings.reads_committed:
-            told = {each for first, last, _ in acquired for each in range(first, last + 1)} & self.log.aborted
+            told = {each for first, last, _ in acquired for each in range(first, last + 1)}
+            told &= self.log.aborted - self.log.compacted
             if told:
                 raise Violation(f"{sorted(told)} are delivered, and their transaction was aborted")
         self.rules.delivered(life, member_id, acquired, self.clock.now_ms, LOCK_MS)
@@ -316,8 +319,8 @@ class ShareRecordsSwarm:
     def _acknowledge(self, life: Life, member_id: str, kinds: dict[int, int]) -> None:
         if not kinds:
             return
-        for offset in kinds.keys() & self.log.markers:
-            kinds[offset] = GAP  # A client acknowledges a control record so.
+        for offset in kinds.keys() & self.log.unread:
+            kinds[offset] = GAP  # So does a client where it got no record.
         runs: list[list[int]] = []
         for offset in sorted(kinds):
             if runs and runs[-1][-1] == offset - 1:
@@ -351,13 +354,14 @@ class ShareRecordsSwarm:
 
     def end_session(self) -> None:
         """A member goes. Without any member left the leader forgets what was in flight."""
-        life = self.life_at(self.some_node())
+        node = self.some_node()
+        life = self.life_at(node)
         member_id = self.random.choice(MEMBERS)
         life.shared.release(member_id)
         if life.shared.is_active:
             life.held = {offset: holder for offset, holder in life.held.items() if holder[0] != member_id}
         if self.random.random() < 0.2:
-            life.shared.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            node.partitions.group_left(KEY.group_id)
 
     # The log, the coordinator, time
 
@@ -366,6 +370,9 @@ class ShareRecordsSwarm:
 
     def delete_records(self) -> None:
         self.log.delete_some()
+
+    def compact(self) -> None:
+        self.log.compact()
 
     def deliver(self) -> None:
         self.host.deliver()
@@ -378,8 +385,7 @@ class ShareRecordsSwarm:
 
     def reset(self) -> None:
         """An administrator sets the offset of the group, which has no member then."""
-        life = self.life_at(self.leader)
-        life.shared.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.leader.partitions.group_left(KEY.group_id)
         offset = self.random.randint(self.log.log_start_offset, self.log.end_offset)
         self.initialize(max(self.rules.generations) + 1, offset)
 

@@ -17,6 +17,8 @@ class TopicLog:
         self.log_start_offset = 0
         self.markers: set[int] = set()
         """The offsets of control records."""
+        self.compacted: set[int] = set()
+        """The offsets that compaction removed."""
         self.aborted: set[int] = set()
         """The offsets of records whose transaction was aborted."""
         self.aborted_transactions: list[tuple[int, int]] = []
@@ -46,7 +48,7 @@ class TopicLog:
             self.end_transaction(producer_id)
             return
         first = self.end_offset
-        self.append(self.random.randint(1, 5), producer_id, is_transactional=True)
+        self.append(self.random.choice((1, 2, 5, 30)), producer_id, is_transactional=True)
         self._open[producer_id][1].update(range(first, self.end_offset))
 
     def end_transaction(self, producer_id: int) -> None:
@@ -67,6 +69,17 @@ class TopicLog:
         if len(self.batches) > 6:
             self.log_start_offset = self.random.randint(self.log_start_offset, self.batches[2].last_offset)
             self.batches = [each for each in self.batches if each.last_offset >= self.log_start_offset]
+
+    def compact(self) -> None:
+        """A batch goes that is not the last one."""
+        if len(self.batches) > 6:
+            gone = self.batches.pop(self.random.randrange(len(self.batches) - 1))
+            self.compacted.update(range(gone.first_offset, gone.last_offset + 1))
+
+    @property
+    def unread(self) -> set[int]:
+        """The offsets that a client acknowledges as a gap."""
+        return self.markers | self.compacted
 
     def read(self, offset: int, end_offset: int, batches_max: int) -> list[FetchedBatch]:
         """The batches from an offset on, below an end."""

@@ -167,6 +167,21 @@ def test_a_reset_fences_writers_of_the_earlier_state_epoch() -> None:
     assert stage.states()[KEY] == ShareState(1, 6, 0, 100, 0)
 
 
+def test_an_earlier_leader_is_fenced_after_a_reset_too_when_the_records_before_it_are_pruned() -> None:
+    stage = Stage()
+    stage.initialize()
+    stage.read(leader_epoch=3)
+    before = len(stage.batches)
+    stage.initialize(state_epoch=2, start_offset=100)
+    stage.read(leader_epoch=3)
+    next_leader = ShareStateShard(CONFIG, stage.end_offset, PARTITIONS.get)
+    reader = LogReader(0, ShareStateRecordReader())
+    for change, end_offset in reader.read(b"".join(stage.batches[before:])):
+        next_leader.replay(change, end_offset)
+    effects = next_leader.step(ReadState(WAITER, KEY, 2), 0, 0)
+    assert [reply.response for reply in effects.replies] == [StateAnswer(ErrorCode.FENCED_LEADER_EPOCH)]
+
+
 def test_requests_about_what_does_not_exist() -> None:
     stage = Stage()
     read_refused = "Read operation on uninitialized share partition not allowed."

@@ -298,3 +298,45 @@ def test_limits_are_those_of_the_moment() -> None:
     stage.limits = stage.limits._replace(delivery_count_max=1)
     stage.acknowledge("m", 0, 3, RELEASE)
     assert ends(stage) == (4, 4), "released at the new limit, they are archived"
+
+
+def test_the_start_offset_does_not_go_back_behind_the_log_start() -> None:
+    """The log start passes everything in flight while an acknowledgement of it is being stored."""
+    stage = ShareStage((10,))
+    stage.acquire("a")
+    write = stage.begin("a", 0, 9, ACCEPT)
+    assert isinstance(write, StateWrite)
+    stage.partition.log_start_moved(20)
+    stage.store(write)
+    assert (stage.partition.start_offset, stage.partition.end_offset) == (20, 20)
+
+
+def test_the_log_start_frees_the_room_of_records_that_are_done() -> None:
+    stage = ShareStage((1, 9), LIMITS._replace(records_max=10))
+    stage.acquire("a", batch_size=1)
+    stage.acknowledge("a", 0, 0, RELEASE)
+    stage.acknowledge("a", 1, 9, ACCEPT)
+    stage.partition.log_start_moved(1)
+    assert (stage.partition.start_offset, stage.partition.records_count) == (10, 0)
+
+
+def test_an_aborted_transaction_leaves_room_for_others_however_long_it_is() -> None:
+    stage = ShareStage((), LIMITS._replace(records_max=10))
+    stage.append(10, 7, is_transactional=True)
+    stage.append(1, 7, is_transactional=True, aborts=True)
+    assert stage.acquire("a", aborted=[(0, 7)], batches_max=1) == []
+    assert stage.partition.can_acquire and stage.partition.start_offset == 10
+
+
+def test_the_start_offset_moves_past_what_compaction_removed_of_a_gap() -> None:
+    """Another leader took over while the first records were acquired, and they are not in the log any more."""
+    stage = ShareStage((5, 5, 5))
+    stage.acquire("a", batch_size=1)
+    stage.acknowledge("a", 5, 9, ACCEPT)
+    stage.fail_over()
+    assert stage.partition.next_fetch_offset() == 0
+    del stage.log[0]
+    (acquired,) = stage.acquire("a")
+    assert acquired == Acquired(10, 14, 1)
+    assert stage.acknowledge("a", 10, 14, ACCEPT) is None
+    assert (stage.partition.start_offset, len(stage.partition.batches)) == (15, 0)

@@ -1,0 +1,49 @@
+"""The share partitions of a broker, on a leader alone: when one is loaded anew."""
+
+from __future__ import annotations
+
+from random import Random
+
+from moldau.broker.sharing.share_partitions import SharedPartition, ShareSettings
+from moldau.coordinator.share_state.events import InitializeState, ReadState, ShareStateConfig, StateRequest, WriteState
+from moldau.protocol.errors import ErrorCode
+from moldau.replication.share.acquisition import AcquireWish
+from moldau.replication.share.changes import AcknowledgementBatch, ShareLimits
+from tests.simulation.share.rules import ACCEPT, Generation, Life, Rules
+from tests.simulation.share.state_host import Clock, StateHost
+from tests.simulation.share.swarm import KEY, Leadership, Node
+from tests.simulation.share.topic_log import TopicLog
+
+SETTINGS = ShareSettings(ShareLimits(5, 500, 15_000, True), False, "earliest")
+
+
+def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_stored() -> None:
+    """All members have gone and come back while an acknowledgement was on its way to the share coordinator."""
+    log = TopicLog(Random(1))
+    log.append(10)
+    asked: list[StateRequest] = []
+
+    class Witness(Rules):
+        def asked(self, life: Life | None, request: StateRequest) -> None:
+            asked.append(request)
+            super().asked(life, request)
+
+    rules = Witness(log, 5)
+    host = StateHost(Random(1), Clock(), ShareStateConfig(), rules, lambda _: 1)
+    node = Node(host, rules, SETTINGS)
+    node.leadership = Leadership(0, log)
+    rules.generations[1] = Generation(0)
+    host.ask(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
+    host.deliver()
+    first = node.partitions.get(KEY)
+    assert isinstance(first, SharedPartition) and host.deliver()
+    first.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
+    answers: list[ErrorCode] = []
+    first.acknowledge("a", [AcknowledgementBatch(0, 9, [ACCEPT])], lambda error, _: answers.append(error))
+    node.partitions.group_left(KEY.group_id)
+    second = node.partitions.get(KEY)
+    assert isinstance(second, SharedPartition) and second is not first and not second.is_loaded
+    while host.deliver():
+        pass
+    assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState, ReadState]
+    assert (answers, second.is_loaded, second.machine.start_offset) == ([ErrorCode.NONE], True, 10)
