@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from moldau.broker.cli.dumped_files import Json
+    from moldau.broker.console.record_contents import Json
 
 DESCRIPTION: Final = """\
 Show what is in the files of a log, one JSON object a line: batches (with --deep their records), indexes, producer
@@ -70,18 +70,13 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
     """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
     from moldau.broker.cli import dumped_files
-    from moldau.broker.cli.dumped_files import Contents, dump_batches
+    from moldau.broker.cli.dumped_files import dump_batches
+    from moldau.broker.console.record_contents import CONTENTS_OF_TOPICS, Contents
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):
         topic = path.absolute().parent.name.rpartition("-")[0]
-        by_topic = {
-            dumped_files.METADATA_TOPIC: Contents.METADATA,
-            dumped_files.OFFSETS_TOPIC: Contents.OFFSETS,
-            dumped_files.TRANSACTIONS_TOPIC: Contents.TRANSACTIONS,
-            dumped_files.SHARE_STATE_TOPIC: Contents.SHARE_STATE,
-        }
-        guessed = Contents.METADATA if name.endswith(".checkpoint") else by_topic.get(topic, Contents.PLAIN)
+        guessed = Contents.METADATA if name.endswith(".checkpoint") else CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
         return dump_batches(path, guessed if contents == "auto" else Contents(contents), deep=deep)
     by_suffix = {
         ".index": dumped_files.dump_offset_index,

@@ -160,9 +160,9 @@ def _count_batch(counted: Counted, records: BytesLike, position: int, header: Ba
     if header.records_count <= 0:
         return
     timestamp = header.max_timestamp if header.timestamp_type else header.base_timestamp
-    if header.base_offset >= counted.offset:
+    if header.base_offset >= counted.offset and header.delete_horizon_ms is None:
         counted.records += header.records_count
-    elif header.records_count == header.last_offset_delta + 1:
+    elif header.records_count == header.last_offset_delta + 1 and header.delete_horizon_ms is None:
         counted.records += header.last_offset - counted.offset + 1
     else:
         later = [

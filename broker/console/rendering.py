@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import pkgutil
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ SLICE_NS: Final = 1_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 LOOKS: Final = 16
 """Pieces of a page between two looks at the clock."""
+EPOCH: Final = datetime(1970, 1, 1)
 UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -73,7 +75,12 @@ def _jinja() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         auto_reload=False,
     )
-    filters: dict[str, Callable[..., str]] = {"size": size_text, "count": count_text, "duration": duration_text}
+    filters: dict[str, Callable[..., str]] = {
+        "size": size_text,
+        "count": count_text,
+        "duration": duration_text,
+        "time": time_text,
+    }
     made.filters.update(filters)
     made.globals.update(path_to=path_to)
     return made
@@ -90,6 +97,14 @@ def count_text(value: int | None) -> str:
 def size_text(value: int | None) -> str:
     """A number of bytes in its unit; a dash for an unknown one."""
     return "–" if value is None or value < 0 else size(value)
+
+
+def time_text(ms: int) -> str:
+    """A timestamp (ms) in UTC; a dash for none."""
+    try:
+        return (EPOCH + timedelta(milliseconds=ms)).isoformat(" ", "milliseconds") if ms >= 0 else "–"
+    except OverflowError:
+        return f"{ms} ms"
 
 
 def duration_text(ms: int | None) -> str:

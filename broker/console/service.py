@@ -10,23 +10,35 @@ import json
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
+from urllib.parse import parse_qsl
 
 from moldau import __version__
 from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
+from moldau.broker.console.logins import COOKIE, Logins, check_form_key, check_origin
 from moldau.broker.console.page import Page, Refusal, Visit, as_json
+from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
+from moldau.broker.console.record_pages import tail_records
 from moldau.broker.console.rendering import Renderer, file_of
+from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
-from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources
-from moldau.security.access import Access
-from moldau.security.principal import ANONYMOUS
+from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
+from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream
 
-PAGES: Final = (*CLUSTER_PAGES, *TOPIC_PAGES, *GROUP_PAGES)
-NAVIGATION: Final = (("/", "Cluster"), ("/topics", "Topics"), ("/groups", "Groups"), ("/directories", "Directories"))
+PAGES: Final = (*CLUSTER_PAGES, *TOPIC_PAGES, *RECORD_PAGES, *GROUP_PAGES, *TRANSACTION_PAGES, *SECURITY_PAGES)
+NAVIGATION: Final = (
+    ("/", "Cluster"),
+    ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/transactions", "Transactions"),
+    ("/permissions", "Permissions"),
+    ("/directories", "Log directories"),
+)
 FILES: Final = {"style.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"}
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
+FORM: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = (
     (
         "Content-Security-Policy",
@@ -50,26 +62,29 @@ class Console:
         self._ports = ports
         self._renderer = Renderer(ports.environment)
         self._hosts = host_names(ports)
+        self._logins = Logins(ports)
 
     def resources(self) -> Resources:
         """The pages and files, each behind the checks that hold for all."""
         made: dict[str, dict[str, Handler]] = {page.path: {"GET": self._page(page)} for page in PAGES}
         made |= {f"/static/{name}": {"GET": self._file(name)} for name in FILES}
+        made["/topics/{name}/records/tail"] = {"GET": self.tail}
+        made["/login"] = {"GET": self.show_login, "POST": self.log_in}
+        made["/logout"] = {"POST": self.log_out}
         return made
 
     def _page(self, page: Page) -> Handler:
         async def show(request: HttpRequest) -> Answer:
-            wants_json = request.query.get("format") == "json" or prefers_json(request.headers.get("accept", ""))
+            wants_json = is_for_program(request)
             try:
-                self._check_host(request)
-                access = self._access(request)
-                client = KafkaClient(self._ports, access, request.client_host)
-                visit = Visit(client, request.path, request.variables, request.query)
+                visit = self._visit(request)
+                if visit is None:
+                    return self._to_login(request, wants_json)
                 value = await page.describe(visit)
             except Refusal as refusal:
-                return await self._refused(request, refusal, wants_json)
+                return await self._refused(request, refusal)
             except Unanswered as unanswered:
-                return await self._refused(request, Refusal(503, str(unanswered)), wants_json)
+                return await self._refused(request, Refusal(503, str(unanswered)))
             if wants_json:
                 return Answer(200, JSON, json.dumps(as_json(value)) + "\n", HEADERS)
             html = await self._renderer.html(page.template, {"page": value, "visit": visit, **self._around(request)})
@@ -77,20 +92,91 @@ class Console:
 
         return show
 
-    async def _refused(self, request: HttpRequest, refusal: Refusal, wants_json: bool) -> Answer:
+    def _visit(self, request: HttpRequest) -> Visit | None:
+        """The visit of a user; None where the user has to log in. Raises `Refusal`."""
+        self._check_host(request)
+        access = self._logins.access_of(request)
+        if access is None:
+            return None
+        client = KafkaClient(self._ports, access, request.client_host)
+        return Visit(client, request.path, request.variables, request.query)
+
+    async def tail(self, request: HttpRequest) -> Answer | Stream:
+        """The live tail of a topic."""
+        try:
+            visit = self._visit(request)
+            if visit is None:
+                raise Refusal(401, "log in first")
+            events = await tail_records(visit, request.headers.get("last-event-id", ""))
+        except Refusal as refusal:
+            return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
+        return Stream("text/event-stream; charset=utf-8", events, HEADERS)
+
+    # Logins
+
+    def _to_login(self, request: HttpRequest, wants_json: bool) -> Answer:
         if wants_json:
+            return Answer(401, JSON, json.dumps({"error": "log in by POST /login first"}) + "\n", HEADERS)
+        return Answer(303, HTML, "", (*HEADERS, ("Location", "/login")))
+
+    async def show_login(self, request: HttpRequest) -> Answer:
+        """The form of a login."""
+        try:
+            self._check_host(request)
+        except Refusal as refusal:
+            return await self._refused(request, refusal)
+        return await self._login_form(request, 200, "")
+
+    async def _login_form(self, request: HttpRequest, status: int, error: str) -> Answer:
+        html = await self._renderer.html("login.html", {"error": error, **self._around(request)})
+        return Answer(status, HTML, html, HEADERS)
+
+    async def log_in(self, request: HttpRequest) -> Answer:
+        """Take the form of a login."""
+        try:
+            self._check_host(request)
+            check_origin(request)
+            if not self._logins.is_needed:
+                raise Refusal(400, "the listeners of this broker ask for no login")
+            form = form_of(request)
+        except Refusal as refusal:
+            return await self._refused(request, refusal)
+        try:
+            session_id = await self._logins.log_in(request, form.get("user", ""), form.get("password", ""))
+        except Refusal as refusal:
+            return await self._login_form(request, refusal.status, str(refusal))
+        cookie = ("Set-Cookie", f"{COOKIE}={session_id}; Path=/; HttpOnly; SameSite=Strict")
+        return Answer(303, HTML, "", (*HEADERS, ("Location", "/"), cookie))
+
+    async def log_out(self, request: HttpRequest) -> Answer:
+        """End a session."""
+        try:
+            self._check_host(request)
+            check_origin(request)
+            check_form_key(self._logins.session_of(request), form_of(request).get("form_key", ""))
+        except Refusal as refusal:
+            return await self._refused(request, refusal)
+        self._logins.log_out(request)
+        cookie = ("Set-Cookie", f"{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
+        return Answer(303, HTML, "", (*HEADERS, ("Location", "/login"), cookie))
+
+    async def _refused(self, request: HttpRequest, refusal: Refusal) -> Answer:
+        if is_for_program(request):
             return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
         html = await self._renderer.html("refusal.html", {"refusal": refusal, **self._around(request)})
         return Answer(refusal.status, HTML, html, HEADERS)
 
     def _around(self, request: HttpRequest) -> dict[str, object]:
         """What every page shows."""
+        session = self._logins.session_of(request)
         return {
             "navigation": NAVIGATION,
             "path": request.path,
             "node_id": self._ports.config.node_id,
             "cluster_id": self._ports.cluster.id,
             "version": __version__,
+            "user": None if session is None else str(session.access.principal),
+            "form_key": "" if session is None else session.form_key,
         }
 
     def _file(self, name: str) -> Handler:
@@ -107,13 +193,6 @@ class Console:
         host = host_of(request.headers.get("host", ""))
         if host not in self._hosts and not is_address(host):
             raise Refusal(421, f"the console is not served as {host[:200]!r}; moldau.console.hosts may name it")
-
-    def _access(self, request: HttpRequest) -> Access:
-        listener = self._ports.listener
-        access = listener.access_of(ANONYMOUS, request.client_host)
-        if listener.security.has_login or not access.is_unrestricted:
-            raise Refusal(403, "the listeners of this node ask for a login, which the console does not take yet")
-        return access
 
 
 def host_names(ports: ConsolePorts) -> frozenset[str]:
@@ -146,3 +225,19 @@ def prefers_json(accept: str) -> bool:
         if kind in (JSON, "text/html"):
             return kind == JSON
     return False
+
+
+def is_for_program(request: HttpRequest) -> bool:
+    """Whether the response is JSON."""
+    return request.query.get("format") == "json" or prefers_json(request.headers.get("accept", ""))
+
+
+def form_of(request: HttpRequest) -> dict[str, str]:
+    """The fields of a form. Raises `Refusal`."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
+        raise Refusal(415, f"the Content-Type must be {FORM}")
+    try:
+        text = request.body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=100))
+    except ValueError:
+        raise Refusal(400, "the body is not that of a form") from None

@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from moldau.broker.requests.api import Wrap
     from moldau.broker.tiering.tiering import Tiering
 
+CONSOLE_BODY_SIZE_MAX: Final = 65_536
+"""The most bytes of a form that a user of the console sends."""
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """The time (ms) after which an unused fetch session may be evicted for a new one."""
 
@@ -497,7 +499,7 @@ class NodeParts:
             clock=self.clock,
             readiness=self.readiness,
         )
-        return Metrics(observed, address, self.loop, self.tasks.spawn, self._compose_console())
+        return Metrics(observed, address, self.loop, self.tasks.spawn, self._compose_console(), CONSOLE_BODY_SIZE_MAX)
 
     def _compose_console(self) -> Resources | None:
         """The pages of the console; None where moldau.console is off, and on a node that is a controller alone."""

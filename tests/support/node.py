@@ -210,6 +210,11 @@ def serve_and(story: Story, *, seed: int = 1, may_halt: bool = False, **properti
     return _live(story, PROPERTIES | given, seed=seed, may_halt=may_halt)
 
 
+def serve_secured_and(story: Story, properties: dict[str, str]) -> Node:
+    """Boot a broker with properties under their own names, such as those of security, and live through the story."""
+    return _live(story, PROPERTIES | properties)
+
+
 def serve_with_faults_and(story: Story) -> Node:
     """Boot a broker that takes the faults of `node.faults`, and live through the story."""
     return _live(story, PROPERTIES, has_faults=True)

@@ -8,3 +8,56 @@ document.addEventListener("keydown", (event) => {
     field.focus();
   }
 });
+
+// The live tail of a topic: new rows on top, text alone, at most 500 of them.
+const follow = document.getElementById("follow");
+if (follow && window.EventSource) {
+  const state = document.getElementById("follow-state");
+  const body = document.getElementById("records").tBodies[0];
+  let source = null;
+  let seen = 0;
+  const cell = (row, text, name) => {
+    const made = document.createElement("td");
+    made.textContent = text;
+    if (name) made.className = name;
+    row.append(made);
+  };
+  const shown = (bytes) => (bytes.text === null ? "null" : bytes.text + (bytes.is_cut ? " …" : ""));
+  const show = (record) => {
+    const row = document.createElement("tr");
+    cell(row, record.partition, "number");
+    cell(row, record.offset, "number");
+    cell(row, record.timestamp < 0 ? "–" : new Date(record.timestamp).toISOString().replace("T", " ").replace("Z", ""), "nowrap");
+    cell(row, shown(record.key), "value");
+    cell(row, shown(record.value) + (record.notes ? "\n" + record.notes : ""), "value");
+    cell(row, record.headers.map((each) => each.join(": ")).join("\n"), "value");
+    body.prepend(row);
+  };
+  const stop = () => {
+    source.close();
+    source = null;
+    follow.setAttribute("aria-pressed", "false");
+    follow.textContent = "Follow new records";
+  };
+  follow.hidden = false;
+  follow.addEventListener("click", () => {
+    if (source) {
+      stop();
+      return;
+    }
+    source = new EventSource(follow.dataset.tail);
+    follow.setAttribute("aria-pressed", "true");
+    follow.textContent = "Stop following";
+    state.textContent = "Waiting for records";
+    source.addEventListener("message", (event) => {
+      const data = JSON.parse(event.data);
+      data.records.forEach(show);
+      while (body.rows.length > 500) body.rows[body.rows.length - 1].remove();
+      seen += data.records.length;
+      state.textContent = seen + " new records" + (data.left_out ? ", the last event left out " + data.left_out : "");
+    });
+    source.addEventListener("error", () => {
+      state.textContent = source.readyState === EventSource.CLOSED ? "The tail was refused" : "Connecting again";
+    });
+  });
+}

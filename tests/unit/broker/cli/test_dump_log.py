@@ -9,7 +9,7 @@ from struct import pack
 import pytest
 
 from moldau.broker.cli import main
-from moldau.broker.cli.dumped_files import Contents, Json, contents_of
+from moldau.broker.console.record_contents import Contents, Json, contents_of
 from moldau.protocol.compiler import encode
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker

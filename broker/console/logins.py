@@ -1,0 +1,235 @@
+"""Users of the console: the user of a request, where the listeners of the broker ask their clients to log in.
+
+    POST /login ──▶ SASL exchange with this broker's listener, in the process ──▶ session: a random id in a cookie
+
+A session holds the principal, so that a page shows what the ACLs allow this principal. The password is not kept. A
+request that changes something, a login too, must come from a page of this console.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from functools import partial
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from moldau.broker.config.sasl import sasl_settings
+from moldau.broker.config.tls import ENCRYPTED
+from moldau.broker.console.kafka_client import CLIENT_ID, ConsolePorts
+from moldau.broker.console.page import Refusal
+from moldau.broker.http.server import HttpRequest
+from moldau.broker.network.route import FrameHook, RequestContext, Route
+from moldau.broker.requests.authorization.in_process import LocalClient
+from moldau.broker.runtime.pending import when_ready
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.protocol.schema import spec_of
+from moldau.security.access import Access
+from moldau.security.principal import ANONYMOUS
+from moldau.security.sasl.mechanism import ClientMechanism, LoginFailed
+
+if TYPE_CHECKING:
+    from moldau.broker.network.connection import Connection
+
+COOKIE: Final = "moldau_session"
+ID_SIZE: Final = 32
+IDLE_MS: Final = 1_800_000
+"""The time (ms) without a request after which a session ends."""
+SESSIONS_MAX: Final = 200
+"""The most sessions; a further login ends the one that has been idle longest."""
+LOGINS_MAX: Final = 16
+"""The most logins at a time: each refused one waits for the pause of its listener."""
+STEPS_MAX: Final = 8
+SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+PLAIN: Final = "PLAIN"
+
+
+class Session:
+    """The login of one user."""
+
+    def __init__(self, access: Access, client_host: str, form_key: str, ends_ms: int | None) -> None:
+        self.access = access
+        self.client_host = client_host
+        self.form_key = form_key
+        """A secret in the forms of the session's pages, which no other origin knows."""
+        self.ends_ms = ends_ms
+        """When the login expires by the monotonic clock; None for never."""
+        self.used_ms = 0
+
+
+class LoginClient(LocalClient):
+    """The connection of a login: the exchange is that of a connection to the listener."""
+
+    def __init__(self, ports: ConsolePorts, client_host: str) -> None:
+        super().__init__(ports.listener, ports.listener.access_of(ANONYMOUS, client_host), client_host)
+        self.routes: Mapping[int, Route] = ports.listener.routes
+        self.request_size_max = 0
+        self.hook: FrameHook | None = None
+
+
+class Outcome(NamedTuple):
+    """The end of an exchange that succeeded."""
+
+    access: Access
+    session_ms: int
+    """The time (ms) for which the login is good; 0 for any."""
+
+
+class Logins:
+    """The sessions of one node. They end with the process."""
+
+    def __init__(self, ports: ConsolePorts) -> None:
+        self._ports = ports
+        self._sessions: dict[str, Session] = {}
+        """In the order of their last use."""
+        self._under_way = 0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether users log in."""
+        return self._ports.listener.security.has_login
+
+    def access_of(self, request: HttpRequest) -> Access | None:
+        """The access of the user of a request; None where the user has to log in. Raises `Refusal`."""
+        listener = self._ports.listener
+        if self.is_needed:
+            session = self.session_of(request)
+            return None if session is None else session.access
+        if any(each.security.principal_of is not None for each in self._ports.listeners):
+            raise Refusal(403, "clients of this broker show certificates, which the console does not ask for")
+        return listener.access_of(ANONYMOUS, request.client_host)
+
+    def session_of(self, request: HttpRequest) -> Session | None:
+        """The session of a request from the address that logged in; None for none."""
+        session_id = session_id_of(request)
+        session = self._sessions.get(session_id)
+        now_ms = self._ports.environment.monotonic_ms()
+        if session is None or session.client_host != request.client_host:
+            return None
+        if now_ms - session.used_ms > IDLE_MS or (session.ends_ms is not None and now_ms > session.ends_ms):
+            del self._sessions[session_id]
+            return None
+        session.used_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    async def log_in(self, request: HttpRequest, user: str, password: str) -> str:
+        """Log a user in. Returns the id of the session. Raises `Refusal`."""
+        protocol = self._ports.config.listener_protocols[self._ports.listener.name]
+        if protocol in ENCRYPTED and not is_loopback(request.client_host):
+            raise Refusal(
+                403, "the listeners encrypt passwords, and this page does not: log in from this machine, or by a proxy"
+            )
+        if self._under_way >= LOGINS_MAX:
+            raise Refusal(503, "too many logins are under way")
+        self._under_way += 1
+        try:
+            outcome = await self._exchange(request.client_host, user, password)
+        except LoginFailed as failed:
+            raise Refusal(401, str(failed)) from None
+        finally:
+            self._under_way -= 1
+        entropy, now_ms = self._ports.environment.entropy, self._ports.environment.monotonic_ms()
+        ends_ms = now_ms + outcome.session_ms if outcome.session_ms else None
+        session = Session(outcome.access, request.client_host, entropy(ID_SIZE).hex(), ends_ms)
+        session.used_ms = now_ms
+        while len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        session_id = entropy(ID_SIZE).hex()
+        self._sessions[session_id] = session
+        return session_id
+
+    def log_out(self, request: HttpRequest) -> None:
+        """End the session of a request."""
+        self._sessions.pop(session_id_of(request), None)
+
+    async def _exchange(self, client_host: str, user: str, password: str) -> Outcome:
+        """A SASL exchange with the listener, in the process. Raises `LoginFailed`."""
+        ports = self._ports
+        connection = LoginClient(ports, client_host)
+        # An exchange uses the few parts of a connection that `LoginClient` has.
+        authentication = ports.listener.security.authentication_of(cast("Connection", connection))
+        assert authentication is not None, "the listener asks for a login"
+        connection.authentication = authentication
+        mechanism = self._mechanism(user, password)
+        try:
+            hello = SaslHandshakeRequest(mechanism=mechanism.name)
+            await done(authentication.handshake(self._context(connection, hello, 1), hello))
+            message: bytes | None = mechanism.first()
+            answer = SaslAuthenticateResponse()
+            for _ in range(STEPS_MAX):
+                if message is None:
+                    break
+                request = SaslAuthenticateRequest(auth_bytes=message)
+                given = await done(authentication.authenticate(self._context(connection, request, 2), request))
+                assert isinstance(given, SaslAuthenticateResponse)
+                answer = given
+                if answer.error_code:
+                    raise LoginFailed(answer.error_message or "the login failed")
+                message = await ports.environment.offload(partial(mechanism.answer, bytes(answer.auth_bytes)))
+            return Outcome(connection.access, answer.session_lifetime_ms)
+        finally:
+            authentication.closed()
+
+    def _context(self, connection: LoginClient, request: object, version: int) -> RequestContext:
+        route = self._ports.listener.routes[spec_of(type(request)).key or 0]
+        return RequestContext(connection, route, version, 0, CLIENT_ID)
+
+    def _mechanism(self, user: str, password: str) -> ClientMechanism:
+        """The client's side of the best mechanism that takes a password. Raises `Refusal`."""
+        offered = sasl_settings(self._ports.config, self._ports.listener.name).mechanisms
+        for name in SCRAM:
+            if name in offered:
+                from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+                from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
+
+                login = ScramLogin(SCRAM_MECHANISMS[name], user, password)
+                return ScramClient(login, self._ports.environment.entropy)
+        if PLAIN in offered:
+            from moldau.security.sasl.plain import PlainClient
+
+            return PlainClient(user, password)
+        raise Refusal(403, f"the listener offers {', '.join(offered)}, and the console takes a user and a password")
+
+
+async def done(response: object) -> object:
+    """The response of a handler, now or when it is there."""
+    waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    when_ready(response, waiting.set_result)
+    return await waiting
+
+
+def session_id_of(request: HttpRequest) -> str:
+    """The id in the cookie of a request; empty for none."""
+    try:
+        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if cookie is None else cookie.value
+
+
+def check_origin(request: HttpRequest) -> None:
+    """Refuse a request that changes something and was not sent by a page of this console: a browser names the page's
+    origin. Raises `Refusal`.
+    """
+    origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if origin not in (f"http://{host}", f"https://{host}") or site != "same-origin":
+        raise Refusal(403, f"the request is of a page of {origin[:200] or 'an unknown origin'}, and changes nothing")
+
+
+def check_form_key(session: Session | None, given: str) -> None:
+    """Refuse a form without the secret of the session. Raises `Refusal`."""
+    if session is not None and not hmac.compare_digest(session.form_key.encode(), given.encode()):
+        raise Refusal(403, "the form is of another session: load its page again")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a request comes from this machine."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,154 @@
+"""The records of a topic in the console: what is found, how it is shown, and the live tail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from moldau.broker.console.record_reading import bytes_as_text, printable
+from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_builder import Record, build_batch
+from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of
+from tests.support.node import HOST, Node, batch, serve_and
+from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
+from tests.support.transactional_producer import started
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">\u202e\x1b[31m'
+
+
+def values(page: dict[str, list[dict[str, dict[str, str]]]]) -> list[str]:
+    return [each["value"]["text"] for each in page["records"]]
+
+
+def test_records_are_found_by_offset_time_key_expression_and_from_the_end() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 2)
+        for at in range(100):
+            record = Record(key=f"k{at % 10}".encode(), value=f"v{at}".encode(), timestamp=1000 + at)
+            await client.produce("orders", build_batch([record], codec=Codec.GZIP), partition=1)
+        page = "/topics/orders/records"
+        assert values(await json_of(f"{page}?limit=3")) == ["v99", "v98", "v97"]
+        older = (await json_of(f"{page}?limit=3&partition=1"))["further"]
+        assert values(await json_of(older)) == ["v96", "v95", "v94"]
+        assert values(await json_of(f"{page}?limit=2&begin=oldest")) == ["v0", "v1"]
+        assert values(await json_of(f"{page}?limit=2&begin=offset&at=42&partition=1")) == ["v42", "v43"]
+        assert values(await json_of(f"{page}?limit=2&begin=time&at=1077")) == ["v77", "v78"]
+        assert values(await json_of(f"{page}?limit=1&key=k3")) == ["v93"]
+        assert values(await json_of(f"{page}?find=%5Ev.7%24&place=value&begin=oldest&limit=2")) == ["v17", "v27"]
+        assert values(await json_of(f"{page}?key=nope")) == []
+        assert (await get(f"{page}?find=("))[0] == 400
+        later = (await json_of(f"{page}?begin=oldest&limit=60&partition=1"))["further"]
+        assert values(await json_of(later))[0] == "v60"
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_read_committed_page_leaves_out_what_was_aborted_and_markers() -> None:
+    async def story(node: Node) -> None:
+        producer = await started(node)
+        for value, commits in ((b"a", True), (b"x", False), (b"c", True)):
+            await producer.send("t", value)
+            assert await producer.end(commits=commits) == ErrorCode.NONE
+            await asyncio.sleep(0.1)
+        page = "/topics/t/records?begin=oldest&partition=0"
+        assert values(await json_of(page)) == ["a", "c"]
+        shown = await json_of(f"{page}&isolation=read_uncommitted")
+        assert [each["offset"] for each in shown["records"]] == [0, 1, 2, 3, 4, 5]
+        assert "control ABORT" in shown["records"][3]["notes"]
+
+    serve_and(story, **SETTINGS, **TRANSACTIONS)
+
+
+def test_records_of_an_internal_topic_are_decoded() -> None:
+    async def story(node: Node) -> None:
+        await started(node)
+        page = await json_of("/topics/__transaction_state/records?isolation=read_uncommitted")
+        assert page["records"][0]["value"]["form"] == "decoded"
+        assert "payments" in page["records"][0]["key"]["text"]
+        assert (await get("/topics/__transaction_state/records"))[0] == 200
+
+    serve_and(story, **SETTINGS, **TRANSACTIONS)
+
+
+def test_hostile_values_are_shown_as_text() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        headers = ((HOSTILE, HOSTILE.encode()),)
+        record = Record(key=HOSTILE.encode(), value=HOSTILE.encode(), timestamp=1, headers=headers)
+        await client.produce("orders", build_batch([record]))
+        for form in ("auto", "text", "json", "hex"):
+            status, fields, html = await get(f"/topics/orders/records?form={form}&key=&find=script")
+            assert status == 200 and "<script>alert" not in html and "<img" not in html
+            assert "\u202e" not in html and "\x1b" not in html
+            assert "script-src 'self'" in fields["content-security-policy"]
+        assert "&lt;script&gt;" in (await get("/topics/orders/records?form=text"))[2]
+        status, _, html = await get("/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
+        assert status == 200 and "<script>alert" not in html
+        status, _, html = await get("/topics/%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+        assert status == 404 and "<script>alert" not in html
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_live_tail_shows_new_records_and_resumes_where_it_was_left() -> None:
+    async def events(path: str, count: int, last_id: str = "") -> list[tuple[str, list[str]]]:
+        reader, writer = await asyncio.open_connection(HOST, HTTP_PORT)
+        head = f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n" + (f"Last-Event-ID: {last_id}\r\n" if last_id else "")
+        writer.write(f"{head}\r\n".encode())
+        found: list[tuple[str, list[str]]] = []
+        event_id = ""
+        while len(found) < count:
+            line = (await reader.readline()).decode().strip()
+            if line.startswith("id: "):
+                event_id = line.removeprefix("id: ")
+            elif line.startswith("data: "):
+                records = json.loads(line.removeprefix("data: "))["records"]
+                found.append((event_id, [each["value"]["text"] for each in records]))
+        writer.close()
+        return found
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        await client.produce("orders", batch("before"))
+        reading = asyncio.ensure_future(events("/topics/orders/records/tail", 1))
+        await asyncio.sleep(1)
+        await client.produce("orders", batch("first", "second"))
+        ((event_id, seen),) = await reading
+        assert (event_id, seen) == ("0:3", ["first", "second"])
+        await client.produce("orders", batch("third"))
+        assert await events("/topics/orders/records/tail", 1, event_id) == [("0:4", ["third"])]
+
+    serve_and(story, **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "text", "shown_as"),
+    [
+        (b"plain", "auto", "plain", "text"),
+        (b'{"a":1}', "auto", '{\n "a": 1\n}', "json"),
+        (b"{broken", "auto", "{broken", "text"),
+        (b"\xff\x00", "auto", "ff 00", "hex"),
+        (b"\x00", "text", "\\x00", "text"),
+        (b"a", "hex", "61", "hex"),
+        (None, "auto", None, "text"),
+        ("ž".encode(), "auto", "ž", "text"),
+    ],
+)
+def test_bytes_are_shown_in_the_form_that_fits(data: bytes | None, form: str, text: str | None, shown_as: str) -> None:
+    shown = bytes_as_text(data, form, 100)
+    assert (shown.text, shown.form) == (text, shown_as)
+
+
+def test_a_long_value_is_cut_and_says_its_size() -> None:
+    shown = bytes_as_text(b"x" * 5000, "auto", 100)
+    assert (len(shown.text or ""), shown.size, shown.is_cut) == (100, 5000, True)
+
+
+def test_what_a_browser_acts_on_is_an_escape() -> None:
+    assert printable("a\u202eb\x1b") == "a\\u202eb\\x1b"
