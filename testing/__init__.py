@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from moldau.testing.container import KafkaContainer
     from moldau.testing.faults import FaultRefused
     from moldau.testing.node import Node, NodeFailed
+    from moldau.testing.simulation.simulate import Simulation, explore, simulate
 
 __all__ = [
     "AsyncCluster",
@@ -34,6 +35,9 @@ __all__ = [
     "NodeFailed",
     "Partition",
     "Record",
+    "Simulation",
+    "explore",
+    "simulate",
 ]
 
 _MODULES: Final = {
@@ -46,6 +50,9 @@ _MODULES: Final = {
     "NodeFailed": "node",
     "Partition": "clients.port",
     "Record": "clients.port",
+    "Simulation": "simulation.simulate",
+    "explore": "simulation.simulate",
+    "simulate": "simulation.simulate",
 }
 
 

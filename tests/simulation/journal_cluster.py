@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from zlib import crc32
 
-from tests.support.simulation.life import NANOSECONDS
-from tests.support.simulation.world import Host, SimulatedEnvironment, World
+from moldau.testing.simulation.life import NANOSECONDS
+from moldau.testing.simulation.world import Host, SimulatedEnvironment, World
 
 PORT = 9092
 LOG = "/data/log"

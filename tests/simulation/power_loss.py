@@ -28,11 +28,11 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopi
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
+from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.world import World
 from tests.support.history import History, Reading, Send
 from tests.support.history_check import Anomaly, anomalies, told
 from tests.support.node import HOST, PORT, PROPERTIES, Client, Closed, Node, fetch_request, produce_request
-from tests.support.simulation.disk import Operation
-from tests.support.simulation.world import World
 
 TOPIC = "numbers"
 LIMIT_S = 900

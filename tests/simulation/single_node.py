@@ -34,8 +34,8 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.schema import spec_of
 from moldau.storage.checkpoints.meta_properties import read_meta_properties
-from tests.support.simulation.disk import Operation
-from tests.support.simulation.world import Host, SimulatedEnvironment, World
+from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.world import Host, SimulatedEnvironment, World
 
 Response = TypeVar("Response")
 

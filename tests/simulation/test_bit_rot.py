@@ -9,9 +9,9 @@ import pytest
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.segment.batch_scan import damage_in
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.node import Client, batch, fetch_request, produce_request
-from tests.support.simulation.disk import SimulatedDisk
 
 VALUES = 40
 SEGMENT = f"{0:020d}.log"

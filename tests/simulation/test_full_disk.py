@@ -15,8 +15,8 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
+from moldau.testing.simulation.world import EPOCH_MS
 from tests.support.node import Client, Closed, Node, produce_request, serve_and
-from tests.support.simulation.world import EPOCH_MS
 
 PARTITIONS = 3
 RECORDS = 60

@@ -28,8 +28,8 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from moldau.storage.checkpoints.meta_properties import read_meta_properties
-from tests.support.simulation.disk import Operation
-from tests.support.simulation.world import Host, SimulatedEnvironment, World
+from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.world import Host, SimulatedEnvironment, World
 
 Response = TypeVar("Response")
 

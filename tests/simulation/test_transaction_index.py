@@ -9,7 +9,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.segment.transaction_index import ENTRY
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 
 SEEDS = range(20)

@@ -23,8 +23,8 @@ from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from moldau.protocol.records.metadata import UserScramCredentialRecord
 from moldau.storage.checkpoints.meta_properties import read_meta_properties
 from moldau.storage.log.recovery import CorruptLog
+from moldau.testing.simulation.world import Host, SimulatedEnvironment, World
 from tests.support.node import CONTROLLER_PORT, PORT, PROPERTIES, Client, Closed
-from tests.support.simulation.world import Host, SimulatedEnvironment, World
 
 CLUSTER_ID: Final = "simulated-cluster-0000"
 PATIENCE_S: Final = 600

@@ -22,8 +22,8 @@ from moldau.replication.partition import Partition
 from moldau.security.access import Access, Unrestricted
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.world import SimulatedEnvironment
 from tests.support.short_answers import short_answers
-from tests.support.simulation.world import SimulatedEnvironment
 
 NODE_ID = 1
 CLIENT_ID = "cli"

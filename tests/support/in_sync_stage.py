@@ -17,7 +17,7 @@ from moldau.protocol.messages.alter_partition import (
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(16)
 

@@ -34,7 +34,7 @@ from moldau.protocol.messages.produce import (
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.schema import spec_of
 from moldau.storage.checkpoints.meta_properties import read_meta_properties
-from tests.support.simulation.world import SimulatedEnvironment, World
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 
 HOST = "broker-1"
 PORT = 9092

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 
 def partition(topic: str = "t", index: int = 0, topic_id: bytes = b"i" * 16) -> Partition:

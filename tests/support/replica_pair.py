@@ -35,8 +35,8 @@ from moldau.replication.source import LocalLog
 from moldau.security.quotas.sampled_rate import Windows
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX, LogConfig
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.request_clocks import request_clock
-from tests.support.simulation.disk import SimulatedDisk
 
 TOPIC_ID = bytes(range(16))
 LEADER, FOLLOWER = 1, 2

@@ -19,7 +19,7 @@ from moldau.storage.directory.previous_run import SERVING_EPOCH
 from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from moldau.storage.log.log import Log
 from moldau.storage.log.recovery import CorruptLog
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 CountedOn = Callable[[SimulatedDisk, str, int], bool]
 """Whether the controller would elect the replica of a partition on this disk, or commit by it."""

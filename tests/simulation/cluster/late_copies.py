@@ -21,12 +21,12 @@ from moldau.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.messages.vote import VoteRequest
 from moldau.protocol.schema import spec_of
+from moldau.testing.simulation.network import FIRST_EPHEMERAL_PORT
 from tests.support.node import CONTROLLER_PORT
-from tests.support.simulation.network import FIRST_EPHEMERAL_PORT
 
 if TYPE_CHECKING:
+    from moldau.testing.simulation.connection import Connection
     from tests.support.cluster import Cluster, ClusterNode
-    from tests.support.simulation.connection import Connection
 
 KEPT: Final = 300
 AT_ONCE_MAX: Final = 8

@@ -30,11 +30,11 @@ from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, decode_offsets
 from moldau.storage.log.log import Log
+from moldau.testing.simulation.disk import DiskFaults, Operation, SimulatedDisk
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
 from tests.simulation.cluster.storage_strikes import StorageStrikes, mend_storage, switch_copies
 from tests.support.cluster import CLUSTER_ID, voter_of
 from tests.support.node import Closed
-from tests.support.simulation.disk import DiskFaults, Operation, SimulatedDisk
 
 if TYPE_CHECKING:
     from moldau.kraft.image.metadata_image import MetadataImage

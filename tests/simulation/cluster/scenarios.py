@@ -27,6 +27,7 @@ from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffs
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import HighWatermarkListener, Partition
 from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, TruncateTo
+from moldau.testing.simulation.disk import Operation
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, LOST, ask, commit, commit_request, coordinator, offset_request
@@ -35,7 +36,6 @@ from tests.support.node import Client, batch, produce_request
 from tests.support.partitions import partition
 from tests.support.purgatories import ManualLoop, purgatory_of
 from tests.support.replica_pair import FOLLOWER, LEADER, TOPIC_ID, FollowerSide, LeaderSide, replica
-from tests.support.simulation.disk import Operation
 
 CREATE_S: Final = 60.0
 CONTROLLER_PORT: Final = 9093

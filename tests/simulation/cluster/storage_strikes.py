@@ -14,9 +14,9 @@ from moldau.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from moldau.testing.simulation.storage import StorageFaults
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.support.node import Closed
-from tests.support.simulated_storage import StorageFaults
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster, ClusterNode

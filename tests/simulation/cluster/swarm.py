@@ -19,6 +19,8 @@ from moldau.broker.replicas import partition_work
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol import record_validation
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.loop import SimulationFailed
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
@@ -43,8 +45,6 @@ from tests.support.keyed_table import KeyedTable, name_of
 from tests.support.leader_producer import LeaderProducer, Shape
 from tests.support.mixed_producer import MixedProducer
 from tests.support.node import Client
-from tests.support.simulation.disk import SimulatedDisk
-from tests.support.simulation.loop import SimulationFailed
 from tests.support.told_ends import ToldEnds
 from tests.support.topic_writer import TopicWriter
 from tests.support.transactions.ledger import Ledger

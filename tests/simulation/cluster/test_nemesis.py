@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from moldau.testing.simulation.disk import DiskFaults
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.support.cluster import Cluster
-from tests.support.simulation.disk import DiskFaults
 
 
 @pytest.mark.parametrize("flushes", [False, True])

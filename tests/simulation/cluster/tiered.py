@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from moldau.replication.partition import Partition
 from moldau.storage.tiered.layout import parse_key
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.simulation.invariants.observation import Violation
 from tests.simulation.tiering.rules import TieringRules
 from tests.support.cluster_clients import Bootstrap, Reader
 from tests.support.history import Key
-from tests.support.simulated_storage import SimulatedBucket
 
 if TYPE_CHECKING:
     from moldau.broker.node.node import Node as Broker

@@ -27,9 +27,9 @@ from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log.segment_swap import SegmentCleaned
 from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.world import SimulatedEnvironment
 from tests.simulation.compaction.rules import Violation
 from tests.support.node import PROPERTIES
-from tests.support.simulation.world import SimulatedEnvironment
 
 ROOT = "/data"
 LED, COPY = "led", "copy"

@@ -23,11 +23,11 @@ from moldau.replication.partition import Partition
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.simulation.compaction.host import ROOT, Process
 from tests.simulation.compaction.oracle import NO_PRODUCER, Appended, Oracle
 from tests.simulation.compaction.readers import Readers
 from tests.simulation.compaction.rules import Violation, check, held_by, stored_offsets
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 LIMIT_S: Final = 300.0
 IDEMPOTENT: Final = (1, 2, 3)

@@ -21,8 +21,8 @@ from tests.support.history import Key
 from tests.support.node import Client
 
 if TYPE_CHECKING:
+    from moldau.testing.simulation.connection import Connection
     from tests.support.cluster import Cluster, ClusterNode
-    from tests.support.simulation.connection import Connection
 
 VERSION: Final = 9
 HEAD_SIZE: Final = 61

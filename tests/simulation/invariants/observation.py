@@ -26,8 +26,8 @@ from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.segment.segment import Segment
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.cluster import Cluster
-from tests.support.simulation.disk import SimulatedDisk
 
 PartitionKey = tuple[bytes, int]
 """Topic id and index."""

@@ -13,9 +13,9 @@ from moldau.replication.leadership import InSyncSet, Leadership
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.simulation.invariants.compacted_tables import CompactedTables
 from tests.simulation.invariants.observation import LogContent, Observation, Replica, Violation
-from tests.support.simulation.disk import SimulatedDisk
 
 CONFIG: Final = LogConfig(cleanup_policy=("compact",))
 KEY: Final = (bytes(16), 0)

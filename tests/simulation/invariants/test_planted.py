@@ -16,6 +16,7 @@ from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.metadata import NoOpRecord
 from moldau.replication.partition import Partition
+from moldau.testing.simulation.disk import Operation
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.acknowledged import check_acknowledged
@@ -54,7 +55,6 @@ from tests.simulation.invariants.true_snapshots import TrueSnapshots
 from tests.support.cluster import Cluster
 from tests.support.cluster_admin import Made
 from tests.support.node import batch, produce_request
-from tests.support.simulation.disk import Operation
 from tests.support.topic_writer import BY_ID, BY_NAME, value_of
 
 Plant = Callable[[Cluster, Observation], None]

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from moldau.security.principal import USER, Principal
+from moldau.testing.simulation.loop import SimulationFailed
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import Invariant
@@ -38,7 +39,6 @@ from tests.support.security.enveloped import EnvelopedConnection, EnvelopedUser
 from tests.support.security.restricted_client import OF_CONTROLLERS, RestrictedClient
 from tests.support.security.token_holder import TokenHolder
 from tests.support.security_administrator import SecurityAdministrator
-from tests.support.simulation.loop import SimulationFailed
 
 INVARIANTS: Final = (
     ControllerState,

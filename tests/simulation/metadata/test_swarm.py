@@ -6,8 +6,8 @@ import pytest
 
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.kraft.raft.log_view import OffsetAndEpoch
+from moldau.testing.simulation.loop import SimulationFailed
 from tests.simulation.metadata.swarm import Swarm
-from tests.support.simulation.loop import SimulationFailed
 
 
 def test_seeds_keep_every_invariant() -> None:

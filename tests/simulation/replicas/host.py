@@ -27,9 +27,9 @@ from moldau.replication.replica_fetcher import (
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
 from tests.support.replica_pair import TOPIC_ID, LeaderSide
-from tests.support.simulation.disk import SimulatedDisk
 
 DATA = "/data"
 TOPIC = "t"

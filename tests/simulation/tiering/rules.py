@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Protocol
 
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.simulation.invariants.observation import Observation
 from tests.simulation.tiering.counted_once import CountedOnce
 from tests.simulation.tiering.followed_metadata import FollowedMetadata
@@ -14,7 +15,6 @@ from tests.simulation.tiering.retained_enough import RetainedEnough
 from tests.simulation.tiering.stable_copies import StableCopies
 from tests.simulation.tiering.tiered_tables import TieredTables
 from tests.simulation.tiering.whole_copies import WholeCopies
-from tests.support.simulated_storage import SimulatedBucket
 
 
 class Rule(Protocol):

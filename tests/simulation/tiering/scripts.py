@@ -15,12 +15,12 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_reader import records_of
 from moldau.replication.partition import Partition
 from moldau.storage.tiered.layout import parse_key
+from moldau.testing.simulation.loop import SimulationFailed
+from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.simulation.invariants.observation import Observer
 from tests.simulation.tiering.rules import TieringRules
 from tests.support.cluster import Cluster
 from tests.support.node import Closed, batch
-from tests.support.simulated_storage import SimulatedBucket, StorageFaults
-from tests.support.simulation.loop import SimulationFailed
 from tests.support.tiered_node import TIERED, TOPIC_SETTINGS, URL
 from tests.support.transactions.reader import told_apart
 

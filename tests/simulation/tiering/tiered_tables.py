@@ -14,6 +14,7 @@ from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.record_reader import records_of
 from moldau.storage.tiered.metadata.leader_history import is_in_history
 from moldau.storage.tiered.remote_lookup import log_key
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.simulation.invariants.compacted_tables import (
     CompactedTables,
     Keyed,
@@ -24,7 +25,6 @@ from tests.simulation.invariants.compacted_tables import (
 from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, Violation
 from tests.simulation.tiering.local_starts import reader_of
 from tests.simulation.tiering.remote_metadata import RemoteMetadata
-from tests.support.simulated_storage import SimulatedBucket
 
 
 class TieredTables:

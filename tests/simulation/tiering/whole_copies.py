@@ -9,12 +9,12 @@ from moldau.storage.tiered.manifest import decode_manifest
 from moldau.storage.tiered.metadata.records import metadata_partition
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition
 from moldau.storage.tiered.port import RemoteStorageError
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.simulation.invariants.observation import Observation, Violation
 from tests.simulation.tiering.copy_contents import check_cleaned, check_contents
 from tests.simulation.tiering.local_starts import reader_of
 from tests.simulation.tiering.remote_metadata import FINISHED, Known, RemoteMetadata
 from tests.support.cluster import CLUSTER_ID
-from tests.support.simulated_storage import SimulatedBucket
 
 
 class WholeCopies:

@@ -10,8 +10,8 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import HighWatermarkListener, Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX, LogConfig
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.node import batch
-from tests.support.simulation.disk import SimulatedDisk
 
 EPOCH = 5
 

@@ -7,9 +7,9 @@ from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX, LogConfig
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.node import batch
 from tests.support.purgatories import ManualLoop, purgatory_of
-from tests.support.simulation.disk import SimulatedDisk
 
 EPOCH = 5
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-CLASSES: Final[dict[str, str]] = {}
+CLASSES: Final = {
+    "moldau.testing.simulation.connection.Connection": "It has the methods of an asyncio transport.",
+    "moldau.testing.simulation.disk.SimulatedDisk": "It has the methods of the file port, and the faults of a disk.",
+    "moldau.testing.simulation.loop.SimulatedLoop": "It has the methods of an asyncio loop.",
+}
 """Classes of more than 30 methods."""
 
-MODULES: Final[dict[str, str]] = {}
+MODULES: Final = {"testing/simulation/disk.py": "The file port and the faults of a disk are read together."}
 """Modules of more than 600 lines."""
 
 FOLDERS: Final = {

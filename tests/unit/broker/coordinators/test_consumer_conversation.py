@@ -10,9 +10,9 @@ from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.kraft.image.metadata_image import MetadataDelta, Provenance
 from moldau.protocol.records.metadata import FeatureLevelRecord
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.consumer_conversation import DIVERGING, converse
 from tests.support.group_node import GroupNode, image_with
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 REPLIES = (Path(__file__).parent / "kafka_4_3_1_consumer_replies.txt").read_text().splitlines()[1:]
 TOPIC_ID = bytes(range(16))

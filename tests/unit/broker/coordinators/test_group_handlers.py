@@ -11,9 +11,9 @@ from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.group_conversation import MAIN, converse
 from tests.support.group_node import GroupNode, image_with, over_the_wire
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 REPLIES = (Path(__file__).parent / "kafka_4_3_1_replies.txt").read_text().splitlines()[1:]
 TOPIC_ID = bytes(range(16))

@@ -21,8 +21,8 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.counters import COUNTERS_TOPIC, IDLE_MS, Add, Count, CounterShard, counter_row
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 NODE_ID = 1
 KEYS = ("a", "b", "c")

@@ -23,9 +23,9 @@ from moldau.protocol.messages.offset_commit import (
 )
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.group_node import GroupNode, image_with
-from tests.support.simulation.disk import SimulatedDisk
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 TOPIC_ID = bytes(range(16))
 CONFIG = GroupConfig(initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1, offsets_load_buffer_size=512)

@@ -27,7 +27,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import delete_share_group_state as delete
 from moldau.protocol.messages import read_share_group_state as read
 from moldau.protocol.messages import read_share_group_state_summary as summary
-from tests.support.simulation.world import World
+from moldau.testing.simulation.world import World
 
 HERE, THERE, NOWHERE = 1, 2, -1
 T, U = b"t" * 16, b"u" * 16

@@ -17,8 +17,8 @@ from moldau.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from moldau.security.access import AclOperation, ResourceKind, Unrestricted
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.group_node import GroupNode, image_with
-from tests.support.simulation.world import SimulatedEnvironment, World
 from tests.support.streams_conversation import JOIN, TOPICS, converse, heartbeat
 
 REPLIES = (Path(__file__).parent / "kafka_4_3_1_streams_replies.txt").read_text().splitlines()[1:]

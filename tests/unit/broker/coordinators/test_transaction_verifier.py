@@ -19,7 +19,7 @@ from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from tests.support.simulation.world import World
+from moldau.testing.simulation.world import World
 
 HERE = 1
 THERE = 2

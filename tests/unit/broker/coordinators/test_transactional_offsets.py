@@ -29,8 +29,8 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 from moldau.replication.partition import Partition
 from moldau.replication.verification import coordinator_verification
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.group_node import GroupNode, image_with
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 TOPIC_ID = bytes(range(16))
 PRODUCER_ID = 7

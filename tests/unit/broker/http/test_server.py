@@ -18,7 +18,7 @@ from moldau.broker.http.server import (
     plain,
 )
 from moldau.broker.runtime.tasks import Tasks
-from tests.support.simulation.world import SimulatedEnvironment, World
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 
 HOST, PORT = "broker-1", 9464
 

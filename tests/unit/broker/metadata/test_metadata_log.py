@@ -13,7 +13,7 @@ from moldau.kraft.raft.fetch_service import place_in_log
 from moldau.kraft.snapshot.names import SnapshotId, snapshots_in
 from moldau.protocol.records.metadata import NoOpRecord
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 
 class Retention(NamedTuple):

@@ -11,7 +11,7 @@ from moldau.broker.metadata.registration import BrokerIdentity, Registration, Re
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from tests.support.simulation.world import World
+from moldau.testing.simulation.world import World
 
 HEARTBEAT_MS = 2000
 IDENTITY = BrokerIdentity(3, "cluster", b"i" * 16, None, (), (), (), previous_epoch=9)

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.broker.metadata.snapshot_files import MetadataSnapshotFiles
 from moldau.kraft.snapshot.names import SnapshotId
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
 SNAPSHOT = SnapshotId(109, 1)

@@ -14,8 +14,8 @@ from moldau.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.testing.simulation.world import DRIVER
 from tests.support.node import Client, Closed, Node, serve_and
-from tests.support.simulation.world import DRIVER
 
 PATIENCE_S = 3
 

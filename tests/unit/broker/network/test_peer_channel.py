@@ -14,7 +14,7 @@ from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.support.simulation.world import SimulatedEnvironment, World
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 
 FETCH, HEARTBEAT, GREETING = 1, 12, 18
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -24,8 +24,8 @@ from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.node import Client, Node, batch, serve_and
-from tests.support.simulation.disk import SimulatedDisk
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR

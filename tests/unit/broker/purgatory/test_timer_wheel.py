@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from moldau.broker.purgatory.timer_wheel import QUEUES_MAX, Timeouts
-from tests.support.simulation.world import World
+from moldau.testing.simulation.world import World
 
 
 def run(story: Callable[[Timeouts, list[str]], None], seconds: float) -> list[str]:

@@ -16,8 +16,8 @@ from moldau.storage.checkpoints.meta_properties import (
     MetaProperties,
     write_meta_properties,
 )
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.support.node import PROPERTIES
-from tests.support.simulation.disk import SimulatedDisk
 
 
 def properties(node_id: int, cluster_id: str = "one", directory: bytes = b"d") -> MetaProperties:

@@ -12,7 +12,7 @@ from moldau.broker.runtime.tasks import Tasks
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File
 from moldau.storage.log.log import Log
-from tests.support.simulation.world import World
+from moldau.testing.simulation.world import World
 
 
 class Work:

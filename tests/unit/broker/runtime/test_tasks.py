@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 
 from moldau.broker.runtime.tasks import Job, Tasks
-from tests.support.simulation.world import World
+from moldau.testing.simulation.world import World
 
 
 def live(story: Callable[[Tasks, list[str]], Awaitable[None]]) -> list[str]:

@@ -11,8 +11,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
 from moldau.storage.tiered.pins import pin_key
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.support.node import Node
-from tests.support.simulated_storage import SimulatedBucket
 from tests.support.tiered_node import (
     URL,
     copied,

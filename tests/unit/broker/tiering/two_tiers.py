@@ -32,7 +32,7 @@ from moldau.storage.tiered.metadata.leader_history import is_in_history
 from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment, SegmentState, SegmentUpdate
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import NOW_MS, SALT, drive, part_of
 
 PASS_DIRECTORY: Final = "/data/pass"

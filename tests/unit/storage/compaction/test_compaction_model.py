@@ -17,7 +17,7 @@ from moldau.protocol.compression import Codec
 from moldau.storage.compaction.request import CleanerLimits
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     NOW_MS,
     apply,

@@ -9,7 +9,7 @@ import pytest
 from moldau.storage.compaction.request import CleanablePart, cleanable_part, dirtiest
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import COMPACTED, NOW_MS, send
 
 

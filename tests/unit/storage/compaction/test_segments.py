@@ -5,7 +5,7 @@ from __future__ import annotations
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.storage.compaction.segments import batches_between
 from moldau.storage.log.log import Log
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import COMPACTED, NOW_MS, send
 
 

@@ -9,7 +9,7 @@ from moldau.storage.compaction.cleaning import clean
 from moldau.storage.compaction.request import cleaning_request, open_before
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     COMPACTED,
     LIMITS,

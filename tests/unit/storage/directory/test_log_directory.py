@@ -11,7 +11,7 @@ from moldau.storage.directory.directory_checkpoints import RECREATED, Checkpoint
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.directory.previous_run import SERVING_EPOCH
 from moldau.storage.files.local_files import LocalFiles
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 TOPIC_ID = bytes(range(1, 17))

@@ -10,7 +10,7 @@ import pytest
 from moldau.protocol.errors import ErrorCode
 from moldau.storage.files.open_files import OpenFiles
 from moldau.storage.log.log import Log
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 

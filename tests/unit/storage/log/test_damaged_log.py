@@ -7,7 +7,7 @@ import pytest
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.log.damaged_log import damage_of
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import batch
 
 

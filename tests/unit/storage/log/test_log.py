@@ -13,7 +13,7 @@ from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import Operation, SimulatedDisk
+from moldau.testing.simulation.disk import Operation, SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 

@@ -11,7 +11,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, read_all
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.protocol.errors import ErrorCode
 from moldau.storage.log_config import LogConfig
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.stories import NOW_MS, batch, open_log
 
 DIRECTORY = "/data/t-0"

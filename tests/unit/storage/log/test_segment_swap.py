@@ -13,7 +13,7 @@ from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log.segment_swap import SegmentCleaned, discard_cleaned
 from moldau.storage.segment.segment_listing import list_segments
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import (
     COMPACTED,
     LIMITS,

@@ -13,7 +13,7 @@ from moldau.storage.files.file_slice import NotCached
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.segment import sparse_index
 from moldau.storage.segment.sparse_index import PENDING_COUNT_MAX, SparseIndex
-from tests.support.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
 
 ENTRY = Struct(">ii")
 steps = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 900)), max_size=400)

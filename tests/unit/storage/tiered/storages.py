@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from moldau.protocol.primitives import BytesLike
-from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
+from moldau.testing.simulation.storage import SimulatedBucket, SimulatedStorage, StorageFaults
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from moldau.storage.tiered.port import Content, CorruptObject, ObjectNotFound, RemoteStorage
 from moldau.storage.tiered.segment_copy import FileContent, put_segment
-from tests.support.simulated_storage import SimulatedBucket
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated
 

@@ -12,7 +12,7 @@ from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, WrongCluster
-from tests.support.simulated_storage import SimulatedBucket
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import (
     CLUSTER,
     PARTITION,

@@ -22,7 +22,7 @@ from moldau.storage.tiered.port import (
     WrongCluster,
     get_all,
 )
-from tests.support.simulated_storage import SimulatedBucket, StorageFaults
+from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.unit.storage.tiered.storages import Chunks, VirtualTime, run, simulated
 
 

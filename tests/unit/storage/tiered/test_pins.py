@@ -18,7 +18,7 @@ from moldau.storage.tiered.pins import (
 )
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage, StorageUnavailable
 from moldau.storage.tiered.segment_copy import get_manifest, remove_manifest, remove_segment
-from tests.support.simulated_storage import SimulatedBucket
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated
 

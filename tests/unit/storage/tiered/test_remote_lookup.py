@@ -19,8 +19,8 @@ from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 from moldau.storage.tiered.port import CorruptObject, RemoteStorage
 from moldau.storage.tiered.remote_lookup import aborted_transactions, batches_from, find_timestamp, log_key, read_from
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.support.segments import EPOCH
-from tests.support.simulated_storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, index_cache, written_log
 from tests.unit.storage.tiered.storages import run, simulated
 

@@ -9,7 +9,7 @@ import pytest
 from moldau.storage.tiered.layout import ObjectKind, parse_key
 from moldau.storage.tiered.port import RemoteStorageError, WrongCluster
 from moldau.storage.tiered.segment_copy import get_manifest, remove_segment
-from tests.support.simulated_storage import SimulatedBucket, StorageFaults
+from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated
 

@@ -11,7 +11,7 @@ import pytest
 from moldau.storage.tiered.layout import REQUIRED_KINDS, ObjectKind, object_key
 from moldau.storage.tiered.port import StorageUnavailable
 from moldau.storage.tiered.segment_verification import verify_segment
-from tests.support.simulated_storage import SimulatedBucket
+from moldau.testing.simulation.storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated
 

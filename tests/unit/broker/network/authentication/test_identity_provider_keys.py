@@ -8,8 +8,8 @@ from typing import cast
 from moldau.broker.config.oauthbearer import ProviderEndpoint
 from moldau.broker.network.authentication.identity_provider import LOOKUP_MS_MIN, ProviderFailure, ProviderKeys
 from moldau.broker.runtime.environment import Environment
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 from tests.support.identity_provider import IdentityProvider
-from tests.support.simulation.world import SimulatedEnvironment, World
 
 
 class Provider:

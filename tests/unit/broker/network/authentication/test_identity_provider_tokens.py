@@ -12,7 +12,7 @@ from moldau.broker.network.authentication.identity_provider import ProviderFailu
 from moldau.broker.runtime.environment import Environment
 from moldau.security.sasl.mechanism import LoginFailed
 from moldau.security.sasl.oauthbearer.token import expiry_ms, unsecured_token
-from tests.support.simulation.world import SimulatedEnvironment, World
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 
 SETTINGS = OauthLoginSettings(
     ProviderEndpoint("https://idp/token", 1000, 1000, 100, 10_000), "node", None, None, 0.8, 0.05, 60_000, 300_000

@@ -15,8 +15,8 @@ from moldau.protocol.messages.delete_records import DeleteRecordsPartition, Dele
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData, ReplicaState
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.testing.simulation.disk import Operation
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
-from tests.support.simulation.disk import Operation
 
 BATCH_SIZE = len(batch("a"))
 

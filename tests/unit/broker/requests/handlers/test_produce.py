@@ -13,8 +13,8 @@ from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import PartitionProduceResponse
 from moldau.protocol.primitives import crc32c
 from moldau.storage.segment import segment
+from moldau.testing.simulation.disk import Operation
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
-from tests.support.simulation.disk import Operation
 
 
 def idempotent(sequence: int, *values: str, epoch: int = 0) -> bytes:

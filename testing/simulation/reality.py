@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -42,6 +42,23 @@ _AUDITED = (
 _EXCUSED_FILES = frozenset(
     {"<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>", linecache.__file__}
 )
+
+
+def virtual_functions(wall_ns: Callable[[], int], generator: random.Random) -> dict[str, Callable[..., Any]]:
+    """Clocks that tell virtual time, and the functions of the module `random` over a generator with a seed."""
+
+    def wall_s() -> float:
+        return wall_ns() / 1_000_000_000
+
+    found: dict[str, Callable[..., Any]] = {}
+    for clock in ("time", "monotonic", "perf_counter"):
+        found[f"time.{clock}"] = wall_s
+        found[f"time.{clock}_ns"] = wall_ns
+    for name in _RANDOM:
+        if hasattr(generator, name) and name != "seed":
+            found[f"random.{name}"] = getattr(generator, name)
+    found["uuid.uuid4"] = lambda: uuid.UUID(int=generator.getrandbits(128), version=4)
+    return found
 
 
 class RealityTouched(BaseException):
@@ -74,10 +91,18 @@ class _VirtualTime:
 
 class RealityGuard:
     """A context manager for the thread that enters it; others pass. `report` gets each violation before it is raised,
-    because the code that did it may swallow everything."""
+    because the code that did it may swallow everything. `virtual`: functions that answer in place of real ones, by
+    names such as `time.monotonic`; without them these raise too.
+    """
 
-    def __init__(self, report: Callable[[BaseException], None], wall_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        report: Callable[[BaseException], None],
+        wall_ns: Callable[[], int],
+        virtual: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
         self._report = report
+        self._virtual = virtual or {}
         self._wall_ns = wall_ns
         self._thread = 0
         self._originals: list[tuple[Any, str, Any]] = []
@@ -111,7 +136,11 @@ class RealityGuard:
         setattr(owner, name, value)
 
     def _stub(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        virtual = self._virtual.get(name)
+
         def stub(*args: Any, **options: Any) -> Any:
+            if virtual is not None and threading.get_ident() == self._thread:
+                return virtual(*args, **options)
             self.touched(name)
             return original(*args, **options)
 

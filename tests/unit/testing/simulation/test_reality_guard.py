@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.simulation.reality import RealityTouched
-from tests.support.simulation.world import EPOCH_MS, SimulatedEnvironment, World
+from moldau.testing.simulation.reality import RealityTouched
+from moldau.testing.simulation.world import EPOCH_MS, SimulatedEnvironment, World
 
 # Lambdas, because a function that was bound before the run is out of the guard's reach.
 TOUCHES: dict[str, Callable[[], object]] = {

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.support.simulation.life import Life
+from moldau.testing.simulation.life import Life
 
 if TYPE_CHECKING:
-    from tests.support.simulation.loop import SimulatedLoop
+    from moldau.testing.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from typing import NoReturn
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.open_files import OpenFiles
 from moldau.storage.files.port import FileStamp
-from tests.support.simulation.pages import Inode
+from moldau.testing.simulation.pages import Inode
 
 
 class SimulatedCrash(BaseException):
@@ -298,8 +298,8 @@ class SimulatedDisk:
         )
 
     def has_lost(self, directory: str) -> bool:
-        """Whether a sync of a file in this directory has failed, and its pages may be gone: who asked for that sync
-        may not have heard of it yet. For checks."""
+        """Whether a sync of a file in this directory has failed, and its pages may be gone: the caller of that
+        sync may not have heard of it yet. For checks."""
         return any(path.startswith(f"{directory}/") for path in self._lost)
 
     def has_refused(self, path: str) -> bool:

@@ -18,9 +18,9 @@ from random import Random
 
 from moldau.broker.runtime.acceptor import AcceptPolicy
 from moldau.protocol.primitives import BytesLike
-from tests.support.simulation.connection import Connection
-from tests.support.simulation.life import NANOSECONDS, Life
-from tests.support.simulation.loop import SimulatedLoop
+from moldau.testing.simulation.connection import Connection
+from moldau.testing.simulation.life import NANOSECONDS, Life
+from moldau.testing.simulation.loop import SimulatedLoop
 
 FIRST_EPHEMERAL_PORT = 49152
 _THIS_HOST = ("localhost", "127.0.0.1", "::1")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.simulation.connection import Connection
-from tests.support.simulation.network import NetworkProfile
-from tests.support.simulation.world import SimulatedEnvironment, World
+from moldau.testing.simulation.connection import Connection
+from moldau.testing.simulation.network import NetworkProfile
+from moldau.testing.simulation.world import SimulatedEnvironment, World
 
 
 class Recorder(asyncio.Protocol):

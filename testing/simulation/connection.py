@@ -3,8 +3,8 @@
     write -> outgoing (this process) --flush--> flight (cable) --arrive--> arrived (peer's kernel) --receive--> peer
 
 `outgoing` keeps the caller's buffers without copying until the flush, after the callbacks that are ready now, as uvloop
-does: whoever changes a buffer after writing it sends the changed bytes. Flight and arrived together never exceed the
-socket buffer; a reader that pauses therefore fills the writer's `outgoing`, and `pause_writing` is called.
+does: a caller that changes a buffer after writing it sends the changed bytes. Flight and arrived together never exceed
+the socket buffer; a reader that pauses therefore fills the writer's `outgoing`, and `pause_writing` is called.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from moldau.protocol.primitives import BytesLike
-from tests.support.simulation.life import Life
+from moldau.testing.simulation.life import Life
 
 if TYPE_CHECKING:
-    from tests.support.simulation.network import Listener, Network, Node
+    from moldau.testing.simulation.network import Listener, Network, Node
 
 RECEIVE_SIZE_MAX = 256 * 1024
 HIGH_WATER_DEFAULT = 64 * 1024
@@ -228,7 +228,7 @@ class Connection(asyncio.Transport):
             self.network.loop.at(due_ns, self._arrive, due_ns)
 
     def _arrive(self, due_ns: int) -> None:
-        """An event of the world: pieces reach this end's kernel, wait, or find nobody."""
+        """An event of the world: pieces reach this end's kernel, wait, or find no process."""
         if due_ns != self._arrival_due_ns:
             return  # another event is due earlier or later
         self._arrival_due_ns = None
@@ -409,7 +409,7 @@ class Connection(asyncio.Transport):
             self._lose_quietly(error)
 
     def discard(self) -> None:
-        """Nobody wants the connection that has just been made."""
+        """No listener takes the connection that has just been made."""
         self.peer.receive_reset()
         self._lose_quietly(None)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.support.simulation.trace import HOSTS_MAX
+from moldau.testing.simulation.trace import HOSTS_MAX
 
 if TYPE_CHECKING:
-    from tests.support.simulation.handles import SimulatedHandle
+    from moldau.testing.simulation.handles import SimulatedHandle
 
 NANOSECONDS = 1_000_000_000
 

@@ -14,8 +14,8 @@ import pytest
 
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.port import FileSystem, write_atomically
-from tests.support.simulation.disk import Operation, SimulatedCrash, SimulatedDisk
-from tests.support.simulation.pages import PENDING_WRITES_MAX, SECTOR_SIZE
+from moldau.testing.simulation.disk import Operation, SimulatedCrash, SimulatedDisk
+from moldau.testing.simulation.pages import PENDING_WRITES_MAX, SECTOR_SIZE
 
 SEEDS = range(60)
 

@@ -15,8 +15,8 @@ from moldau.storage.tiered.port import (
     StorageUnavailable,
     list_all,
 )
-from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
-from tests.support.simulation.world import World
+from moldau.testing.simulation.storage import SimulatedBucket, SimulatedStorage, StorageFaults
+from moldau.testing.simulation.world import World
 from tests.unit.storage.tiered.storages import run, simulated
 
 ALL_FAULTS = StorageFaults(

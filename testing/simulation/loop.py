@@ -3,10 +3,10 @@
 ready queue   one FIFO for each life of a host: asyncio's promise inside one process
 choice        of several hosts with something ready, the seed says which runs its next callback
 time          integer nanoseconds; every callback takes CALLBACK_NS, so that even a busy loop ends at the limit;
-              where nobody is ready the clock jumps to the next timer; heap keyed (when, number)
+              where no callback is ready the clock jumps to the next timer; heap keyed (when, number)
 life          which host and which of its lives a callback belongs to is carried by its contextvars context; what
-              belongs to an ended life is dropped when its turn comes, whoever scheduled it
-blocking      a call that takes long (a sync on the loop) stops its host, and nobody else, for that long
+              belongs to an ended life is dropped when its turn comes, also one of another life
+blocking      a call that takes long (a sync on the loop) stops its host, and no other one, for that long
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from heapq import heapify, heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.support.simulation.handles import SimulatedFuture, SimulatedHandle, SimulatedTask
-from tests.support.simulation.life import LIFE, NANOSECONDS, Life
-from tests.support.simulation.trace import FLUSH_COUNT, HOSTS_MAX, Trace
+from moldau.testing.simulation.handles import SimulatedFuture, SimulatedHandle, SimulatedTask
+from moldau.testing.simulation.life import LIFE, NANOSECONDS, Life
+from moldau.testing.simulation.trace import FLUSH_COUNT, HOSTS_MAX, Trace
 
 if TYPE_CHECKING:
-    from tests.support.simulation.connection import Connection
-    from tests.support.simulation.network import Listener, Network
+    from moldau.testing.simulation.connection import Connection
+    from moldau.testing.simulation.network import Listener, Network
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ _CANCELLED_TIMERS_MAX = 256
 
 
 class SimulationFailed(AssertionError):
-    """Something in the simulated system went wrong that nobody there took care of."""
+    """Something in the simulated system went wrong, and no process in it handled that."""
 
 
 class SimulationStuck(SimulationFailed):

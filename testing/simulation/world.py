@@ -2,7 +2,7 @@
 
     boot    a process starts: new life, new streams of randomness, same disk
     kill    the process ends (kill -9, halt): the kernel closes its connections, the page cache stays
-    crash   the power is cut: the disk loses what was not durable, the network falls silent or resets
+    crash   the power is cut: the disk loses what was not durable, peers get nothing more, or a reset
     pause   SIGSTOP: the process does nothing, its kernel goes on receiving
 
 What a dead life still had to do never happens: its coroutines are kept, not closed, so that no `finally` runs.
@@ -28,14 +28,14 @@ from moldau.broker.runtime.worker_process import encode
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import RetryingStorage
 from moldau.storage.tiered.port import RemoteStorage
-from tests.support.simulated_storage import SimulatedBucket, SimulatedStorage, StorageFaults
-from tests.support.simulation.disk import SimulatedDisk
-from tests.support.simulation.handles import SimulatedFuture, SimulatedTask
-from tests.support.simulation.life import NANOSECONDS, Life
-from tests.support.simulation.loop import SimulatedLoop, SimulationFailed
-from tests.support.simulation.network import Network
-from tests.support.simulation.reality import RealityGuard
-from tests.support.simulation.trace import Trace
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.handles import SimulatedFuture, SimulatedTask
+from moldau.testing.simulation.life import NANOSECONDS, Life
+from moldau.testing.simulation.loop import SimulatedLoop, SimulationFailed
+from moldau.testing.simulation.network import Network
+from moldau.testing.simulation.reality import RealityGuard, virtual_functions
+from moldau.testing.simulation.storage import SimulatedBucket, SimulatedStorage, StorageFaults
+from moldau.testing.simulation.trace import Trace
 
 T = TypeVar("T")
 Main = Callable[["SimulatedEnvironment"], Coroutine[Any, Any, object]]
@@ -274,7 +274,9 @@ class Host:
             self.disk.end_process()
 
     def crash(self, *, reset: bool | None = None) -> None:
-        """Power cut. With `reset` the peers learn it at once, without it by silence; by default the seed chooses."""
+        """Power cut. With `reset` the peers learn it at once, without it they get nothing more; by default the seed
+        chooses.
+        """
         self.world.event("crash", self.name)
         self.crashes += 1
         if reset is None:
@@ -307,15 +309,19 @@ class Host:
 
 
 async def _process(main: Main, environment: SimulatedEnvironment) -> object:
-    """Also what `main` does before its first await belongs to the host, not to whoever boots it."""
+    """Also what `main` does before its first await belongs to the host, not to the code that boots it."""
     return await main(environment)
 
 
 class World:
     """All hosts, the network and the randomness of one seed. Use it as a context manager."""
 
-    def __init__(self, seed: int | str, *, keep_trace: bool = False) -> None:
+    def __init__(self, seed: int | str, *, keep_trace: bool = False, has_virtual_modules: bool = False) -> None:
+        """`has_virtual_modules`: the functions of `time` and `random` answer from virtual time and from the seed;
+        otherwise they raise, because the broker must not call them.
+        """
         self.seed = seed
+        self._has_virtual_modules = has_virtual_modules
         self.random = Random(f"{seed}/world")
         self.trace = Trace(keep=keep_trace)
         self.hosts: dict[str, Host] = {}
@@ -337,7 +343,10 @@ class World:
         Raises what the scenario raises, `SimulationFailed` for what went wrong on a host, `RealityTouched`.
         """
         limit_ns = self.loop.now_ns + int(limit_s * NANOSECONDS)
-        with RealityGuard(self.loop.fail, self._wall_ns):
+        virtual = None
+        if self._has_virtual_modules:
+            virtual = virtual_functions(self._wall_ns, Random(f"{self.seed}/modules"))
+        with RealityGuard(self.loop.fail, self._wall_ns, virtual):
             return self.loop.run_until_limit(scenario, limit_ns)
 
     def _wall_ns(self) -> int:
@@ -390,7 +399,7 @@ class World:
 def _throw_away(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
-    # What it raises while it is closed, nobody is there to hear: its host is gone.
+    # What it raises while it is closed has no receiver: its host is gone.
     with suppress(BaseException):
         if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
             # Python warns of a coroutine that was never begun: this one's arguments may be such ones as well.

@@ -13,9 +13,9 @@ import pytest
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Tasks
 from moldau.storage.files.port import write_atomically
-from tests.support.simulation.disk import Operation
-from tests.support.simulation.loop import SimulationFailed, SimulationStuck
-from tests.support.simulation.world import EPOCH_MS, SimulatedEnvironment, World
+from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.loop import SimulationFailed, SimulationStuck
+from moldau.testing.simulation.world import EPOCH_MS, SimulatedEnvironment, World
 
 
 async def forever(environment: SimulatedEnvironment) -> None:
