@@ -54,6 +54,10 @@ class LogConfig:
     """How long segments stay local once they are stored remotely; never more than `retention_ms`."""
     local_retention_bytes: int = -1
     remote_log_copy_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    """The age (ms) at which a segment is copied to remote storage; 0 at once, -1 at no age."""
+    remote_copy_lag_bytes: int = -1
+    """The bytes of newer records that let a segment be copied to remote storage; 0 at once, -1 no number."""
     """Whether copying is disabled: no further segments are copied, and the copied ones can still be read."""
 
     @property

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 from moldau.broker.config.catalogue import broker_catalogue, group_catalogue
-from moldau.broker.config.setting import Value
-from moldau.broker.config.values import InvalidValue, parse
+from moldau.broker.config.reasons import REASONS
+from moldau.broker.config.setting import Stance, Value
+from moldau.broker.config.values import InvalidValue, default_value, parse
 
 KINDS: Final = ("consumer", "share", "streams")
 """The kinds of groups that have settings of their own, by the prefix of these settings."""
 ASSIGNMENT_INTERVALS: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in KINDS)
 """The settings of groups that change at run time and have bounds."""
 
+ASSIGNOR_NAME: Final = "streams.assignor.name"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 INTERNAL_PREFIX: Final = "__"
 """The prefix of names that no dead-letter queue may have."""
@@ -29,8 +31,9 @@ _ASSIGNORS: Final = {
         "simple": "simple",
         "org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple",
     },
+    "group.streams.assignors": {"sticky": "sticky"},
 }
-"""The assignors of consumer and share groups by what names them: their own name, or Apache Kafka's class."""
+"""The assignors of groups by what names them: their own name, or Apache Kafka's class."""
 
 
 class SettingsRead(Protocol):
@@ -123,6 +126,15 @@ def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | No
             values[name] = parse(catalogue[name], text)
         except InvalidValue as problem:
             return str(problem)
+        setting = catalogue[name]
+        if setting.stance is Stance.REFUSED and values[name] not in (default_value(setting), (), ""):
+            return f"{name}={text} is refused: {REASONS[setting.reason_key]}"
+    assignor, assignors = values.get(ASSIGNOR_NAME), assignor_names(config, "group.streams.assignors")
+    if assignor is not None and assignor not in assignors:
+        registered = ", ".join(assignors)
+        return (
+            f"{ASSIGNOR_NAME} '{assignor}' is not a registered task assignor. Registered assignors are: [{registered}]."
+        )
     for name, value in values.items():
         message = _refusal(name, value, config, *_bounds_of(f"group.{name}"))
         if message is not None:

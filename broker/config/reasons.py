@@ -29,14 +29,17 @@ REASONS: Final = {
     "preallocate": "Segments grow as they are written.",
     "purgatory": "A waiting request leaves the purgatory when it is answered; nothing is left to purge.",
     "quorum-flush": "The metadata log is made durable as soon as the disk is free; nothing waits for more records.",
+    "rack-tags": "Standby tasks are not spread by tags of clients in this version.",
     "sasl": "Nothing reads it in this version.",
     "share": "There is one assignor of share groups: simple.",
+    "streams": "There is one assignor of streams groups: sticky.",
     "test-only": "It exists for Apache Kafka's own tests.",
     "threads": "One event loop answers all requests; there is no pool of threads to size.",
     "tiered": "Tiered storage works without it in this version.",
     "tiered-class": "Java classes are not loaded: moldau.tiered.storage names the storage, and there is one keeper of"
     " the metadata.",
     "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",
+    "warm-up": "Tasks of streams groups are assigned without warm-up replicas, as in Apache Kafka 4.3.1.",
 }
 
 _NO_ZOOKEEPER: Final = (

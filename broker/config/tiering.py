@@ -69,6 +69,24 @@ def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
     return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
 
 
+def copy_lag(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
+    """remote.copy.lag.ms or .bytes of a topic; where it is -1, the local retention, which may be unlimited (-1)."""
+    lag = topic.integer(f"remote.copy.lag.{unit}")
+    return local_retention(topic, unit) if lag == UNLIMITED else lag
+
+
+def _lag_problem(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> str | None:
+    """The conflict between a lag and the local retention, with Apache Kafka's message."""
+    name, retention = f"remote.copy.lag.{unit}", local_retention(topic, unit)
+    lag = topic.integer(name)
+    if lag > 0 and retention >= 0 and lag > retention:
+        return (
+            f"Invalid value {lag} for configuration {name}: Value must not exceed"
+            f" local.retention.{unit} (effective value: {retention})"
+        )
+    return None
+
+
 def broken_tiering_rules(config: Config) -> Iterator[str]:
     """The rules of tiered storage that a broker's settings break."""
     for name, setting in METADATA_TOPIC_SETTINGS.items():
@@ -129,4 +147,4 @@ def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -
                 f"must be set to the identical value or local.retention.{unit} = -2 because there will be no more logs "
                 "copied to the remote storage."
             )
-    return None
+    return _lag_problem(topic, "bytes") or _lag_problem(topic, "ms")

@@ -8,7 +8,7 @@ from typing import Final
 from moldau.broker.config.catalogue import topic_catalogue
 from moldau.broker.config.config import Config, ConfigValues
 from moldau.broker.config.setting import Stance, Value
-from moldau.broker.config.tiering import local_retention, tiering_refusal
+from moldau.broker.config.tiering import copy_lag, local_retention, tiering_refusal
 from moldau.broker.config.values import InvalidValue, default_value, parse, text_of
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_batch import TimestampType
@@ -100,6 +100,8 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         local_retention_ms=local_retention(topic, "ms"),
         local_retention_bytes=local_retention(topic, "bytes"),
         remote_log_copy_disable=topic.flag("remote.log.copy.disable"),
+        remote_copy_lag_ms=copy_lag(topic, "ms"),
+        remote_copy_lag_bytes=copy_lag(topic, "bytes"),
     )
 
 

@@ -47,6 +47,7 @@ from moldau.broker.tiering.segment_contents import (
     copy_limit,
     copyable,
     described,
+    is_due,
 )
 from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic, TransferQuota
 from moldau.replication.partition import Partition
@@ -193,7 +194,7 @@ class SegmentCopier:
         copied_end = followed.end_offset(its_log.epochs, its_log.end_offset)
         limit = copy_limit(its_log, partition.last_stable_offset)
         found = copyable(its_log, max(copied_end, its_log.log_start_offset), limit)
-        return found[0] if found else None
+        return found[0] if found and is_due(its_log, found[0], self._environment.wall_ms()) else None
 
     def _leads(self, partition: Partition, epoch: int) -> bool:
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch

@@ -85,6 +85,28 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
     ]
 
 
+def is_due(log: Log, found: CopyableSegment, now_ms: int) -> bool:
+    """Whether a segment is copied now: it is as old as remote.copy.lag.ms says, or followed by as many bytes as
+    remote.copy.lag.bytes says. A segment from the future is due.
+    """
+    config = log.config
+    if 0 in (config.remote_copy_lag_ms, config.remote_copy_lag_bytes):
+        return True
+    if config.remote_copy_lag_ms > 0:
+        age_ms = now_ms - largest_timestamp(log, found.segment)
+        if age_ms < 0 or age_ms >= config.remote_copy_lag_ms:
+            return True
+    if config.remote_copy_lag_bytes < 0:
+        return False
+    newer_size = sum(each.size for each in log.segments if each.base_offset >= found.end_offset)
+    return newer_size >= config.remote_copy_lag_bytes
+
+
+def largest_timestamp(log: Log, segment: Segment) -> int:
+    """The largest timestamp of a segment; when its file was written where no record has one."""
+    return segment.max_timestamp if segment.max_timestamp >= 0 else log.fs.modified_ms(segment.path(LOG_SUFFIX))
+
+
 async def checked(log: Log, found: CopyableSegment, environment: Environment) -> CheckedSegment:
     """Check every batch of a segment before it is copied, in executor threads.
 

@@ -151,6 +151,28 @@ share.coordinator.threads  int  1  1..  accepted:threads  read-only
     Threads of the share coordinator.
 share.coordinator.cached.buffer.max.bytes  int  1048588  524288..  accepted:linger  cluster-wide
     Largest buffer that the share coordinator keeps for reuse.
+group.streams.assignors  list  sticky  non-empty-list  accepted:streams  read-only
+    Assignors on the server for streams groups, as in Apache Kafka 4.4.
+group.streams.rack.aware.assignment.tags  list  []  any  refused:rack-tags  read-only
+    Tags of clients over which standby tasks are spread.
+group.streams.topology.description.plugin.class  class  null  any  refused:plugin  read-only
+    Class that stores descriptions of topologies.
+group.streams.acceptable.recovery.lag  long  10000  0..  accepted:warm-up  read-only internal
+    Lag at which a warm-up task counts as caught up.
+group.streams.num.warmup.replicas  int  2  0..  accepted:warm-up  read-only internal
+    Most warm-up tasks of a streams group.
+group.streams.max.warmup.replicas  int  20  0..  accepted:warm-up  read-only internal
+    Largest number of warm-up tasks that a streams group may set.
+group.streams.task.offset.interval.ms  int  60000  1..  accepted:warm-up  read-only internal
+    Interval at which members report the offsets of their tasks.
+group.streams.min.task.offset.interval.ms  int  15000  1..  accepted:warm-up  read-only internal
+    Shortest interval that a streams group may set.
+group.consumer.assignor.offload.enable  boolean  true  any  accepted:threads  cluster-wide internal
+    Whether assignments of consumer groups are computed in a thread of their own.
+group.share.assignor.offload.enable  boolean  true  any  accepted:threads  cluster-wide internal
+    Whether assignments of share groups are computed in a thread of their own.
+group.streams.assignor.offload.enable  boolean  true  any  accepted:threads  cluster-wide internal
+    Whether assignments of streams groups are computed in a thread of their own.
 group.streams.max.size  int  2147483647  1..  honoured  read-only
     Most members of a streams group.
 group.streams.session.timeout.ms  int  45000  1..  honoured  read-only

@@ -55,6 +55,10 @@ min.insync.replicas  int  1  1..  honoured  min.insync.replicas
     Replicas that must have a record before acks=all is answered.
 preallocate  boolean  false  any  accepted:preallocate  log.preallocate
     Whether a new segment is created in its full size.
+remote.copy.lag.bytes  long  -1  -1..  honoured  log.remote.copy.lag.bytes
+    Bytes of newer records that let a segment be copied remotely, as in Apache Kafka 4.4; -1: local.retention.bytes.
+remote.copy.lag.ms  long  0  -1..  honoured  log.remote.copy.lag.ms
+    Age at which a segment is copied to remote storage, as in Apache Kafka 4.4; 0 at once, -1: local.retention.ms.
 remote.log.copy.disable  boolean  false  any  honoured  -
     Whether segments are no longer copied away.
 remote.log.delete.on.disable  boolean  false  any  honoured  -
@@ -78,6 +82,8 @@ unclean.leader.election.enable  boolean  false  any  honoured  unclean.leader.el
 """
 
 GROUP_ROWS = """
+consumer.assignor.offload.enable  boolean  true  any  accepted:threads  group.consumer.assignor.offload.enable internal
+    Whether assignments of this consumer group are computed in a thread of their own.
 consumer.assignment.interval.ms  int  1000  0..  honoured  group.consumer.assignment.interval.ms
     Least time between two assignments of this consumer group.
 consumer.heartbeat.interval.ms  int  5000  1..  honoured  group.consumer.heartbeat.interval.ms
@@ -90,6 +96,8 @@ errors.deadletterqueue.topic.name  string  ""  any  honoured  -
     Topic for the dead letters of this share group, as in Apache Kafka 4.4; empty for none.
 share.assignment.interval.ms  int  1000  0..  honoured  group.share.assignment.interval.ms
     Least time between two assignments of this share group.
+share.assignor.offload.enable  boolean  true  any  accepted:threads  group.share.assignor.offload.enable internal
+    Whether assignments of this share group are computed in a thread of their own.
 share.auto.offset.reset  string  latest  offset-reset  honoured  -
     Where this share group begins: earliest, latest or by_duration:.
 share.delivery.count.limit  int  5  2..  honoured  group.share.delivery.count.limit
@@ -106,6 +114,18 @@ share.renew.acknowledge.enable  boolean  true  any  honoured  -
     Whether a consumer may renew its hold of a record.
 share.session.timeout.ms  int  45000  1..  honoured  group.share.session.timeout.ms
     Session timeout of this share group.
+streams.acceptable.recovery.lag  long  10000  0..  accepted:warm-up  group.streams.acceptable.recovery.lag internal
+    Lag at which a warm-up task of this group counts as caught up.
+streams.assignor.name  string  null  any  honoured  -
+    Assignor of this streams group, as in Apache Kafka 4.4.
+streams.assignor.offload.enable  boolean  true  any  accepted:threads  group.streams.assignor.offload.enable internal
+    Whether assignments of this streams group are computed in a thread of their own.
+streams.num.warmup.replicas  int  2  0..  accepted:warm-up  group.streams.num.warmup.replicas internal
+    Most warm-up tasks of this streams group.
+streams.rack.aware.assignment.tags  list  []  any  refused:rack-tags  group.streams.rack.aware.assignment.tags
+    Tags of clients over which the standby tasks of this group are spread.
+streams.task.offset.interval.ms  int  60000  1..  accepted:warm-up  group.streams.task.offset.interval.ms internal
+    Interval at which members of this group report the offsets of their tasks.
 streams.assignment.interval.ms  int  1000  0..  honoured  group.streams.assignment.interval.ms
     Least time between two assignments of this streams group.
 streams.heartbeat.interval.ms  int  5000  1..  honoured  group.streams.heartbeat.interval.ms

@@ -181,6 +181,10 @@ log.message.timestamp.before.max.ms  long  9223372036854775807  0..  honoured  c
     How far a record's timestamp may lie in the past.
 log.message.timestamp.after.max.ms  long  3600000  0..  honoured  cluster-wide
     How far a record's timestamp may lie in the future.
+log.remote.copy.lag.bytes  long  -1  -1..  honoured  cluster-wide
+    Bytes of newer records that let a segment be copied to remote storage; -1: local.retention.bytes of the topic.
+log.remote.copy.lag.ms  long  0  -1..  honoured  cluster-wide
+    Age at which a segment is copied to remote storage; 0 at once, -1: local.retention.ms of the topic.
 log.local.retention.bytes  long  -2  -2..  honoured  cluster-wide
     Local size above which segments that are stored remotely are deleted; -2 for log.retention.bytes.
 log.local.retention.ms  long  -2  -2..  honoured  cluster-wide

@@ -73,6 +73,37 @@ SUBSCRIPTION = ConfigResource(ResourceType.CLIENT_METRICS, "m")
         ),
         (
             GROUP,
+            "errors.deadletterqueue.topic.name",
+            "__q",
+            ErrorCode.INVALID_CONFIG,
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
+        ),
+        (GROUP, "errors.deadletterqueue.topic.name", "q", None, ""),
+        (
+            GROUP,
+            "streams.assignor.name",
+            "foo",
+            ErrorCode.INVALID_CONFIG,
+            "streams.assignor.name 'foo' is not a registered task assignor. Registered assignors are: [sticky].",
+        ),
+        (GROUP, "streams.assignor.name", "sticky", None, ""),
+        (
+            GROUP,
+            "streams.num.warmup.replicas",
+            "21",
+            ErrorCode.INVALID_CONFIG,
+            "streams.num.warmup.replicas must be less than or equal to group.streams.max.warmup.replicas",
+        ),
+        (
+            GROUP,
+            "streams.rack.aware.assignment.tags",
+            "zone",
+            ErrorCode.INVALID_CONFIG,
+            "streams.rack.aware.assignment.tags=zone is refused: Standby tasks are not spread by tags of clients in"
+            " this version.",
+        ),
+        (
+            GROUP,
             "share.auto.offset.reset",
             "x",
             ErrorCode.INVALID_CONFIG,

@@ -100,3 +100,33 @@ def test_local_retention_is_that_of_both_tiers_unless_set() -> None:
     assert (log.is_tiered, log.local_retention_ms, log.local_retention_bytes) == (True, 5000, -1)
     log = log_config(config, {"retention.ms": "5000", "local.retention.ms": "7"})
     assert (log.is_tiered, log.local_retention_ms) == (False, 7)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"remote.copy.lag.ms": "6", "local.retention.ms": "5"}, "lag.ms: Value must not exceed local.retention.ms"),
+        ({"remote.copy.lag.ms": "6", "retention.ms": "5"}, "lag.ms: Value must not exceed local.retention.ms"),
+        (
+            {"remote.copy.lag.bytes": "9", "local.retention.bytes": "7", "retention.bytes": "8"},
+            "Invalid value 9 for configuration remote.copy.lag.bytes: Value must not exceed local.retention.bytes"
+            " (effective value: 7)",
+        ),
+        ({"remote.copy.lag.ms": "5", "local.retention.ms": "5"}, None),
+        ({"remote.copy.lag.bytes": "9"}, None),
+        ({"remote.copy.lag.ms": "-1"}, None),
+    ],
+)
+def test_the_lag_of_copies_is_at_most_local_retention(overrides: dict[str, str], message: str | None) -> None:
+    refusal = topic_refusal(checked_config(TIERED), {"remote.storage.enable": "true"} | overrides)
+    assert refusal is None if message is None else refusal is not None and message in refusal
+    assert topic_refusal(checked_config(TIERED), overrides) is None, "of a topic with one tier it is not asked"
+
+
+def test_a_lag_of_minus_one_is_local_retention() -> None:
+    config = checked_config(TIERED | {"log.remote.copy.lag.ms": "60000"})
+    plain = log_config(config, {})
+    assert (plain.remote_copy_lag_ms, plain.remote_copy_lag_bytes) == (60_000, -1)
+    of_local = {"remote.copy.lag.ms": "-1", "remote.copy.lag.bytes": "-1", "local.retention.ms": "7"}
+    found = log_config(config, of_local | {"retention.bytes": "9"})
+    assert (found.remote_copy_lag_ms, found.remote_copy_lag_bytes) == (7, 9)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from moldau.broker.tiering.segment_contents import CannotCopy, CopyableSegment, copyable, described
+from moldau.broker.tiering.segment_contents import CannotCopy, CopyableSegment, copyable, described, is_due
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from tests.unit.storage.tiered.remote_partition import written_log
 
@@ -27,6 +28,28 @@ def test_what_is_copied_is_not_copied_again_and_a_part_of_a_segment_is_copied_wh
     assert copyable(log, bases[1], log.end_offset)[0].segment.base_offset == bases[1]
     assert copyable(log, bases[2] - 1, log.end_offset)[0].segment.base_offset == bases[1]
     assert copyable(log, bases[-1], log.end_offset) == []
+
+
+def test_a_segment_is_copied_once_it_is_old_enough_or_far_enough_behind(tmp_path: Path) -> None:
+    log = written_log(tmp_path)
+    found = copyable(log, 0, log.end_offset)[0]
+    newest_ms = found.segment.max_timestamp
+    newer_size = sum(each.size for each in log.segments[1:])
+
+    def is_due_with(lag_ms: int, lag_bytes: int, age_ms: int) -> bool:
+        log.config = replace(log.config, remote_copy_lag_ms=lag_ms, remote_copy_lag_bytes=lag_bytes)
+        return is_due(log, found, newest_ms + age_ms)
+
+    assert is_due_with(0, -1, 0), "at once, unless settings say otherwise"
+    assert is_due_with(1_000, 0, 0)
+    assert not is_due_with(1_000, -1, 999)
+    assert is_due_with(1_000, -1, 1_000)
+    assert is_due_with(1_000, -1, -1), "a record from the future holds nothing up"
+    assert is_due_with(1_000, newer_size, 0)
+    assert not is_due_with(1_000, newer_size + 1, 0)
+    assert not is_due_with(-1, newer_size + 1, 1 << 50)
+    assert is_due_with(-1, newer_size, 0)
+    assert not is_due_with(-1, -1, 1 << 50), "local retention is unlimited, and no lag is set"
 
 
 def test_the_epochs_of_a_segment_begin_where_they_begin_in_it(tmp_path: Path) -> None:
