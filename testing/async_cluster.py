@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -57,8 +58,14 @@ class AsyncCluster:
         self.cluster = Cluster(nodes, **options)
 
     async def start(self) -> AsyncCluster:
-        """As `Cluster.start`."""
-        await to_thread(self.cluster.start)
+        """As `Cluster.start`. Where the task is cancelled meanwhile, the nodes are ended before it is."""
+        starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            await to_thread(self.cluster.stop)
+            raise
         return self
 
     async def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,21 @@ def test_the_loop_goes_on_while_records_are_waited_for() -> None:
             await kafka.node(1).stop()
             await kafka.node(1).kill()
             assert "stopped" in kafka.node(1).log
+
+    asyncio.run(story())
+
+
+def test_a_start_that_is_cancelled_leaves_no_node() -> None:
+    async def story() -> None:
+        kafka = AsyncCluster()
+        starting = asyncio.create_task(kafka.start())
+        while not any(node.is_running for node in kafka.cluster.nodes):
+            await asyncio.sleep(0.01)
+        pid = kafka.cluster.node(1).pid
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert kafka.cluster.nodes == [] and not Path(f"/proc/{pid}").exists()
 
     asyncio.run(story())
 
