@@ -29,17 +29,25 @@ IDLE_S: Final = 10.0
 WORKLOAD: Final = next(load for load in LOADS if load.name == "produce 200 B, 4 connections x 5 in flight")
 FIRST: Final = """\
 import sys, time
+import pytest
 began = time.perf_counter()
 from moldau.testing import Cluster
 with Cluster(int(sys.argv[1])):
     print(time.perf_counter() - began, flush=True)
 """
-PROJECT: Final = """\
+PROJECT: Final = f"""\
+import time
 import pytest
+ends = []
 
-@pytest.mark.parametrize("number", range({count}))
+@pytest.mark.parametrize("number", range({TESTS}))
 def test_one(number, kafka):
     kafka.topic()
+    ends.append(time.perf_counter())
+
+def test_last():
+    with open("took", "w") as took:
+        took.write(str((ends[-1] - ends[0]) * 1000 / {TESTS - 1}))
 """
 
 
@@ -68,7 +76,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _first(nodes: int) -> float:
-    """Seconds until a cluster serves, in a process that has imported nothing."""
+    """Seconds until a cluster serves, in a process that has imported pytest."""
     return float(subprocess.check_output([sys.executable, "-c", FIRST, str(nodes)], text=True, timeout=120))
 
 
@@ -94,23 +102,17 @@ def _three_nodes(bench: Bench, form: Form) -> dict[str, list[float]]:
 
 
 def _tests(form: Form) -> list[float]:
-    """Milliseconds of one test with a topic, in a session of pytest, from which a session of one test is taken."""
+    """Milliseconds from the end of one test to the end of the next one, in a session of pytest."""
     found = []
     for _ in range(form.rounds):
-        several, one = _session(TESTS), _session(1)
-        found.append((several - one) * 1000 / (TESTS - 1))
+        with TemporaryDirectory() as project:
+            Path(project, "test_topics.py").write_text(PROJECT)
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "moldau.testing.plugin", "-p", "no:cacheprovider"]
+            variables = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            subprocess.run(command, cwd=project, env=variables, check=True, stdout=subprocess.DEVNULL, timeout=120)
+            found.append(float(Path(project, "took").read_text()))
         print(f"  {TESTS} tests with a topic each: {found[-1]:.2f} ms each", flush=True)
     return found
-
-
-def _session(count: int) -> float:
-    with TemporaryDirectory() as project:
-        Path(project, "test_topics.py").write_text(PROJECT.format(count=count))
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "moldau.testing.plugin", "-p", "no:cacheprovider"]
-        variables = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        began = time.perf_counter()
-        subprocess.run(command, cwd=project, env=variables, check=True, stdout=subprocess.DEVNULL, timeout=120)
-        return time.perf_counter() - began
 
 
 def _topics(bench: Bench, form: Form) -> dict[str, list[float]]:
