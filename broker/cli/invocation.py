@@ -86,8 +86,16 @@ class Invocation:
     variables: Mapping[str, str]
 
 
-def load_config(file: str | None, data: str | None, overrides: list[str], variables: Mapping[str, str]) -> Config:
-    """The configuration of a node: file (or a ready node of one), then environment, then command line."""
+def load_config(
+    file: str | None,
+    data: str | None,
+    overrides: list[str],
+    variables: Mapping[str, str],
+    without_file: Mapping[str, str] | None = None,
+) -> Config:
+    """The configuration of a node: file (or a ready node of one), then environment, then command line. `without_file`:
+    further settings of a ready node of one.
+    """
     from moldau.broker.config import ConfigError
     from moldau.broker.config.sources import (
         MalformedOverride,
@@ -97,7 +105,7 @@ def load_config(file: str | None, data: str | None, overrides: list[str], variab
         unknown_variables,
     )
 
-    settings = single_node_defaults("./data") if file is None else read_file(file)
+    settings = {**single_node_defaults("./data"), **(without_file or {})} if file is None else read_file(file)
     settings |= from_environment(variables)
     if data is not None:
         settings["log.dirs"] = data

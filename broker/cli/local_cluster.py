@@ -164,7 +164,8 @@ PROPERTIES: Final = "server.properties"
 class Layout:
     """The nodes 1 to `node_count`.
 
-    Their client listeners have consecutive ports from `port` on; the controllers' ports follow.
+    Their client listeners have consecutive ports from `port` on; the ports of the controllers and those of the
+    consoles follow.
     """
 
     directory: str
@@ -186,7 +187,7 @@ class Layout:
 
     @property
     def ports(self) -> range:
-        return range(self.port, self.port + self.node_count + len(self.voter_ids))
+        return range(self.port, self.port + 2 * self.node_count + len(self.voter_ids))
 
     @property
     def bootstrap(self) -> str:
@@ -194,6 +195,15 @@ class Layout:
 
     def port_of(self, node_id: int) -> int:
         return self.port + node_id - 1
+
+    def http_port_of(self, node_id: int) -> int:
+        """The port of a node's console and metrics."""
+        return self.port + self.node_count + len(self.voter_ids) + node_id - 1
+
+    @property
+    def console(self) -> str:
+        """The address of the console of node 1."""
+        return f"http://{self._host}:{self.http_port_of(1)}/"
 
     def address(self, node_id: int) -> str:
         return f"{self._host}:{self.port_of(node_id)}"
@@ -225,6 +235,8 @@ class Layout:
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),
             "offsets.topic.replication.factor": str(replicas),
+            "moldau.http.listener": f"http://{self._host}:{self.http_port_of(node_id)}",
+            "moldau.console": "true",
         }
         if self.racks:
             properties["broker.rack"] = self.racks[(node_id - 1) % len(self.racks)]

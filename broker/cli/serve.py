@@ -21,8 +21,8 @@ DESCRIPTION: Final = """\
 Run a node until SIGTERM or Ctrl-C.
 
 Without a file: a ready node of one, broker and controller, on 127.0.0.1:9092 (controller on 9093). It formats its own
-directory where that is empty. With a file: the node that the file describes; its directories must have been prepared
-with 'moldau format'.
+directory where that is empty. Started on a terminal, it has a console on http://127.0.0.1:9464.
+With a file: the node that the file describes; its directories must have been prepared with 'moldau format'.
 
 On a terminal the node greets in a few lines when it serves, and until then its log says only warnings and progress."""
 EPILOG: Final = """\
@@ -41,6 +41,8 @@ LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"
 NO_FETCH_SESSIONS: Final = "max.incremental.fetch.session.cache.slots=0"
 """With faults on demand each Fetch names its topics, so that a fault can be about one of them."""
+HTTP_PORT: Final = 9464
+"""The port of the console and the metrics of a node without a file, where no other process has it."""
 MEMORY: Final = "/memory"
 """The log directory of a node that keeps everything in memory."""
 
@@ -108,7 +110,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     overrides = [*own_settings(arguments), *arguments.override]
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
-    config = load_config(arguments.file, arguments.data, overrides, invocation.variables)
+    config = load_config(
+        arguments.file, arguments.data, overrides, invocation.variables, console_settings(arguments, invocation)
+    )
     from moldau.broker.node.main import StartOptions, serve
 
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
@@ -143,6 +147,29 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
             f"controller.quorum.bootstrap.servers=127.0.0.1:{controller}",
         ]
     return settings
+
+
+def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> dict[str, str]:
+    """The settings of the console of a node without a file whose log goes to a terminal. A node that a program starts
+    opens no port that the program did not name, and a node in memory is for tests.
+    """
+    if arguments.file is not None or arguments.memory or not invocation.errors.is_terminal:
+        return {}
+    port = HTTP_PORT if is_free_port(HTTP_PORT) else free_ports()[0]
+    return {"moldau.http.listener": f"http://127.0.0.1:{port}", "moldau.console": "true"}
+
+
+def is_free_port(port: int) -> bool:
+    """Whether no process listens on a port of 127.0.0.1 now."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Connections of former clients do not count.
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def formatting(arguments: argparse.Namespace) -> Formatting | None:
@@ -232,6 +259,7 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
         yield "quorum", addresses_text(report.controller_listeners)
     yield "data", ", ".join(report.data)
     yield "metrics", report.metrics or "off (--override moldau.http.listener=http://127.0.0.1:9464 turns them on)"
+    yield "console", report.console or "off (--override moldau.console=true turns it on, where the metrics are on)"
     yield "found", f"{recovery_text(report)}; serving after {duration(report.start_ms / 1000)}"
     first = next(iter(report.listeners.values()), None)
     if first is not None:

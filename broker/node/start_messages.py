@@ -113,6 +113,8 @@ class StartReport:
     """The log directories, as absolute paths."""
     metrics: str | None
     """The URL of the metrics; None where they are off."""
+    console: str | None
+    """The URL of the console; None where it is off."""
     control: str | None
     """The URL of the control interface for faults on demand; None where the node takes none."""
     formatted: bool
@@ -146,7 +148,8 @@ def report_of(
         listeners={each.name: address_text(each) for each in config.advertised_listeners},
         controller_listeners={each.name: address_text(each) for each in config.advertised_controller_listeners},
         data=tuple(str(Path(path).absolute()) for path in config.log_dirs),
-        metrics=metrics_url(config),
+        metrics=http_url(config, "/metrics"),
+        console=http_url(config, "/") if config.flag("moldau.console") and config.is_broker else None,
         control=control,
         formatted=formatted,
         recovered=recovered,
@@ -154,13 +157,13 @@ def report_of(
     )
 
 
-def metrics_url(config: Config) -> str | None:
-    """The URL of the node's metrics from this machine."""
+def http_url(config: Config, path: str) -> str | None:
+    """The URL of a path at moldau.http.listener from this machine; None where that is not set."""
     at = read_http_address(config.text_or_none("moldau.http.listener") or "")
     if at is None:
         return None
     host = "127.0.0.1" if at.host in EVERY_INTERFACE else at.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{at.port}/metrics"
+    return f"http://{f'[{host}]' if ':' in host else host}:{at.port}{path}"
 
 
 def refusal_line(problem: Exception, config: Config) -> str:

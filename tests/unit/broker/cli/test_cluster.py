@@ -40,7 +40,9 @@ def test_three_nodes_are_voters_and_brokers_further_ones_brokers_only() -> None:
     assert [voter.port for voter in configs[0].controller_quorum_voters] == [9005, 9006, 9007]
     assert layout.bootstrap == "127.0.0.1:9000,127.0.0.1:9001,127.0.0.1:9002,127.0.0.1:9003,127.0.0.1:9004"
     bound = [each.port for config in configs for each in config.listeners]
+    bound += [int(config.text("moldau.http.listener").rpartition(":")[2]) for config in configs]
     assert sorted(bound) == list(layout.ports)
+    assert all(config.flag("moldau.console") for config in configs)
 
 
 @pytest.mark.parametrize(("count", "voters", "replicas", "in_sync"), [(1, 1, 1, 1), (2, 1, 2, 1), (3, 3, 3, 2)])
@@ -101,7 +103,7 @@ def test_how_a_node_ended_is_said_in_words() -> None:
     ("arguments", "said"),
     [
         (["--nodes", "0"], "--nodes takes 1 to 100"),
-        (["--port", "65533"], "3 nodes need 6 ports from there on"),
+        (["--port", "65533"], "3 nodes need 9 ports from there on"),
         (["--override", "num.partitions"], "--override takes name=value"),
         (["--override", "num.partitions=0"], "the settings of node 1 cannot be used"),
     ],
@@ -148,7 +150,7 @@ class Running:
 
 @pytest.mark.processes
 def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path) -> None:
-    port = free_ports(6)[0]
+    port = free_ports(9)[0]
     running = Running(tmp_path / "data", port)
     try:
         assert any("formatted 3 nodes" in line for line in running.read_until("Ctrl-C stops all"))
@@ -176,7 +178,7 @@ def test_three_processes_serve_and_stop_in_order_and_start_again(tmp_path: Path)
 def test_taken_ports_and_a_directory_in_use_are_refused_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    port = free_ports(6)[0]
+    port = free_ports(9)[0]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()
@@ -207,7 +209,7 @@ def test_a_node_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
     for node_id in (1, 2, 3):
         (tmp_path / "data" / f"node-{node_id}" / "data").mkdir(parents=True)
     lock = LocalFiles().lock(str(tmp_path / "data" / "node-2" / "data" / ".lock"))
-    running = Running(tmp_path / "data", free_ports(6)[0])
+    running = Running(tmp_path / "data", free_ports(9)[0])
     try:
         output, _ = running.process.communicate(timeout=30)
     finally:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import socket
+from argparse import Namespace
 from dataclasses import fields, replace
 from pathlib import Path
 
-from moldau.broker.cli.invocation import Terminal, load_config
-from moldau.broker.cli.serve import as_json, greet, recovery_text
+from moldau.broker.cli.invocation import Invocation, Terminal, load_config
+from moldau.broker.cli.serve import as_json, console_settings, greet, is_free_port, recovery_text
 from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.log_directories import OpeningResult
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
@@ -17,6 +19,11 @@ from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
 DOCUMENT = Path(__file__).parents[4] / "docs" / "start.md"
 CLEAN = OpeningResult(partitions=1, was_clean=True, damaged=0, checked_size=0, duration_ms=40)
 CRASHED = OpeningResult(partitions=1_200, was_clean=False, damaged=2, checked_size=3 << 30, duration_ms=12_300)
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def report(*overrides: str) -> StartReport:
@@ -93,3 +100,25 @@ def test_a_quiet_start_shows_warnings_and_progress_alone() -> None:
         root.setLevel(level)
     assert [line.rpartition(": ")[2] for line in stream.getvalue().splitlines()] == ["doubt", "half", "later"]
     assert is_shown_when_quiet(logging.makeLogRecord({"levelno": logging.ERROR, "name": "moldau"}))
+
+
+def test_a_node_without_a_file_has_a_console_where_a_person_starts_it() -> None:
+    def settings(*, is_terminal: bool = True, **given: object) -> dict[str, str]:
+        arguments = Namespace(**{"file": None, "memory": False} | given)
+        screen = Tty() if is_terminal else io.StringIO()
+        return console_settings(arguments, Invocation(Terminal(io.StringIO(), {}), Terminal(screen, {}), {}))
+
+    made = settings()
+    assert made["moldau.console"] == "true"
+    assert made["moldau.http.listener"].startswith("http://127.0.0.1:")
+    config = load_config(None, "/data", ["moldau.http.listener=http://127.0.0.1:1"], {}, made)
+    assert config.text("moldau.http.listener") == "http://127.0.0.1:1"
+    assert report_of(config, "c", formatted=False, recovered=None, start_ms=1).console == "http://127.0.0.1:1/"
+    assert settings(file="server.properties") == settings(memory=True) == settings(is_terminal=False) == {}
+
+
+def test_a_port_in_use_is_not_free() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert not is_free_port(taken.getsockname()[1])

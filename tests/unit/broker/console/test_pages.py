@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
+from moldau.broker.console.service import FILES, PAGES
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.protocol.messages.consumer_group_heartbeat import TopicPartitions as Owned
+from tests.support.cluster import Cluster
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Node, batch, serve_and
-from tests.support.transactional_producer import coordinator
+from tests.support.scram_login import password_of
+from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
+from tests.support.transactional_producer import coordinator, started
 
 
 def test_the_cluster_page_tells_brokers_quorum_and_health() -> None:
@@ -111,3 +116,55 @@ def test_a_consumer_group_has_members_assignments_and_a_lag() -> None:
         assert (await get("/groups/readers"))[0] == 200
 
     serve_and(story, **SETTINGS)
+
+
+def test_every_page_is_html_that_names_its_cells_and_json() -> None:
+    async def story(node: Node) -> None:
+        client = (await started(node)).client
+        await client.ask(password_of("alice", "alice-secret"), 0)
+        await client.set_quota("producer_byte_rate", 1000.0, user="alice")
+        await client.produce("t", batch("a"))
+        names = {"name": "t", "id": "1", "partition": "0"}
+        for page in PAGES:
+            path = re.sub(r"{(\w+)}", lambda found: names[found[1]], page.path)
+            if page.path == "/groups/{id}":
+                continue  # The tests of groups and lags have some.
+            status, fields, html = await get(path)
+            assert status == 200, (path, html)
+            assert fields["content-type"] == "text/html; charset=utf-8"
+            assert html.count("<table") == html.count("</table>") == html.count('role="region"'), path
+            assert "<h1>" in html and 'lang="en"' in html and "default-src 'none'" in fields["content-security-policy"]
+            assert "None" not in html.replace('<p class="good">None', ""), path
+            assert await json_of(path)
+        for name, content_type in FILES.items():
+            status, fields, body = await get(f"/static/{name}")
+            assert (status, fields["content-type"]) == (200, content_type)
+            assert len(body) < 20_000
+
+    serve_and(story, **SETTINGS, **TRANSACTIONS)
+
+
+def test_a_page_about_another_broker_asks_it() -> None:
+    properties = {**SETTINGS, "offsets_topic_num_partitions": 6}
+    with Cluster(1, nodes=3, **properties) as cluster:
+
+        async def story(cluster: Cluster) -> None:
+            await cluster.settled()
+            await cluster.create("orders", 6)
+            for index in range(6):
+                leader = await cluster.led("orders", index)
+                client = await cluster.connect(leader)
+                assert (await client.produce("orders", batch("a", "b"), partition=index)).error_code == 0
+            page = await json_of("/topics/orders")
+            assert [each["high_watermark"] for each in page["partitions"]["rows"]] == [2] * 6
+            assert all(each["bytes"] for each in page["partitions"]["rows"])
+            assert len((await json_of("/topics/orders/records"))["records"]) == 12
+            assert len((await json_of("/directories"))["brokers"]) == 3
+            assert (await json_of("/brokers/3?shows=all"))["settings"]
+            lost = next(each for each in cluster.nodes.values() if each.id != 1)
+            lost.crash()
+            page = await json_of("/topics/orders")
+            rows = page["partitions"]["rows"]
+            assert all(each["high_watermark"] == 2 or each["leader"] == lost.id for each in rows)
+
+        cluster.live(story)
