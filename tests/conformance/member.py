@@ -40,11 +40,16 @@ class Member:
 
     def look(self) -> None:
         """Takes the records that came since the last look, and the assignment as it stands."""
-        state = cast("dict[str, Json]", self._client.call("member_state", member=self.name))
+        self._note(cast("dict[str, Json]", self._client.call("member_state", member=self.name)))
+
+    def _note(self, state: dict[str, Json]) -> None:
         self.records += [from_wire(wire) for wire in cast("list[Json]", state["records"])]
         self.assignment = frozenset((topic, part) for topic, part in cast("list[Pair]", state["assignment"]))
         self.revoked += [(topic, part) for topic, part in cast("list[Pair]", state["revoked"])]
         self.rebalances = cast("int", state["rebalances"])
 
     def close(self) -> None:
-        self._client.call("member_close", member=self.name)
+        """Some drivers tell what came until the end; with the others only what was looked at is known."""
+        state = self._client.call("member_close", member=self.name)
+        if state is not None:
+            self._note(cast("dict[str, Json]", state))

@@ -14,6 +14,7 @@ from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
+from tests.conformance.scenarios.live_groups import LIVE_GROUP_SCENARIOS
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.migration import MIGRATION_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
@@ -48,6 +49,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *CLUSTER_SCENARIOS,
     *VOTER_SCENARIOS,
     *MIGRATION_SCENARIOS,
+    *LIVE_GROUP_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
     *SECURED_CLUSTER_SCENARIOS,

@@ -75,9 +75,12 @@ class Node(Broker):
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
         if not self._java:
-            return [*MOLDAU, "format", *named, *format_features(self.transaction_version, self.streams_version)]
-        features = format_features(self.transaction_version, self.streams_version)
+            return [*MOLDAU, "format", *named, *self._features()]
+        features = self._features()
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
+
+    def _features(self) -> list[str]:
+        return format_features(self.transaction_version, self.streams_version, self.group_version)
 
     def _quorum_words(self) -> list[str]:
         if not self._voters:
@@ -108,6 +111,8 @@ class Trio:
     transaction_version = TRANSACTION_VERSION
     streams_version = 0
     """The level of `streams.version`: 1 for applications with the streams protocol."""
+    group_version = 0
+    """The level of `group.version`: 1 for members with the consumer protocol (KIP-848)."""
 
     def __init__(
         self,
@@ -138,6 +143,7 @@ class Trio:
         for node in self.nodes:
             node.transaction_version = self.transaction_version
             node.streams_version = self.streams_version
+            node.group_version = self.group_version
             node.format()
 
     def start(self) -> None:

@@ -161,11 +161,14 @@ class Confluent(ConfluentTransactions):
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": STRATEGIES[strategy],
-            "session.timeout.ms": session_timeout_ms,
-            "heartbeat.interval.ms": 500,
             "topic.metadata.refresh.interval.ms": 2_000,
         }
+        if strategy == "consumer":
+            config["group.protocol"] = "consumer"
+        else:
+            config["partition.assignment.strategy"] = STRATEGIES[strategy]
+            config["session.timeout.ms"] = session_timeout_ms
+            config["heartbeat.interval.ms"] = 500
         if instance_id is not None:
             config["group.instance.id"] = instance_id
         self._members[member] = Member(config, topic)
@@ -175,8 +178,9 @@ class Confluent(ConfluentTransactions):
         return self._members[member].state()
 
     def member_close(self, member: str) -> object:
-        self._members.pop(member).close()
-        return None
+        gone = self._members.pop(member)
+        gone.close()
+        return gone.state()
 
 
 if __name__ == "__main__":

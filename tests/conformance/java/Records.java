@@ -109,9 +109,13 @@ final class Records {
     JsonNode memberOpen(JsonNode args) {
         Properties config = consumerConfig();
         config.put("group.id", args.get("group").asText());
-        config.put("partition.assignment.strategy", STRATEGIES.get(args.get("strategy").asText()));
-        config.put("session.timeout.ms", args.get("session_timeout_ms").asText());
-        config.put("heartbeat.interval.ms", "500");
+        if (args.get("strategy").asText().equals("consumer")) {
+            config.put("group.protocol", "consumer");
+        } else {
+            config.put("partition.assignment.strategy", STRATEGIES.get(args.get("strategy").asText()));
+            config.put("session.timeout.ms", args.get("session_timeout_ms").asText());
+            config.put("heartbeat.interval.ms", "500");
+        }
         if (!args.get("instance_id").isNull()) {
             config.put("group.instance.id", args.get("instance_id").asText());
         }
@@ -124,7 +128,8 @@ final class Records {
     }
 
     JsonNode memberClose(JsonNode args) throws InterruptedException {
-        members.remove(args.get("member").asText()).close();
-        return null;
+        Member member = members.remove(args.get("member").asText());
+        member.close();
+        return member.state();
     }
 }

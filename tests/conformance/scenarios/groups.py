@@ -31,14 +31,18 @@ class Crowd:
         instance_id: str | None = None,
         session_timeout_ms: int = 10_000,
         client: Client | None = None,
+        strategy: str = "",
     ) -> Member:
+        """`strategy`: of this member, where it is not that of the group; `consumer` for a member with the consumer
+        protocol (KIP-848).
+        """
         full_name = self.session.name(name)
         member = self.members[name] = Member(
             client or self.session.client,
             full_name,
             self.group,
             self.topic,
-            strategy=self.strategy,
+            strategy=strategy or self.strategy,
             instance_id=instance_id,
             session_timeout_ms=session_timeout_ms,
         )
