@@ -11,11 +11,13 @@ from typing import Final
 from tests.mutants.access import ACCESS_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
+from tests.mutants.heartbeat_groups import HEARTBEAT_GROUP_MUTANTS
 from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.security_records import SECURITY_RECORD_MUTANTS
+from tests.mutants.share_records import SHARE_RECORD_MUTANTS
 from tests.mutants.shell import SHELL_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
@@ -685,6 +687,8 @@ MUTANTS: Final = (
     ),
     *SHELL_MUTANTS,
     *GROUP_TRANSACTION_MUTANTS,
+    *HEARTBEAT_GROUP_MUTANTS,
+    *SHARE_RECORD_MUTANTS,
     *TRANSACTION_MUTANTS,
     *TRANSACTION_COORDINATOR_MUTANTS,
     *LOG_TRANSACTION_MUTANTS,

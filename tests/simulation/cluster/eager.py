@@ -178,6 +178,23 @@ FAMILIES: Final = (
         (("members", 3), ("partitions", 2), ("producers", 1)),
     ),
     Family(
+        "heartbeats",
+        (Fault.KILL_COORDINATOR, Fault.KILL_LEADER, Fault.ISOLATE_LEADER, Fault.MOVE_LEADERS),
+        (
+            ("heartbeat_members", 2),
+            ("partitions", 2),
+            ("producers", 1),
+            ("members", 0),
+            ("trims", False),
+            ("retains", ""),
+            ("transactional", 0),
+            ("table_keys", 0),
+            ("churns_topics", False),
+            ("look_every_s", 0.03),
+            ("pause_s", 0.06),
+        ),
+    ),
+    Family(
         "disks",
         (Fault.DISK_ERROR, Fault.FULL_DISK, Fault.STALL_DISK, Fault.SLOW_DISK),
         (("small_segments", True),),

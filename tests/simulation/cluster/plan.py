@@ -145,6 +145,8 @@ class Plan:
     trims: bool = False
     """Records are deleted at the beginning of the logs."""
     members: int = 0
+    heartbeat_members: int = 0
+    """Of a consumer group (KIP-848) and of a share group each."""
     """Of a consumer group."""
     properties: tuple[tuple[str, str], ...] = ()
     directories: int = 1
@@ -285,6 +287,9 @@ class Plan:
             "broker.heartbeat.interval.ms": str(self.session_ms // 4),
             "log.retention.ms": "-1",
         }
+        if self.heartbeat_members:
+            given["share.coordinator.state.topic.num.partitions"] = "1"
+            given["group.share.record.lock.duration.ms"] = "15000"
         if self.small_snapshots:
             given["metadata.log.max.record.bytes.between.snapshots"] = "600"
             given["metadata.max.retention.bytes"] = "4000"

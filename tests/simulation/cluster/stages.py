@@ -315,7 +315,9 @@ EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage((GROUPS, REPLICAS), 8, at_once=8),
-    Stage((*HEARTBEATS, SHARE_RECORDS), 20, at_once=20),
+    Stage((CONSUMER_GROUPS, STREAMS_GROUPS), 20, at_once=20),
+    Stage((SHARE_RECORDS,), 32, at_once=16),
+    Stage((SHARE_GROUPS,), 48, at_once=24),
     Stage((TRANSACTIONS, LOG_CLEANER), 8, at_once=8),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),

@@ -21,6 +21,7 @@ from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol import record_validation
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.loop import SimulationFailed
+from tests.simulation.cluster.heartbeats import Heartbeats
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
@@ -153,6 +154,9 @@ class Swarm:
         """Where the log of a partition of the compacted topic begins at the end, where retention has moved it."""
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
+        self._heartbeats = Heartbeats(
+            self.cluster, plan.heartbeat_members, TOPIC, plan.partitions, self.bootstrap, self.run.complaints
+        )
         self._tiered = Tiered(self.cluster, plan, self.run, self.bootstrap, self._trimmed)
         if plan.is_tiered:
             self.invariants.append(self._tiered.rules)
@@ -238,6 +242,7 @@ class Swarm:
             await self.cluster.create(TABLE, TABLE_PARTITIONS, REPLICAS, **self.plan.table_configs())
         await self._transactional.begin(self._topic_configs())
         self._transactional_table.begin()
+        await self._heartbeats.begin()
         working = self._begin()
         working += await self._secured.begin(lambda: self._is_ended)
         if story is None:
@@ -504,6 +509,7 @@ class Swarm:
                 member.is_ending = True
             waiting = working[: len(self.producers) + len(self._careless) + len(self._mixed)]
             await asyncio.wait_for(asyncio.gather(*waiting), DRAIN_S)
+            await self._heartbeats.end(DRAIN_S)
             self._is_ended = True
             await asyncio.wait_for(asyncio.gather(*working), DRAIN_S)
             for key in self.keys:

@@ -151,6 +151,19 @@ class ConsumerMember:
         self.topics = topics
         self.told = None
 
+    def claim(self, epoch: int, owned: Owned) -> Sent:
+        """A heartbeat of this epoch that reports these partitions, whatever the member has."""
+        return self._made(
+            partial(
+                ConsumerGroupHeartbeatRequest,
+                group_id=self.group_id,
+                member_id=self.member_id,
+                member_epoch=epoch,
+                instance_id=self.instance,
+                topic_partitions=listed(owned),
+            )
+        )
+
     def say_everything(self) -> None:
         self.told = None
 

@@ -31,6 +31,7 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
             *self.steps,
             (self.reconcile, 40),
             (self.subscribe, random.choice((0, 2, 4))),
+            (self.claim, random.choice((0, 2))),
             (self.commit, random.choice((0, 10))),
             (self.commit_late, random.choice((0, 4))),
         ]
@@ -56,6 +57,14 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
 
     def subscribe(self) -> None:
         self.random.choice(self.members).subscribe(self.topics.some())
+
+    def claim(self) -> None:
+        """A member says with the epoch before its own that it owns everything: it must be fenced."""
+        member = self.random.choice(self.members)
+        place = self.consumer_rules.group(member.group_id).places.get(member.member_id)
+        everything = frozenset().union(*self.topics.partitions().values())
+        if place is not None and 0 < place.previous_epoch < place.epoch and everything - place.assigned:
+            self.ask(member.claim(place.previous_epoch, everything), None)
 
     def commit(self) -> None:
         """Of a partition that the member owns, with its epoch."""

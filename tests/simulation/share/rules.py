@@ -45,14 +45,12 @@ class Generation:
     """The first offset that it delivers."""
     stored: dict[int, Stored] = field(default_factory=dict)
     """What the share coordinator has confirmed, by offset: the highest."""
-    finals: dict[int, int] = field(default_factory=dict)
-    """The moment at which the final state of an offset was stored."""
     asked: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """The highest delivery count in any write that was sent."""
     asked_finals: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The final states in any write that was sent: one may be stored of which the leader heard that it was not."""
-    accepted: set[int] = field(default_factory=set)
-    """The offsets whose acceptance was answered."""
+    accepted: dict[int, int] = field(default_factory=dict)
+    """The moment at which the acceptance of an offset was answered."""
     excused: set[int] = field(default_factory=set)
     """The offsets that may end without an acceptance: rejected, delivered as often as the group allows."""
 
@@ -151,8 +149,6 @@ class Rules:
     def _store(self, generation: Generation, told: Mapping[int, Stored]) -> None:
         for offset, stored in told.items():
             generation.stored[offset] = max(generation.stored.get(offset, NEVER), stored)
-            if stored.state in FINAL_STATES:
-                generation.finals.setdefault(offset, self.now())
 
     def _stored(self, request: WriteState) -> None:
         for first, last, state, count in request.batches:
@@ -177,7 +173,8 @@ class Rules:
         holder, until_ms = life.held.get(offset, ("", 0))
         if until_ms > now_ms:
             raise Violation(f"{offset} goes to {member_id}, and {holder} has a lock until {until_ms}, now {now_ms}")
-        if offset in life.done or generation.finals.get(offset, self.moment) < life.read_moment:
+        was_final = life.base.get(offset, NEVER).state in FINAL_STATES
+        if offset in life.done or was_final or generation.accepted.get(offset, self.moment) < life.read_moment:
             raise Violation(f"{offset} is delivered, and is stored as {generation.stored[offset]}")
         if offset < generation.start_offset:
             raise Violation(f"{offset} is delivered, and the group begins at {generation.start_offset}")
@@ -219,7 +216,7 @@ class Rules:
             if kind == RELEASE and stored.deliveries < counts[offset]:
                 raise Violation(f"{offset} is released after delivery {counts[offset]}, and stored is {stored}")
             if kind == ACCEPT:
-                generation.accepted.add(offset)
+                generation.accepted.setdefault(offset, self.now())
 
     # What is in flight
 
@@ -240,6 +237,14 @@ class Rules:
         if count != machine.delivery_complete_count:
             raise Violation(f"{count} records are complete, and {machine.delivery_complete_count} are counted")
         self._start_is_right(life)
+
+    def has_released(self, life: Life, member_id: str) -> None:
+        """The session of a member has ended."""
+        for batch in life.shared.machine.batches:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                state = batch.whole or batch.offsets[offset]
+                if state.state is ACQUIRED and state.member_id == member_id:
+                    raise Violation(f"{member_id} has gone, and holds {offset}")
 
     def _lock_ends(self, offset: int, state: InFlightState, now_ms: int) -> None:
         if state.state is not ACQUIRED or state.is_in_transition:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
-from moldau.broker.coordinators.share_persister import ATTEMPTS, RETRIABLE, AnswerToken
+from moldau.broker.coordinators.share_persister import RETRIABLE, AnswerToken
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.log_reading import LogReader
 from moldau.coordinator.runtime.machine import Effects, Waiter
@@ -101,6 +101,8 @@ class StateHost:
     """How likely an append is refused."""
     commits: float = 1.0
     """How likely what was appended is committed at once."""
+    attempts_max: int = 8
+    """As often as the broker sends a request."""
     loses: float = 0.0
     """How likely a request or its answer is lost on the way."""
     log: list[Batch] = field(default_factory=list)
@@ -145,7 +147,7 @@ class StateHost:
         self.step(call.request._replace(waiter=Waiter(AnswerToken(replied), 0)))
 
     def _ended(self, call: Call, answer: StateAnswer) -> None:
-        if answer.error in RETRIABLE and call.attempts < ATTEMPTS:
+        if answer.error in RETRIABLE and call.attempts < self.attempts_max:
             call.attempts += 1
             self.clock.call_later(RETRY_MS / 1000, self._calls.append, call)
         else:

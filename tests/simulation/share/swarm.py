@@ -126,6 +126,7 @@ class ShareRecordsSwarm:
         )
         self.host = StateHost(random, self.clock, config, self.rules, lambda _: 1)
         self._manners = (random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)), random.choice((0.0, 0.1)))
+        self.host.attempts_max = random.choice((1, 3, 8))
         self._transactions = random.choice((0.0, 0.4))
         self.nodes = [Node(self.host, self.rules, self.settings) for _ in range(NODES)]
         self.leader = self.nodes[0]
@@ -314,6 +315,8 @@ class ShareRecordsSwarm:
         kinds = [self.random.choice(KINDS) for _ in range(start, self.random.randint(start, last) + 1)]
         if self.random.random() < 0.5:
             kinds = kinds[:1] * len(kinds)
+        if self.random.random() < 0.05:
+            member_id = self.random.choice(MEMBERS)  # It may be another one, which has not acquired them.
         self._acknowledge(life, member_id, {start + place: kind for place, kind in enumerate(kinds)})
 
     def _acknowledge(self, life: Life, member_id: str, kinds: dict[int, int]) -> None:
@@ -359,6 +362,7 @@ class ShareRecordsSwarm:
         member_id = self.random.choice(MEMBERS)
         life.shared.release(member_id)
         if life.shared.is_active:
+            self.rules.has_released(life, member_id)
             life.held = {offset: holder for offset, holder in life.held.items() if holder[0] != member_id}
         if self.random.random() < 0.2:
             node.partitions.group_left(KEY.group_id)
