@@ -49,6 +49,7 @@ class Cluster(Conveniences):
         secure: bool = False,
         users: Sequence[str] = ("alice", "bob"),
         control: bool = False,
+        max_version: str | None = None,
         memory: bool | None = None,
         keep: bool | None = None,
         client: str | None = None,
@@ -59,12 +60,15 @@ class Cluster(Conveniences):
         `secure`: clients log in by SCRAM under TLS, and ACLs are in force.
         `users`: the users of a secure cluster besides `admin`, which may do everything.
         `control`: whether the nodes take faults and a moved clock (`faults`, `clock`); each request takes longer then.
+        `max_version`: the release of Apache Kafka whose API versions and features a single node offers, such as "2.8".
         `memory`: whether a single node keeps everything in memory, as it does by default.
         `keep`: whether data and logs stay when the cluster ends; by default where the variable `MOLDAU_KEEP` is 1.
         `client`: the library for the conveniences, by the name that pip knows.
         """
         if nodes < 1:
             raise ValueError("a cluster has at least one node")
+        if max_version is not None and nodes > 1:
+            raise ValueError("max_version is for one node: the nodes of a cluster need newer versions among themselves")
         self._keep = os.environ.get(KEEP, "0") not in ("", "0") if keep is None else keep
         self._in_memory = (nodes == 1 and not self._keep) if memory is None else memory
         if self._in_memory and nodes > 1:
@@ -73,7 +77,8 @@ class Cluster(Conveniences):
             )
         self._node_count = nodes
         self._port = port
-        self._settings = {name: str(value) for name, value in (settings or {}).items()}
+        given = dict(settings or {}) | ({} if max_version is None else {"moldau.emulated.release": max_version})
+        self._settings = {name: str(value) for name, value in given.items()}
         self._users = tuple(users) if secure else None
         self._security: Security | None = None
         self._has_control = control

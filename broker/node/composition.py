@@ -26,7 +26,7 @@ from moldau.broker.network.connection_resources import ConnectionResources, Tran
 from moldau.broker.network.listener import Listener
 from moldau.broker.network.memory import ReplyMemory, RequestMemory, request_memory_size_max
 from moldau.broker.network.request_times import RequestClock
-from moldau.broker.network.route import ListenerRole, role_of
+from moldau.broker.network.route import ListenerRole, Route, role_of
 from moldau.broker.network.slow_requests import SlowRequests
 from moldau.broker.node.quotas import NodeQuotas
 from moldau.broker.node.security import NodeMechanisms, NodeSecurity
@@ -432,7 +432,7 @@ class NodeParts:
                 each.host or None,
                 each.port,
                 role := role_of(each.name, config),
-                routes(role, self.services, is_guarded=self.services.has_authorizer, wrap=wrap),
+                self._routes(role, wrap),
                 admissions[role],
                 self.quorum.disconnected,
                 self.security.of_listener(each.name),
@@ -451,6 +451,15 @@ class NodeParts:
         self.quotas = NodeQuotas(
             self.client_quotas, self.address_rates, self.environment, self.listeners, tuple(admissions.values())
         )
+
+    def _routes(self, role: ListenerRole, wrap: Wrap | None) -> dict[int, Route]:
+        found = routes(role, self.services, is_guarded=self.services.has_authorizer, wrap=wrap)
+        release = self.config.text_or_none("moldau.emulated.release")
+        if release is None:
+            return found
+        from moldau.broker.requests.releases import limit
+
+        return limit(found, release) if role is ListenerRole.BROKER else found
 
     def _compose_faults(self) -> Wrap | None:
         """What wraps the handlers; None on a node without faults on demand."""

@@ -179,6 +179,8 @@ moldau.console  boolean  false  any  honoured  read-only
     Whether a broker serves the console, pages about the cluster for a browser, at moldau.http.listener.
 moldau.console.hosts  list  []  list  honoured  read-only
     Further host names by which browsers reach the console, such as that of a proxy; other names are refused.
+moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.3,3.4,3.5,3.6,3.7,3.8,3.9,4.0,4.1,4.2  honoured  read-only
+    The release of Apache Kafka whose API versions a single node offers, for tests of clients; all where it is not set.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only
@@ -209,5 +211,5 @@ moldau.tiered.read.ahead.bytes  long  16777216  0..  honoured  read-only
     How far ahead of a consumer that reads on and on remote segments are read; 0 turns that off.
 moldau.tiered.storage.timeout.ms  long  30000  1..  honoured  read-only
     Longest time of one call to the object store, of which an upload in parts has one for each part.
-"""
+"""  # noqa: E501 - the releases stand in one line
 """The settings of this broker that Apache Kafka does not have."""

@@ -23,6 +23,7 @@ from moldau.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
+    from moldau.broker.config.config import Config
     from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.metadata.quorum import Quorum
     from moldau.broker.network.route import RequestContext, Route
@@ -50,6 +51,9 @@ class ApiVersionsServices(Protocol):
     @property
     def node_id(self) -> int: ...
 
+    @property
+    def config(self) -> Config: ...
+
 
 def handle(services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= SOFTWARE_VERSION:
@@ -63,18 +67,24 @@ def handle(services: ApiVersionsServices, context: RequestContext, request: ApiV
         context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
     image = services.cluster.image
     levels = {**image.features.levels, KRAFT_VERSION: services.quorum.kraft_version}
+    release = services.config.text_or_none("moldau.emulated.release")
+    told = frozenset(SUPPORTED_FEATURES)
+    if release is not None:
+        from moldau.broker.requests.releases import features_of
+
+        told = told & features_of(release)
     return ApiVersionsResponse(
         api_keys=[_range(route) for route in context.listener.routes.values() if route.is_advertised],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=first, max_version=last)
             for name, (first, last) in SUPPORTED_FEATURES.items()
-            if last > 0 and (first > 0 or context.version >= ZERO_MINIMUM_VERSION)
+            if name in told and last > 0 and (first > 0 or context.version >= ZERO_MINIMUM_VERSION)
         ],
         finalized_features_epoch=image.provenance.end_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in levels.items()
-            if level > 0
+            if level > 0 and (release is None or name in told)
         ],
     )
 

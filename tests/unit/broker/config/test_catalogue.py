@@ -40,6 +40,7 @@ OWN = {
     "moldau.broker.silence.fence.ms",
     "moldau.console",
     "moldau.console.hosts",
+    "moldau.emulated.release",
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.oauthbearer.allowed.urls",
