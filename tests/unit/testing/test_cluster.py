@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moldau.testing import Cluster, NodeFailed
-from moldau.testing.node import HOST, PORTS
+from moldau.testing.node import HOST, PORTS, free_ports
 
 pytestmark = pytest.mark.processes
 
@@ -80,10 +80,11 @@ def test_a_fixed_port_is_taken_or_refused() -> None:
 def test_a_port_that_is_taken_meanwhile_is_tried_again_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((HOST, 0)) as holder, socket.create_server((HOST, 0)) as other:
         taken = [each.getsockname()[1] for each in (holder, other)]
-        given = [taken, [27_431, 27_432]]
-        monkeypatch.setattr("moldau.testing.cluster.free_ports", lambda count: given.pop(0))
+        free = free_ports(4)
+        given = [free[:2] + taken, free]
+        monkeypatch.setattr("moldau.testing.settings.free_ports", lambda count: given.pop(0))
         with Cluster() as kafka:
-            assert kafka.bootstrap_servers == f"{HOST}:27431"
+            assert kafka.bootstrap_servers == f"{HOST}:{free[3]}"
     assert not given
 
 
