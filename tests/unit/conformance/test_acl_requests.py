@@ -23,6 +23,8 @@ NOT_ASKED = {
     *("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe"),
     *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge"),
     *("DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
+    # Apache Kafka 4.3.1, which is asked the same, does not know these.
+    *("StreamsGroupTopologyDescriptionUpdate", "UnregisterController"),
     # Brokers ask these of the share coordinator.
     *("InitializeShareGroupState", "ReadShareGroupState", "ReadShareGroupStateSummary"),
     *("WriteShareGroupState", "DeleteShareGroupState"),

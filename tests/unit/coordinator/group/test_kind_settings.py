@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.config.catalogue import broker_catalogue, group_catalogue
+from moldau.broker.config.setting import Stance
 from moldau.coordinator.group.kind_settings import (
     ConsumerGroupSettings,
     MigrationPolicy,
@@ -18,14 +19,18 @@ BY_KIND: dict[str, Settings] = {
     "share": ShareGroupSettings(),
     "streams": StreamsGroupSettings(),
 }
-ONLY_IN_GROUPS = {"auto_offset_reset", "is_read_committed", "is_renew_acknowledge_enabled"}
+ONLY_IN_GROUPS = {
+    *("auto_offset_reset", "is_read_committed", "is_renew_acknowledge_enabled"),
+    *("dead_letter_topic", "copies_dead_letters"),
+}
 FIELDS = [
     (kind, field) for kind, settings in BY_KIND.items() for field in settings._fields if field not in ONLY_IN_GROUPS
 ]
 NUMBERS = [
     name
     for name in group_catalogue()
-    if name.split(".", 1)[1].replace(".", "_") in BY_KIND[name.split(".")[0]]._fields
+    if name.split(".")[0] in BY_KIND
+    and name.split(".", 1)[1].replace(".", "_") in BY_KIND[name.split(".")[0]]._fields
     and name != "share.auto.offset.reset"
 ]
 
@@ -44,10 +49,14 @@ def test_a_field_has_the_default_of_the_setting_whose_name_it_ends(kind: str, fi
 
 
 def test_every_setting_that_a_broker_gives_a_group_is_there() -> None:
-    left_out = {"group.share.persister.class.name"}
+    left_out = {
+        name
+        for name, setting in broker_catalogue().items()
+        if setting.stance is not Stance.HONOURED and not name.endswith(".assignors")
+    } | {"group.streams.assignors"}
     names = {f"group.{kind}.{field.replace('_', '.')}" for kind, field in FIELDS}
     prefixes = tuple(f"group.{kind}." for kind in BY_KIND)
-    assert {name for name in broker_catalogue() if name.startswith(prefixes)} == names | left_out
+    assert {name for name in broker_catalogue() if name.startswith(prefixes)} - left_out == names
 
 
 @pytest.mark.parametrize("settings", BY_KIND.values(), ids=BY_KIND)
@@ -74,7 +83,9 @@ def test_a_group_overrides_a_number_within_the_brokers_bounds(name: str) -> None
 
 
 def test_numbers_of_all_kinds_are_overridden() -> None:
-    assert len(NUMBERS) == len(group_catalogue()) - len(ONLY_IN_GROUPS)
+    honoured = [each for each in group_catalogue().values() if each.stance is Stance.HONOURED]
+    texts = {"streams.assignor.name"}
+    assert len(NUMBERS) == len(honoured) - len(ONLY_IN_GROUPS) - len(texts)
 
 
 def test_a_share_group_overrides_what_is_no_number() -> None:
@@ -102,3 +113,10 @@ def test_a_share_group_overrides_what_is_no_number() -> None:
 )
 def test_a_policy_says_which_way_a_group_may_go(policy: MigrationPolicy, upgrades: bool, downgrades: bool) -> None:
     assert (policy.is_upgrade_enabled, policy.is_downgrade_enabled) == (upgrades, downgrades)
+
+
+def test_a_group_names_its_dead_letter_queue_itself() -> None:
+    own = {"errors.deadletterqueue.topic.name": " dlq.q ", "errors.deadletterqueue.copy.record.enable": "TRUE"}
+    found = ShareGroupSettings().of_group(own)
+    assert (found.dead_letter_topic, found.copies_dead_letters) == ("dlq.q", True)
+    assert ShareGroupSettings().of_group({"share.delivery.count.limit": "3"}).dead_letter_topic == ""
