@@ -216,13 +216,9 @@ async def describe_group(visit: Visit) -> GroupDescription:
     group_id = visit.variables["id"]
     visit.require(AclOperation.DESCRIBE, ResourceKind.GROUP, group_id)
     coordinator = await coordinator_of(visit.client, group_id)
-    listed = await visit.client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=coordinator)
-    rows = [_row(each, coordinator) for each in listed.groups if each.group_id == group_id]
-    if not rows:
-        raise Refusal(404, f"there is no group {group_id}")
-    (row,) = rows
+    row = await group_row(visit.client, group_id, coordinator)
     described = await describe_members(visit.client, group_id, row.kind, coordinator)
-    offsets = (await committed_offsets(visit.client, rows))[group_id]
+    offsets = (await committed_offsets(visit.client, [row]))[group_id]
     for key in described.assigned:
         offsets.offsets.setdefault(key, None)
     ends = await ends_of(visit.client, offsets.offsets, offsets.isolation)
@@ -244,6 +240,15 @@ async def describe_group(visit: Visit) -> GroupDescription:
         sum((each.topic, each.partition) not in described.assigned for each in lags),
         [each for each in (described.error, offsets.error) if each],
     )
+
+
+async def group_row(client: KafkaClient, group_id: str, coordinator: int) -> GroupRow:
+    """A group as its coordinator lists it. Raises `Refusal` and `Unanswered`."""
+    listed = await client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=coordinator)
+    for each in listed.groups:
+        if each.group_id == group_id:
+            return _row(each, coordinator)
+    raise Refusal(404, f"there is no group {group_id}")
 
 
 async def coordinator_of(client: KafkaClient, group_id: str) -> int:

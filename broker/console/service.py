@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
 from moldau import __version__
+from moldau.broker.console.changes import CHANGES, Change, OffsetPreview
 from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
@@ -20,12 +22,15 @@ from moldau.broker.console.logins import COOKIE, Logins, check_form_key, check_o
 from moldau.broker.console.page import Page, Refusal, Visit, as_json
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import tail_records
+from moldau.broker.console.record_reading import printable
 from moldau.broker.console.rendering import Renderer, file_of
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
 from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
 from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream
 
+log = logging.getLogger("moldau.console")
+"""A line for each change that a user makes."""
 PAGES: Final = (*CLUSTER_PAGES, *TOPIC_PAGES, *RECORD_PAGES, *GROUP_PAGES, *TRANSACTION_PAGES, *SECURITY_PAGES)
 NAVIGATION: Final = (
     ("/", "Cluster"),
@@ -68,6 +73,9 @@ class Console:
         """The pages and files, each behind the checks that hold for all."""
         made: dict[str, dict[str, Handler]] = {page.path: {"GET": self._page(page)} for page in PAGES}
         made |= {f"/static/{name}": {"GET": self._file(name)} for name in FILES}
+        if self._ports.config.flag("moldau.console.writes"):
+            for path, change in CHANGES.items():
+                made.setdefault(path, {})["POST"] = self._change(change)
         made["/topics/{name}/records/tail"] = {"GET": self.tail}
         made["/login"] = {"GET": self.show_login, "POST": self.log_in}
         made["/logout"] = {"POST": self.log_out}
@@ -111,6 +119,29 @@ class Console:
         except Refusal as refusal:
             return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
         return Stream("text/event-stream; charset=utf-8", events, HEADERS)
+
+    def _change(self, change: Change) -> Handler:
+        async def make(request: HttpRequest) -> Answer:
+            try:
+                visit = self._visit(request)
+                if visit is None:
+                    return self._to_login(request, is_for_program(request))
+                check_origin(request)
+                form = form_of(request)
+                check_form_key(self._logins.session_of(request), form.get("form_key", ""))
+                made = await change(visit, form)
+            except Refusal as refusal:
+                return await self._refused(request, refusal)
+            except Unanswered as unanswered:
+                return await self._refused(request, Refusal(503, str(unanswered)))
+            if isinstance(made, OffsetPreview):
+                values = {"page": made, "form": form, **self._around(request)}
+                return Answer(200, HTML, await self._renderer.html("offset_preview.html", values), HEADERS)
+            principal = visit.client.access.principal
+            log.warning("%s at %s: %s", printable(str(principal)), request.client_host, printable(made.what))
+            return Answer(303, HTML, "", (*HEADERS, ("Location", made.location)))
+
+        return make
 
     # Logins
 
@@ -175,6 +206,7 @@ class Console:
             "node_id": self._ports.config.node_id,
             "cluster_id": self._ports.cluster.id,
             "version": __version__,
+            "writes": self._ports.config.flag("moldau.console.writes"),
             "user": None if session is None else str(session.access.principal),
             "form_key": "" if session is None else session.form_key,
         }
