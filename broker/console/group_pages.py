@@ -111,6 +111,7 @@ async def _with_lags(client: KafkaClient, rows: Sequence[GroupRow], budget: Budg
     for row in rows:
         of = offsets[row.id]
         lags = await partition_lags(client, of.offsets, ends[of.isolation], budget, of.isolation)
+        lags = [without_acknowledged(each, of.reported.get((each.topic, each.partition))) for each in lags]
         known = [each.records for each in lags if each.records is not None]
         behind = [each.behind_ms for each in lags if each.behind_ms is not None]
         done.append(
@@ -131,6 +132,8 @@ class CommittedOffsets:
 
     offsets: dict[Partition, int | None] = field(default_factory=dict)
     metadata: dict[Partition, str] = field(default_factory=dict)
+    reported: dict[Partition, int] = field(default_factory=dict)
+    """The lags in offsets of a share group, as its coordinator tells them: acknowledged records are left out."""
     isolation: int = READ_COMMITTED
     error: str = ""
 
@@ -190,6 +193,24 @@ async def _share_offsets(
                 of.offsets[topic.topic_name, each.partition_index] = (
                     each.start_offset if each.start_offset >= 0 else None
                 )
+                if each.lag >= 0:
+                    of.reported[topic.topic_name, each.partition_index] = each.lag
+
+
+def without_acknowledged(lag: PartitionLag, reported: int | None) -> PartitionLag:
+    """The lag of a share partition without the records behind its start offset that are acknowledged. `reported` is the
+    lag in offsets without them. Where the range has markers too, some of these may count as acknowledged, and the
+    result is an upper bound.
+    """
+    if reported is None or lag.records is None or lag.committed is None or lag.end is None:
+        return lag
+    offsets = lag.end - lag.committed
+    acknowledged = max(offsets - reported, 0)
+    if not acknowledged:
+        return lag
+    gaps = max(offsets - lag.records, 0)
+    records = min(lag.records, max(lag.records - acknowledged + gaps, 0))
+    return replace(lag, records=records, is_exact=lag.is_exact and not gaps, behind_ms=None if records else 0)
 
 
 # One group
@@ -223,6 +244,7 @@ async def describe_group(visit: Visit) -> GroupDescription:
         offsets.offsets.setdefault(key, None)
     ends = await ends_of(visit.client, offsets.offsets, offsets.isolation)
     lags = await partition_lags(visit.client, offsets.offsets, ends, Budget(*GROUP_BUDGET), offsets.isolation)
+    lags = [without_acknowledged(each, offsets.reported.get((each.topic, each.partition))) for each in lags]
     lags = [replace(each, metadata=offsets.metadata.get((each.topic, each.partition), "")) for each in lags]
     known = [each.records for each in lags if each.records is not None]
     behind = [each.behind_ms for each in lags if each.behind_ms is not None]
