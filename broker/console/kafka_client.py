@@ -82,7 +82,8 @@ class KafkaClient:
         Raises `Unanswered`.
         """
         row = ROWS[spec_of(type(request)).key or 0]
-        version = row.last if version is None else version
+        served = self.ports.listener.routes[row.key].last_version
+        version = min(row.last, served) if version is None else version
         waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def answered(answer: object) -> None:
