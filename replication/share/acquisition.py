@@ -85,6 +85,7 @@ def acquire(
     acquisition = Acquisition(partition, wish, fetched, last_offset, records_max, now_ms)
     acquired, count = acquisition.acquire()
     if not acquired:
+        partition.advance_start()  # What is missing in the log may have been all that it waited for.
         return acquired, count
     left_out = aborted_batches(fetched, aborted_transactions)
     if not left_out:
@@ -190,6 +191,12 @@ class Acquisition:
             partition.delivery_complete_count += archived
             partition.looks_back = True
         partition.skip_missing(fetch_offset, first_offset)
+        next_offset = first_offset
+        for batch in partition.batches:
+            if batch.first_offset > next_offset:
+                break
+            next_offset = max(next_offset, batch.last_offset + 1)
+        partition.gap_delivered(next_offset)
 
     # Records that are in flight
 

@@ -176,6 +176,22 @@ SHARE_RECORD_MUTANTS: Final = (
         Hunt.SHARE_RECORDS,
     ),
     Mutant(
+        471,
+        "a record is dead-lettered twice",
+        SHARING,
+        "        is_idle = not self._letters\n        self._letters.extend(letters)\n",
+        "        is_idle = not self._letters\n        self._letters.extend(letters * 2)\n",
+        Hunt.SHARE_RECORDS,
+    ),
+    Mutant(
+        472,
+        "a rejected record is archived without a dead letter",
+        PARTITION,
+        "                if state.state is ARCHIVING:\n",
+        "                if False:\n",
+        Hunt.SHARE_RECORDS,
+    ),
+    Mutant(
         470,
         "a renewed lock ends when it would have ended before",
         PARTITION,

@@ -17,7 +17,14 @@ from moldau.coordinator.share_state.events import InitializeState, ReadState, St
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import Acquired
 from moldau.replication.share.changes import GAP, RENEW
-from moldau.replication.share.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, FINAL_STATES, InFlightState
+from moldau.replication.share.in_flight import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    FINAL_STATES,
+    InFlightState,
+)
 from tests.simulation.groups.shell import Violation
 from tests.simulation.share.topic_log import TopicLog
 
@@ -53,6 +60,8 @@ class Generation:
     """The moment at which the acceptance of an offset was answered."""
     excused: set[int] = field(default_factory=set)
     """The offsets that may end without an acceptance: rejected, delivered as often as the group allows."""
+    lettered: set[int] = field(default_factory=set)
+    """The offsets that the dead-letter queue has."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +79,8 @@ class Life:
     """The member that holds an offset, and the end of its lock (ms)."""
     done: set[int] = field(default_factory=set)
     """The offsets whose acceptance or rejection it has answered."""
+    lettered: set[int] = field(default_factory=set)
+    """The offsets that it has written to the dead-letter queue."""
     start_offset: int = -1
     """The highest start offset that was seen."""
 
@@ -81,6 +92,8 @@ class Rules:
         self.generations: dict[int, Generation] = {}
         self.moment = 0
         self.delivered_count = 0
+        self.gaps: set[int] = set()
+        """The offsets that a member ever acknowledged as a gap: they need no dead letter."""
         self._lives: dict[SharedPartition, Life] = {}
         self._leader_epoch = -1
         """The highest leader epoch that the coordinator has confirmed."""
@@ -202,6 +215,8 @@ class Rules:
                 life.held.pop(offset, None)
             if kind in (REJECT, GAP):
                 generation.excused.add(offset)
+            if kind == GAP:
+                self.gaps.add(offset)
 
     def acknowledged(self, life: Life, epoch: int, kinds: Mapping[int, int], counts: Mapping[int, int]) -> None:
         """It is answered without an error."""
@@ -211,12 +226,27 @@ class Rules:
             if kind in FINISHING:
                 life.done.add(offset)
                 possible = {FINISHING[kind], *generation.asked_finals[offset]}
-                if stored.state not in FINAL_STATES or stored.state not in possible:
+                if kind == REJECT:
+                    possible.add(ARCHIVING)
+                if stored.state not in possible:
                     raise Violation(f"{offset} is acknowledged with {kind}, and stored is {stored}")
             if kind == RELEASE and stored.deliveries < counts[offset]:
                 raise Violation(f"{offset} is released after delivery {counts[offset]}, and stored is {stored}")
             if kind == ACCEPT:
                 generation.accepted.setdefault(offset, self.now())
+
+    # The dead-letter queue
+
+    def lettered(self, life: Life, first_offset: int, last_offset: int) -> None:
+        """The queue has these records: they were rejected or used up their deliveries; a leader writes them once."""
+        generation = self.generations[life.shared.machine.state_epoch]
+        for offset in range(first_offset, last_offset + 1):
+            if offset in life.lettered or life.base.get(offset, NEVER).state in FINAL_STATES:
+                raise Violation(f"{offset} is dead-lettered twice")
+            if offset not in generation.excused | self.log.unread | self.log.aborted:
+                raise Violation(f"{offset} is a dead letter without a reason")
+            life.lettered.add(offset)
+            generation.lettered.add(offset)
 
     # What is in flight
 
@@ -268,11 +298,14 @@ class Rules:
 
     # The end
 
-    def check_end(self, end_offset: int) -> None:
-        """Everything is accepted, or has an excuse."""
+    def check_end(self, end_offset: int, *, has_dead_letters: bool) -> None:
+        """Everything is accepted, or has an excuse; what is archived is in the dead-letter queue, if there is one."""
         generation = self.generations[max(self.generations)]
         for offset in range(max(generation.start_offset, self.log.log_start_offset), end_offset):
             is_accepted = generation.stored.get(offset, NEVER).state == ACKNOWLEDGED or offset in generation.accepted
             excused = generation.excused | self.log.aborted | self.log.unread
             if not is_accepted and offset not in excused:
                 raise Violation(f"{offset} is neither acknowledged nor delivered again")
+            is_archived = generation.stored.get(offset, NEVER).state == ARCHIVED and offset not in self.gaps
+            if has_dead_letters and is_archived and offset not in generation.lettered | self.log.unread:
+                raise Violation(f"{offset} is archived, and the dead-letter queue does not have it")

@@ -4,11 +4,14 @@ over, refuses writes and loses answers; then all is quiet, and everything is ack
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, cast
 
+from moldau.broker.sharing import share_partitions as sharing
+from moldau.broker.sharing.dead_letter_queue import DeadLetterWriting
 from moldau.broker.sharing.share_partitions import (
     ShareCounts,
     SharedPartition,
@@ -25,7 +28,7 @@ from moldau.coordinator.share_state.events import (
 from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import AcquireWish
-from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, ShareLimits
+from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, DeadLetter, ShareLimits
 from tests.simulation.groups.shell import Violation
 from tests.simulation.share.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
 from tests.simulation.share.state_host import Clock, StateHost
@@ -84,12 +87,12 @@ class Settings:
 class Node:
     """A broker, as far as share partitions see one: its replicas, and the share coordinator as it reaches it."""
 
-    def __init__(self, host: StateHost, rules: Rules, settings: ShareSettings) -> None:
+    def __init__(self, host: StateHost, rules: Rules, settings: ShareSettings, work: Work) -> None:
         self.host = host
         self.rules = rules
         self.leadership: Leadership | None = None
-        parts: list[Any] = [host.clock, host.clock, run_at_once, Nothing(), self, Settings(settings), ShareCounts()]
-        parts.append(Nothing())  # No group has a dead-letter queue.
+        parts: list[Any] = [host.clock, host.clock, work.spawn, Nothing(), self, Settings(settings), ShareCounts()]
+        parts.append(rules)
         self.partitions = SharePartitions(cast(Any, self), SharePorts(*parts))
 
     def find(self, key: object) -> Leadership | None:
@@ -100,13 +103,45 @@ class Node:
         self.host.ask(self.rules.life_of(getattr(answered, "__self__", None)), request, answered)
 
 
-def run_at_once(work: Coroutine[Any, Any, None]) -> None:
-    """What a share partition awaits is there at once."""
-    try:
-        work.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("it waits")
+class Work:
+    """The coroutines of share partitions: the writing of dead letters waits until it is resumed."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Coroutine[Any, Any, None]] = []
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.waiting.append(work)
+        self.resume(len(self.waiting) - 1)
+
+    def resume(self, place: int) -> None:
+        work = self.waiting.pop(place)
+        with suppress(StopIteration):
+            work.send(None)
+            self.waiting.append(work)
+
+
+class Pause:
+    """Awaits one `Work.resume`."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+class DeadLetters:
+    """Stands for the writing of dead letters: the queue has them at the end of `run`."""
+
+    def __init__(self, rules: Rules, key: object, letter: DeadLetter, is_open: Callable[[], bool]) -> None:
+        self._rules = rules
+        self._letter = letter
+        self._is_open = is_open
+
+    async def run(self) -> None:
+        await Pause()
+        if self._is_open():
+            owner = cast(Any, self._is_open).__closure__[0].cell_contents
+            life = self._rules.life_of(owner)
+            assert life is not None
+            self._rules.lettered(life, self._letter.first_offset, self._letter.last_offset)
 
 
 class ShareRecordsSwarm:
@@ -115,7 +150,11 @@ class ShareRecordsSwarm:
         self.clock = Clock()
         self.log = TopicLog(random)
         self.limits = ShareLimits(
-            random.choice((2, 3, 5)), random.choice((20, 50, 500)), LOCK_MS, random.random() < 0.8
+            random.choice((2, 3, 5)),
+            random.choice((20, 50, 500)),
+            LOCK_MS,
+            random.random() < 0.8,
+            random.random() < 0.4,
         )
         self.settings = ShareSettings(self.limits, random.random() < 0.5, "earliest")
         self.rules = Rules(self.log, self.limits.delivery_count_max)
@@ -128,7 +167,8 @@ class ShareRecordsSwarm:
         self._manners = (random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)), random.choice((0.0, 0.1)))
         self.host.attempts_max = random.choice((1, 3, 8))
         self._transactions = random.choice((0.0, 0.4))
-        self.nodes = [Node(self.host, self.rules, self.settings) for _ in range(NODES)]
+        self.work = Work()
+        self.nodes = [Node(self.host, self.rules, self.settings, self.work) for _ in range(NODES)]
         self.leader = self.nodes[0]
         self.leader_epoch = 0
         self.leader.leadership = Leadership(0, self.log)
@@ -136,6 +176,7 @@ class ShareRecordsSwarm:
             (self.fetch, 60),
             (self.acknowledge, 60),
             (self.deliver, 80),
+            (self.write_dead_letter, 20),
             (self.commit_state, 30),
             (self.wait_a_little, 20),
             (self.wait_long, random.choice((1, 4, 10))),
@@ -157,6 +198,7 @@ class ShareRecordsSwarm:
             self.log.grow(self._transactions)
         self.initialize(1, NO_OFFSET)
         self.host.refuses, self.host.commits, self.host.loses = self._manners
+        vars(sharing)["DeadLetterWriting"] = DeadLetters
         try:
             for step in drawn_steps(self.random, self.steps, STEPS):
                 self.last = step.__name__
@@ -166,6 +208,8 @@ class ShareRecordsSwarm:
             self.end()
         except Violation as violation:
             raise Violation(f"after {self.last} at {self.clock.now_ms} ms: {violation}") from None
+        finally:
+            vars(sharing)["DeadLetterWriting"] = DeadLetterWriting
 
     def look(self) -> None:
         for node in self.nodes:
@@ -213,7 +257,7 @@ class ShareRecordsSwarm:
             self.look()
             machine = life.shared.machine
             if life.shared.is_active and machine.next_fetch_offset() >= self.log.end_offset and not machine.batches:
-                self.rules.check_end(end_offset)
+                self.rules.check_end(end_offset, has_dead_letters=self.limits.has_dead_letters)
                 self.host.compare()
                 return
         raise Violation(f"not everything is acknowledged after {QUIET_ROUNDS} rounds: {self._state()}")
@@ -226,8 +270,13 @@ class ShareRecordsSwarm:
         return f"{life.shared.error} {ends} {machine.next_fetch_offset()} {flight[:5]}"
 
     def _drain(self) -> None:
-        while not self.host.is_idle:
+        while not self.host.is_idle or self.work.waiting:
             self.host.deliver()
+            self.write_dead_letter()
+
+    def write_dead_letter(self) -> None:
+        if self.work.waiting:
+            self.work.resume(self.random.randrange(len(self.work.waiting)))
 
     # Leaders
 

@@ -11,7 +11,7 @@ from moldau.replication.share.acquisition import AcquireWish
 from moldau.replication.share.changes import AcknowledgementBatch, ShareLimits
 from tests.simulation.share.rules import ACCEPT, Generation, Life, Rules
 from tests.simulation.share.state_host import Clock, StateHost
-from tests.simulation.share.swarm import KEY, Leadership, Node
+from tests.simulation.share.swarm import KEY, Leadership, Node, Work
 from tests.simulation.share.topic_log import TopicLog
 
 SETTINGS = ShareSettings(ShareLimits(5, 500, 15_000, True), False, "earliest")
@@ -30,7 +30,7 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
 
     rules = Witness(log, 5)
     host = StateHost(Random(1), Clock(), ShareStateConfig(), rules, lambda _: 1)
-    node = Node(host, rules, SETTINGS)
+    node = Node(host, rules, SETTINGS, Work())
     node.leadership = Leadership(0, log)
     rules.generations[1] = Generation(0)
     host.ask(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]

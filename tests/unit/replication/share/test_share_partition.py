@@ -340,3 +340,15 @@ def test_the_start_offset_moves_past_what_compaction_removed_of_a_gap() -> None:
     assert acquired == Acquired(10, 14, 1)
     assert stage.acknowledge("a", 10, 14, ACCEPT) is None
     assert (stage.partition.start_offset, len(stage.partition.batches)) == (15, 0)
+
+
+def test_a_gap_that_compaction_emptied_does_not_hold_what_is_done() -> None:
+    """As many records as may be in flight follow the gap, and all of them are acknowledged."""
+    stage = ShareStage((2, 3, 5, 5), LIMITS._replace(records_max=5))
+    del stage.log[1]
+    stage.partition.load(0, 0, [StoredBatch(0, 1, 0, 1), StoredBatch(5, 9, 2, 1)])
+    assert stage.acquire("a", batches_max=1) == [Acquired(0, 1, 2)]
+    assert stage.acknowledge("a", 0, 1, ACCEPT) is None
+    assert stage.acquire("a") == []
+    assert (stage.partition.start_offset, len(stage.partition.batches)) == (10, 0)
+    assert stage.acquire("a") == [Acquired(10, 14, 1)]
