@@ -22,6 +22,7 @@ LOGGERS: Final = (
     "moldau.cleaner",
     "moldau.broker",
     "moldau.connection",
+    "moldau.console",
     "moldau.faults",
     "moldau.fetch",
     "moldau.groups",

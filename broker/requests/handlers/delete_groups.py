@@ -17,7 +17,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.share_initialization import delete_states
 from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.coordinators.share_state_messages import Answers
-from moldau.broker.requests.handlers.coordinator_request import ReplyToken, join_answers, submit_event
+from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import DeleteGroups
 from moldau.coordinator.runtime.machine import Waiter
@@ -99,9 +99,13 @@ def submit_part(
         reply.complete(DeleteGroupsResponse(results=[*results, *response.results]))
 
     for group_id in shared:
-        token = ReplyToken(partial(noted, group_id), lambda answer: answer)
-        runner.submit(DeleteStates(Waiter(token, version), group_id))
+        answer: object = submit_event(runner, version, partial(delete_states_of, group_id), ShareRefusal)
+        when_ready(answer, partial(noted, group_id))
     return reply
+
+
+def delete_states_of(group_id: str, waiter: Waiter) -> DeleteStates:
+    return DeleteStates(waiter, group_id)
 
 
 def is_share_group(runner: GroupRunner, group_id: str) -> bool:
