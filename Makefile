@@ -94,6 +94,16 @@ bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON
 bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick
 
+.PHONY: examples
+
+EXAMPLE := MOLDAU=$(CURDIR)/$(BIN)/moldau
+
+examples: install ## a broker for tests in Java, Go and JavaScript; a language that is not installed is left out
+	@if command -v mvn; then cd examples/java && $(EXAMPLE) mvn -q -B test; else echo "no Maven: examples/java is left out"; fi
+	@if command -v go; then cd examples/go && $(EXAMPLE) go test ./...; else echo "no Go: examples/go is left out"; fi
+	@if command -v npm; then cd examples/javascript && npm install --silent --no-audit --no-fund --no-package-lock && $(EXAMPLE) npm test; \
+	else echo "no Node: examples/javascript is left out"; fi
+
 .PHONY: wheel
 
 wheel: | $(BIN)/python ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any
