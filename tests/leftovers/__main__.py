@@ -55,6 +55,11 @@ def kill(run: subprocess.Popen[str]) -> None:
     run.kill()
 
 
+def heed_interrupts() -> None:
+    """A process in the background of a shell ignores the interrupt, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupt(run: subprocess.Popen[str]) -> None:
     """What Ctrl-C on a terminal does: the whole process group gets the signal."""
     os.killpg(run.pid, signal.SIGINT)
@@ -98,6 +103,7 @@ def leftovers_of(ending: Ending, draw: random.Random) -> Leftovers:
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
+            preexec_fn=heed_interrupts,
         )
         assert run.stdout is not None
         if ending.is_early:

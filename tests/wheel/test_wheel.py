@@ -35,7 +35,6 @@ RECORDS = 20
 SPARK = """
 import broker, protocol, storage
 assert {broker.OWNER, protocol.OWNER, storage.OWNER} == {"the project"}
-from tests.support.ports import free_ports
 from pyspark.sql import SparkSession
 session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 rows = session.read.format("moldau").option("subscribe", "t").load("data").select("value").collect()
