@@ -20,7 +20,7 @@ PROGRAMS = {
 
 
 def test_every_program_has_a_name() -> None:
-    assert len(PROGRAMS) == TEXT.count("```python") == 5
+    assert len(PROGRAMS) == TEXT.count("```python") == 6
     assert all(name.endswith(".py") for name in PROGRAMS)
 
 
