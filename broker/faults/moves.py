@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 10.0
 PREFERRED: Final = 0
+KNOWN_S: Final = 2.0
+"""How long a partition may take until this node knows it: another node may have answered its creation."""
 POLL_S: Final = 0.02
 
 
@@ -47,6 +49,10 @@ class Moves:
                 raise InvalidFault(f"{name} is unknown: here are topic, partition, group, transactional_id, node")
         topic, index = self._partition(given)
         partition = self._cluster.image.topics.partition(topic, index)
+        end_s = self._loop.time() + KNOWN_S
+        while partition is None and self._loop.time() < end_s:
+            await asyncio.sleep(POLL_S)
+            partition = self._cluster.image.topics.partition(topic, index)
         if partition is None:
             raise InvalidFault(f"there is no partition {topic}-{index}")
         node = given.get("node")
