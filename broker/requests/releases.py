@@ -20,7 +20,6 @@ from moldau.kraft.features import (
     TRANSACTION_VERSION,
 )
 
-SETTING: Final = "moldau.emulated.release"
 CHANGES: Final = {
     "2.4": "0:8 1:11 2:5 3:9 4:4 5:2 6:6 7:3 8:8 9:6 10:3 11:6 12:4 13:4 14:4 15:5 16:3 17:1 18:3 19:5 20:4 21:1 22:2"
     " 23:3 24:1 25:1 26:1 27:0 28:2 29:1 30:1 31:1 32:2 33:1 34:1 35:1 36:1 37:1 38:2 39:1 40:1 41:1 42:2 43:2 44:1"
