@@ -53,6 +53,9 @@ async def topic_id_of(bootstrap: Bootstrap, topic: str) -> bytes:
 class ConsumerMember(Member):
     """A member of a consumer group: it gives partitions back at once, and commits for those that it owns."""
 
+    version = 1
+    """Of its heartbeats."""
+
     def __init__(self, watch: GroupWatch, bootstrap: Bootstrap, name: str) -> None:
         super().__init__(watch, bootstrap)
         self._name = name
@@ -88,6 +91,25 @@ class ConsumerMember(Member):
 
     async def _step(self, client: Client) -> bool:
         """One heartbeat and the requests with it. False where this coordinator should not be asked any more."""
+        answer: Any = await within(client.ask(self._heartbeat(), self.version))
+        if answer.error_code in LOST:
+            self._drop()
+            return True
+        if answer.error_code:
+            return False
+        self._generation, self._says_everything = answer.member_epoch, False
+        self._hear(answer)
+        for index in self._owned:
+            if not await self._commit_own(client, index):
+                return False
+        if self._bootstrap.random.random() < LEAVES:
+            leave = self._leave()
+            self._begin()
+            await within(client.ask(leave, self.version))
+        return True
+
+    def _heartbeat(self) -> object:
+        """Everything in the first one to a coordinator, and where what it owns has changed."""
         watch = self._watch
         request = ConsumerGroupHeartbeatRequest(
             group_id=watch.group, member_id=self._member_id, member_epoch=self._generation
@@ -97,26 +119,17 @@ class ConsumerMember(Member):
             request.subscribed_topic_names = [watch.topic]
             owned = [TopicPartitions(topic_id=self._topic_id, partitions=self._owned)] if self._owned else []
             request.topic_partitions = owned
-        answer = await within(client.ask(request, 1))
-        if answer.error_code in LOST:
-            self._drop()
-            return True
-        if answer.error_code:
-            return False
-        self._generation, self._says_everything = answer.member_epoch, False
+        return request
+
+    def _hear(self, answer: Any) -> None:
         if answer.assignment is not None:
             told = sorted(index for each in answer.assignment.topic_partitions for index in each.partitions)
             self._says_everything = told != self._owned
             self._owned = told
-            watch.synced(self._member_id, self._generation, told)
-        for index in self._owned:
-            if not await self._commit_own(client, index):
-                return False
-        if self._bootstrap.random.random() < LEAVES:
-            leave = ConsumerGroupHeartbeatRequest(group_id=watch.group, member_id=self._member_id, member_epoch=-1)
-            self._begin()
-            await within(client.ask(leave, 1))
-        return True
+            self._watch.synced(self._member_id, self._generation, told)
+
+    def _leave(self) -> object:
+        return ConsumerGroupHeartbeatRequest(group_id=self._watch.group, member_id=self._member_id, member_epoch=-1)
 
     async def _commit_own(self, client: Client, index: int) -> bool:
         watch, random = self._watch, self._bootstrap.random

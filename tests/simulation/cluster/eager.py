@@ -184,7 +184,7 @@ FAMILIES: Final = (
             ("heartbeat_members", 2),
             ("partitions", 2),
             ("producers", 1),
-            ("members", 0),
+            ("members", 2),
             ("trims", False),
             ("retains", ""),
             ("transactional", 0),

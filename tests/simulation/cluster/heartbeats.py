@@ -1,4 +1,6 @@
-"""The part of a swarm with groups of today: members of a consumer group (KIP-848) and of a share group (KIP-932)."""
+"""The part of a swarm with groups of today: members of a consumer group (KIP-848), of a share group (KIP-932) and of a
+Streams group (KIP-1071).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
 )
 from tests.support.cluster_group import GroupWatch
 from tests.support.cluster_heartbeats import ConsumerMember, ShareMember, ShareWatch
+from tests.support.cluster_streams import StreamsMember
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 CONSUMERS: Final = "consumers"
 SHARERS: Final = "sharers"
+APPLICATION: Final = "application"
+SETTINGS: Final = {SHARERS: ("share.auto.offset.reset", "earliest"), APPLICATION: ("streams.num.standby.replicas", "1")}
+"""The setting of each group that has one."""
 GROUP_RESOURCE: Final = 32
 
 
@@ -35,7 +41,7 @@ class Heartbeats:
         bootstrap_of: Callable[[str], Bootstrap],
         complaints: list[str],
     ) -> None:
-        """`members`: of each of the two groups."""
+        """`members`: of each of the three groups."""
         self._cluster = cluster
         self._topic = topic
         self._partitions = partitions
@@ -43,7 +49,9 @@ class Heartbeats:
         self._consumers = [ConsumerMember(watch, bootstrap_of(f"{CONSUMERS}-{n}"), f"c{n}") for n in range(members)]
         shared = ShareWatch(SHARERS, topic, complaints, self._epoch_of)
         self._sharers = [ShareMember(shared, bootstrap_of(f"{SHARERS}-{n}"), f"s{n}") for n in range(members)]
-        self._members: list[ConsumerMember | ShareMember] = [*self._consumers, *self._sharers]
+        applied = GroupWatch(APPLICATION, topic, partitions, complaints)
+        self._instances = [StreamsMember(applied, bootstrap_of(f"{APPLICATION}-{n}"), f"i{n}") for n in range(members)]
+        self._members: list[ConsumerMember | ShareMember] = [*self._consumers, *self._sharers, *self._instances]
         self._working: list[asyncio.Task[None]] = []
 
     def _epoch_of(self, node_id: int, index: int) -> int:
@@ -54,12 +62,18 @@ class Heartbeats:
     async def begin(self) -> None:
         if not self._sharers:
             return
-        reset = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=SHARERS, configs=[reset])
+        resources = [
+            AlterConfigsResource(
+                resource_type=GROUP_RESOURCE,
+                resource_name=group,
+                configs=[AlterableConfig(name=name, config_operation=0, value=value)],
+            )
+            for group, (name, value) in SETTINGS.items()
+        ]
         answer = await self._cluster.ask_any(
-            IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1
+            IncrementalAlterConfigsRequest(resources=resources, validate_only=False), 1
         )
-        assert not answer.responses[0].error_code, answer.responses[0].error_message
+        assert not any(each.error_code for each in answer.responses), answer.responses
         loop = asyncio.get_running_loop()
         self._working = [loop.create_task(each.work()) for each in self._members]
         # An initialization that fails is repeated after half a minute: it is over before anything strikes.
@@ -73,7 +87,7 @@ class Heartbeats:
         for each in self._members:
             each.is_ending = True
         await asyncio.wait_for(asyncio.gather(*self._working), patience_s)
-        for member in self._consumers[:1]:
+        for member in (*self._consumers[:1], *self._instances[:1]):
             await asyncio.wait_for(member.verify(), patience_s)
         for sharer in self._sharers[:1]:
             for index in range(self._partitions):

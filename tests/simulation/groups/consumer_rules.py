@@ -19,7 +19,8 @@ from moldau.protocol.records.consumer_groups import (
 )
 from tests.simulation.groups.consumer_member import JOIN, NOTHING, ConsumerMember, Owned, partitions_of
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
-from tests.simulation.groups.shell import Asked, Violation
+from tests.simulation.groups.shell import Asked
+from tests.support.drawn_steps import Violation
 
 AWAY: Final = -2
 """The epoch of a static member that has left for a while."""

@@ -14,7 +14,8 @@ from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitResponse
-from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+from tests.simulation.groups.shell import Asked, Shell, Stored
+from tests.support.drawn_steps import Violation
 
 SESSION_MS: Final = 45_000
 """group.consumer.session.timeout.ms and those of the other kinds"""

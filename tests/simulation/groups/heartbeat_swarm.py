@@ -4,7 +4,7 @@ again and again, while topics come, grow and go; then all is quiet, and the grou
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -16,8 +16,8 @@ from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from tests.simulation.groups.client import Sent
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules
-from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
-from tests.support.drawn_steps import Weighted, drawn_steps
+from tests.simulation.groups.shell import Asked, Manners, Shell, Stored
+from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
 from tests.support.topics_image import TestImage, TestTopic, topic_id_of
 
 STEPS: Final = 400
@@ -100,7 +100,7 @@ class Topics:
         return sorted(self.random.sample(self.names, self.random.choice((1, 1, 2, 3))))
 
 
-class HeartbeatSwarm(ABC, Generic[MemberT]):
+class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
     members: list[MemberT]
 
     def __init__(self, random: Random, topics: Topics, rules: HeartbeatRules[Any], config: GroupConfig) -> None:
@@ -132,21 +132,16 @@ class HeartbeatSwarm(ABC, Generic[MemberT]):
             (self.take_over, random.choice((0, 1, 4))),
             (self.shell.compare, 2),
         ]
-        self.last = ""
 
     # The story
 
     def run(self) -> None:
         self.shell.step(machine.Loaded())
         self.shell.manners = self._manners
-        try:
-            for step in drawn_steps(self.random, self.steps, STEPS):
-                self.last = step.__name__
-                step()
-            self.last = "end"
-            self.end()
-        except Violation as violation:
-            raise Violation(f"after {self.last} at {self.shell.now_ms} ms: {violation}") from None
+        self.go(STEPS)
+
+    def time_ms(self) -> int:
+        return self.shell.now_ms
 
     def end(self) -> None:
         """Nothing is lost, every member sends heartbeats: the groups settle."""
@@ -165,8 +160,7 @@ class HeartbeatSwarm(ABC, Generic[MemberT]):
                 self.send(member.heartbeat(), member)
                 while self.follow(member):
                     self.send(member.heartbeat(), member)
-            self.shell.wait(ROUND_MS)
-            self.rules.look()
+            self.wait(ROUND_MS)
             why = self.why_unsettled()
             if not why:
                 self.shell.compare()
@@ -279,12 +273,12 @@ class HeartbeatSwarm(ABC, Generic[MemberT]):
         self.shell.commit(self.shell.boundary())
 
     def wait_a_little(self) -> None:
-        self._wait(self.random.choice((1, 100, 1_000, 3_000)))
+        self.wait(self.random.choice((1, 100, 1_000, 3_000)))
 
     def wait_long(self) -> None:
-        self._wait(self.random.randint(5_000, 80_000))
+        self.wait(self.random.randint(5_000, 80_000))
 
-    def _wait(self, ms: int) -> None:
+    def wait(self, ms: int) -> None:
         self.shell.wait(ms)
         self.rules.look()
 

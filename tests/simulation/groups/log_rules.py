@@ -27,8 +27,9 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 from moldau.protocol.record_batch import NO_PRODUCER_ID
 from moldau.protocol.records.offsets import GroupMetadataValue
-from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+from tests.simulation.groups.shell import Asked, Shell, Stored
 from tests.support.classic_groups import classic_groups
+from tests.support.drawn_steps import Violation
 
 CONSUMER: Final = "consumer"
 UNSTABLE: Final = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -18,8 +18,9 @@ from moldau.protocol.messages.offset_commit import OffsetCommitResponse
 from moldau.protocol.messages.sync_group import SyncGroupResponse
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from tests.simulation.groups.log_rules import LogRules
-from tests.simulation.groups.shell import Asked, Shell, Stored, Violation
+from tests.simulation.groups.shell import Asked, Shell, Stored
 from tests.support.classic_groups import classic_groups
+from tests.support.drawn_steps import Violation
 
 NOT_TAKEN = frozenset(
     {

@@ -43,7 +43,8 @@ from tests.simulation.groups.client import Sent
 from tests.simulation.groups.consumer_member import Owned
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
 from tests.simulation.groups.heartbeat_swarm import GROUPS, TOPICS, HeartbeatSwarm, Topics
-from tests.simulation.groups.shell import Asked, Violation
+from tests.simulation.groups.shell import Asked
+from tests.support.drawn_steps import Violation
 
 JOIN: Final = 0
 LEAVE: Final = -1

@@ -21,6 +21,7 @@ from moldau.coordinator.streams.group import StreamsGroup
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import build_batch
+from tests.support.drawn_steps import Violation
 from tests.support.written_changes import written_changes
 
 WALL_MS: Final = 1_700_000_000_000
@@ -32,10 +33,6 @@ REFUSALS: Final = (
 )
 TICKS_MAX: Final = 1_000
 """At one moment."""
-
-
-class Violation(AssertionError):
-    """A rule of groups does not hold."""
 
 
 @dataclass(slots=True, eq=False)

@@ -21,8 +21,9 @@ from moldau.protocol.records.streams_groups import (
 )
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
 from tests.simulation.groups.heartbeat_swarm import GROUPS, HeartbeatSwarm, Topics
-from tests.simulation.groups.shell import Asked, Violation
+from tests.simulation.groups.shell import Asked
 from tests.simulation.groups.streams_member import JOIN, OwnedTasks, StreamsMember, TaskKeys, keys_of
+from tests.support.drawn_steps import Violation
 from tests.support.streams_stage import subtopology, topology
 
 INPUTS: Final = ("in", "other")

@@ -29,9 +29,9 @@ from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
 from tests.simulation.groups.producer import MARKER_VERSION, Producer
-from tests.simulation.groups.shell import Asked, Manners, Shell, Stored, Violation
+from tests.simulation.groups.shell import Asked, Manners, Shell, Stored
 from tests.support.classic_groups import classic_groups
-from tests.support.drawn_steps import Weighted, drawn_steps
+from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
 
 STEPS: Final = 500
 GROUPS: Final = ("g", "h")
@@ -42,7 +42,7 @@ QUIET_WAITS: Final = 6
 LONG_MINUTES: Final = 10_080
 
 
-class Swarm:
+class Swarm(DrawnSwarm):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/groups")
         config = GroupConfig(
@@ -80,7 +80,7 @@ class Swarm:
         self._asked_count = 0
         self._paused_until: dict[Client, int] = {}
         self._held_until_ms = 0
-        self._steps: Weighted = [
+        self.steps: Weighted = [
             (self.act, 100),
             (self.wait_a_little, 40),
             (self.wait_long, random.choice((0, 2, 6))),
@@ -97,7 +97,6 @@ class Swarm:
             (self.hold, random.choice((0, 1))),
             (self.delete, random.choice((0, 0, 2))),
         ]
-        self.last = ""
 
     # The story
 
@@ -106,14 +105,10 @@ class Swarm:
         self.loaded()
         self.shell.step(machine.Loaded())
         self.shell.manners = self._manners
-        for step in drawn_steps(self.random, self._steps, STEPS):
-            self.last = step.__name__
-            try:
-                step()
-            except Violation as violation:
-                raise Violation(f"after {self.last} at {self.shell.now_ms} ms: {violation}") from None
-        self.last = "end"
-        self.end()
+        self.go(STEPS)
+
+    def time_ms(self) -> int:
+        return self.shell.now_ms
 
     def end(self) -> None:
         """All members are gone: what has outlived its retention is deleted, all else is there."""
@@ -121,15 +116,14 @@ class Swarm:
         shell.manners = Manners()
         shell.commit()
         shell.take_over(is_told=True)
-        self.look()
+        self.look_at_groups()
         self._end_transactions()
-        self.look()
+        self.look_at_groups()
         offsets = self.log_rules.committed_log.offsets
         kept = {place for place, (value, _) in offsets.items() if value.expire_ms is None}
         for _ in range(QUIET_WAITS):
-            shell.wait(10 * MINUTE_MS)
-            self.member_rules.look()
-        self.look()
+            self.wait(10 * MINUTE_MS)
+        self.look_at_groups()
         self._is_answered()
         states = {group_id: group.state for group_id, group in classic_groups(shell.shard).items()}
         if any(state is not EMPTY for state in states.values()):
@@ -157,7 +151,7 @@ class Swarm:
             raise Violation(f"never answered: {unanswered[:3]}")
         self.asked.clear()
 
-    def look(self) -> None:
+    def look_at_groups(self) -> None:
         for group_id in (*GROUPS, SIMPLE):
             self.log_rules.look(group_id)
 
@@ -287,12 +281,12 @@ class Swarm:
         self.shell.manners = Manners(self._manners.refuses, 0.0)
 
     def wait_a_little(self) -> None:
-        self._wait(self.random.choice((1, 100, 1_000, 3_000)))
+        self.wait(self.random.choice((1, 100, 1_000, 3_000)))
 
     def wait_long(self) -> None:
-        self._wait(self.random.randint(5_000, 80_000))
+        self.wait(self.random.randint(5_000, 80_000))
 
-    def _wait(self, ms: int) -> None:
+    def wait(self, ms: int) -> None:
         self.shell.wait(ms)
         self.member_rules.look()
 

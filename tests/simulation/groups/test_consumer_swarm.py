@@ -9,7 +9,7 @@ import pytest
 from moldau.coordinator.runtime.step import RestorableTimers
 from moldau.coordinator.shard import shard
 from tests.simulation.groups.consumer_swarm import ConsumerSwarm
-from tests.simulation.groups.shell import Violation
+from tests.support.drawn_steps import Violation
 
 SEEDS = 12
 SEEDS_OF_FAULTS = 60

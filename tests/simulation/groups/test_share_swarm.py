@@ -7,7 +7,7 @@ import pytest
 from moldau.coordinator.share import heartbeat, state_topics
 from moldau.coordinator.share.group import ShareGroup
 from tests.simulation.groups.share_swarm import ShareSwarm
-from tests.simulation.groups.shell import Violation
+from tests.support.drawn_steps import Violation
 
 SEEDS = 12
 SEEDS_OF_FAULTS = 60

@@ -6,8 +6,8 @@ import pytest
 
 from moldau.coordinator.streams.member import TaskOwners
 from moldau.coordinator.streams.tasks import AssignedTasks
-from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.streams_swarm import StreamsSwarm
+from tests.support.drawn_steps import Violation
 
 SEEDS = 12
 SEEDS_OF_FAULTS = 60

@@ -11,8 +11,8 @@ from moldau.coordinator.classic.kind import CLASSIC
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_store import OffsetStore
 from moldau.coordinator.shard import shard
-from tests.simulation.groups.shell import Violation
 from tests.simulation.groups.swarm import Swarm
+from tests.support.drawn_steps import Violation
 
 SEEDS = 60
 

@@ -25,8 +25,8 @@ from moldau.replication.share.in_flight import (
     FINAL_STATES,
     InFlightState,
 )
-from tests.simulation.groups.shell import Violation
 from tests.simulation.share.topic_log import TopicLog
+from tests.support.drawn_steps import Violation
 
 ACCEPT: Final = 1
 RELEASE: Final = 2

@@ -27,7 +27,8 @@ from moldau.coordinator.share_state.shard import ShareStateShard
 from moldau.coordinator.share_state.state import ShareKey, ShareState
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import build_batch
-from tests.simulation.groups.shell import REFUSALS, TICKS_MAX, WALL_MS, Violation
+from tests.simulation.groups.shell import REFUSALS, TICKS_MAX, WALL_MS
+from tests.support.drawn_steps import Violation
 
 RETRY_MS: Final = 200
 

@@ -29,11 +29,10 @@ from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import AcquireWish
 from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, DeadLetter, ShareLimits
-from tests.simulation.groups.shell import Violation
 from tests.simulation.share.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
 from tests.simulation.share.state_host import Clock, StateHost
 from tests.simulation.share.topic_log import TopicLog
-from tests.support.drawn_steps import Weighted, drawn_steps
+from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
 
 STEPS: Final = 400
 KEY: Final = ShareKey("g", b"t" * 16, 0)
@@ -144,7 +143,7 @@ class DeadLetters:
             self._rules.lettered(life, self._letter.first_offset, self._letter.last_offset)
 
 
-class ShareRecordsSwarm:
+class ShareRecordsSwarm(DrawnSwarm):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/share records")
         self.clock = Clock()
@@ -189,7 +188,6 @@ class ShareRecordsSwarm:
             (self.take_over, random.choice((0, 2, 4))),
             (self.reset, random.choice((0, 0, 0, 1))),
         ]
-        self.last = ""
 
     # The story
 
@@ -200,16 +198,15 @@ class ShareRecordsSwarm:
         self.host.refuses, self.host.commits, self.host.loses = self._manners
         vars(sharing)["DeadLetterWriting"] = DeadLetters
         try:
-            for step in drawn_steps(self.random, self.steps, STEPS):
-                self.last = step.__name__
-                step()
-                self.look()
-            self.last = "end"
-            self.end()
-        except Violation as violation:
-            raise Violation(f"after {self.last} at {self.clock.now_ms} ms: {violation}") from None
+            self.go(STEPS)
         finally:
             vars(sharing)["DeadLetterWriting"] = DeadLetterWriting
+
+    def time_ms(self) -> int:
+        return self.clock.now_ms
+
+    def wait(self, ms: int) -> None:
+        self.host.wait(ms)
 
     def look(self) -> None:
         for node in self.nodes:
@@ -245,7 +242,7 @@ class ShareRecordsSwarm:
         for _ in range(QUIET_ROUNDS):
             life = self.life_at(self.leader)
             self._drain()
-            self.host.wait(LOCK_MS)
+            self.wait(LOCK_MS)
             self._drain()
             if life.shared.error is not None:
                 continue
@@ -443,7 +440,7 @@ class ShareRecordsSwarm:
         self.initialize(max(self.rules.generations) + 1, offset)
 
     def wait_a_little(self) -> None:
-        self.host.wait(self.random.choice((1, 100, 1_000)))
+        self.wait(self.random.choice((1, 100, 1_000)))
 
     def wait_long(self) -> None:
-        self.host.wait(self.random.randint(LOCK_MS // 2, 3 * LOCK_MS))
+        self.wait(self.random.randint(LOCK_MS // 2, 3 * LOCK_MS))

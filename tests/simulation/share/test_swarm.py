@@ -9,8 +9,8 @@ from moldau.coordinator.share_state import shard as state_shard
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.in_flight import InFlightState
 from moldau.replication.share.share_partition import SharePartition
-from tests.simulation.groups.shell import Violation
 from tests.simulation.share.swarm import ShareRecordsSwarm
+from tests.support.drawn_steps import Violation
 
 SEEDS = 20
 SEEDS_OF_FAULTS = 100

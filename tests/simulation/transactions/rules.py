@@ -33,7 +33,8 @@ from moldau.coordinator.transaction.transaction import (
 from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Effort, Partition
 from tests.simulation.transactions.producer import Asked, Producer
-from tests.simulation.transactions.shell import Request, Shell, Stored, Violation
+from tests.simulation.transactions.shell import Request, Shell, Stored
+from tests.support.drawn_steps import Violation
 
 ASKED: Final = (InitProducerId, AddPartitions, EndTransaction)
 COMPLETE: Final = (COMPLETE_COMMIT, COMPLETE_ABORT)

@@ -24,6 +24,7 @@ from moldau.coordinator.transaction.records import TransactionChange, Transactio
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record, build_batch
+from tests.support.drawn_steps import Violation
 
 WALL_MS: Final = 1_700_000_000_000
 REFUSALS: Final = (
@@ -34,10 +35,6 @@ REFUSALS: Final = (
 )
 TICKS_MAX: Final = 1_000
 """At one moment."""
-
-
-class Violation(AssertionError):
-    """A rule of transactions does not hold."""
 
 
 @dataclass(slots=True, eq=False)

@@ -26,8 +26,8 @@ from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Partition
 from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Asked, Phase, Producer, Sent
 from tests.simulation.transactions.rules import Rules
-from tests.simulation.transactions.shell import Manners, Request, Shell, Stored, Violation
-from tests.support.drawn_steps import Weighted, drawn_steps
+from tests.simulation.transactions.shell import Manners, Request, Shell, Stored
+from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
 
 STEPS: Final = 600
 TIDS: Final = ("t0", "t1", "t2")
@@ -55,7 +55,7 @@ def confirmed_for(tid: str, producer: tuple[int, int], place: TopicPartition, kn
         raise Violation(f"{tid}: {place} is confirmed, and its transaction has {known.partitions}")
 
 
-class Swarm:
+class Swarm(DrawnSwarm):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/transactions")
         config = TransactionConfig(
@@ -83,7 +83,7 @@ class Swarm:
         self._held_until_ms = 0
         self._names = count(1)
         self.producers: list[Producer] = []
-        self._steps: Weighted = [
+        self.steps: Weighted = [
             (self.act, 120),
             (self.write, 60),
             (self.write_late, 15),
@@ -98,7 +98,6 @@ class Swarm:
             (self.hold, random.choice((0, 1))),
             (self.change_version, random.choice((0, 0, 1))),
         ]
-        self.last = ""
 
     # The story
 
@@ -107,14 +106,13 @@ class Swarm:
         if self._is_exhausted:
             self._use_up_epochs()
         self.shell.manners = self._manners
-        for step in drawn_steps(self.random, self._steps, STEPS):
-            self.last = step.__name__
-            try:
-                step()
-            except Violation as violation:
-                raise Violation(f"after {self.last} at {self.shell.now_ms} ms: {violation}") from None
-        self.last = "end"
-        self.end()
+        self.go(STEPS)
+
+    def time_ms(self) -> int:
+        return self.shell.now_ms
+
+    def wait(self, ms: int) -> None:
+        self.shell.wait(ms)
 
     def _use_up_epochs(self) -> None:
         """Transactional ids of long ago, whose producer ids have few epochs left."""
@@ -305,10 +303,10 @@ class Swarm:
         self.shell.manners = self._manners._replace(commits=0.0)
 
     def wait_a_little(self) -> None:
-        self.shell.wait(self.random.choice((1, 10, 100)))
+        self.wait(self.random.choice((1, 10, 100)))
 
     def wait_long(self) -> None:
-        self.shell.wait(self.random.randint(1_000, 30_000))
+        self.wait(self.random.randint(1_000, 30_000))
 
     def take_over(self) -> None:
         self.shell.now_ms += self.random.choice((0, 0, 2_000))

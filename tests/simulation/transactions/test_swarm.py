@@ -15,8 +15,8 @@ from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent, claim_of
 from moldau.coordinator.transaction.transaction import Transaction, bumped, fenced, prepared
 from moldau.coordinator.transaction.transactions import Transactions, TransactionStep
-from tests.simulation.transactions.shell import Violation
 from tests.simulation.transactions.swarm import Swarm
+from tests.support.drawn_steps import Violation
 
 SEEDS: Final = 100
 PLANTED_SEEDS: Final = 500
