@@ -121,6 +121,7 @@ def broken_oauth_rules(config: ListenerConfig) -> Iterator[str]:
         if each.security_protocol in AUTHENTICATED and NAME in sasl_settings(config, each.name).mechanisms:
             of = _OfMechanism(config, each.name)
             yield from of.broken(SERVER_HANDLER, SIGNED_HANDLERS, JWKS)
+            yield from of.unverified()
     for listener in outgoing_listeners(config):
         if (
             config.listener_protocols.get(listener) in AUTHENTICATED
@@ -166,6 +167,32 @@ class _OfMechanism:
             yield f"{self.name(handler_name)} asks for unsecured tokens, and {self.name(url_name)} is set"
         if url is not None and url not in allowed_urls(self._config):
             yield f"{self.name(url_name)}: {url} is not among the URLs of {ALLOWED}"
+
+    def unverified(self) -> Iterator[str]:
+        """The claims of signed tokens that must be verified, and for which no value is expected.
+
+        DIVERGES: Apache Kafka 4.4 wants the expected values also where nothing says whether they may be missing. Here
+        any issuer and audience are accepted then, as in Apache Kafka 4.3.1, so that its files work.
+        """
+        settings = self._config.settings
+        for claim, allowing, expecting, is_expected in (
+            (
+                "audience",
+                "sasl.oauthbearer.allow.unverified.audience",
+                "sasl.oauthbearer.expected.audience",
+                bool(settings.entries(self.name("sasl.oauthbearer.expected.audience"))),
+            ),
+            (
+                "issuer",
+                "sasl.oauthbearer.allow.unverified.issuer",
+                "sasl.oauthbearer.expected.issuer",
+                self.text("sasl.oauthbearer.expected.issuer") is not None,
+            ),
+        ):
+            allowed, expected = self.name(allowing), self.name(expecting)
+            is_wanted = settings.is_set(allowed) and not settings.flag(allowed)
+            if is_wanted and self.text(JWKS) is not None and not is_expected:
+                yield f"{allowed} is false, and {expected} is not set: the {claim} of a token could not be verified"
 
     def _timeout_ms(self, name: str) -> int:
         value = self._config.settings.integer_or_none(self.name(name))

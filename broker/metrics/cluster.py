@@ -109,6 +109,14 @@ def collect_sharing(page: Page, node: Observed, series_max: int) -> None:
     loading = Summary()
     loading.count, loading.sum = counts.loaded, counts.loading_ms
     page.add_summary(f"{SHARE_GROUPS}partitionloadtimems", loading)
+    letters = node.share_partitions.dead_letter_counts
+    for name, by_group in (
+        ("recordcount", letters.records),
+        ("totalproducerequests_total", letters.requests),
+        ("failedproducerequests_total", letters.failures),
+    ):
+        for group_id, count in islice(by_group.items(), series_max):
+            page.add(f"{SHARE_GROUPS}deadletterqueue{name}", count, (("group", group_id),))
     page.add("kafka_server_sharesessioncache_sharesessionscount", len(node.share_sessions))
     page.add("kafka_server_sharesessioncache_sharepartitionscount", node.share_sessions.partitions_count)
     for shared in islice(node.share_partitions, series_max):

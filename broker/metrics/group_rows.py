@@ -74,6 +74,15 @@ kafka_server_sharegroupmetrics_recordacknowledgements_total  counter  ackType
 kafka_server_sharegroupmetrics_partitionloadtimems  summary  -
     kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs
     Times in ms after which share partitions were loaded.
+kafka_server_sharegroupmetrics_deadletterqueuerecordcount  counter  group
+    kafka.server:type=ShareGroupMetrics,name=DeadLetterQueueRecordCount
+    Dead letters of a share group that its queue has.
+kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests_total  counter  group
+    kafka.server:type=ShareGroupMetrics,name=DeadLetterQueueTotalProduceRequestsPerSec
+    Produce requests with dead letters of a share group.
+kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests_total  counter  group
+    kafka.server:type=ShareGroupMetrics,name=DeadLetterQueueFailedProduceRequestsPerSec
+    Those of them that failed.
 kafka_server_sharepartitionmetrics_inflightmessagecount  gauge  group,topic,partition
     kafka.server:type=SharePartitionMetrics,name=InFlightMessageCount
     Offsets of a share partition that are in flight.

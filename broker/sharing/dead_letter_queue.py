@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -65,12 +66,15 @@ class QueueSettings(NamedTuple):
 
 
 class DeadLetterCounts:
-    """Counts for the metrics, since the start of the broker."""
+    """Counts for the metrics, each by group, since the start of the broker."""
 
     def __init__(self) -> None:
-        self.records = 0
-        self.requests = 0
-        self.failures = 0
+        self.records: Counter[str] = Counter()
+        """Dead letters that a queue has."""
+        self.requests: Counter[str] = Counter()
+        """Produce requests with dead letters."""
+        self.failures: Counter[str] = Counter()
+        """Those of them that failed, also where the request is sent again."""
 
 
 class DeadLetterPorts(NamedTuple):
@@ -136,7 +140,6 @@ class DeadLetterWriting:
         return self._ports.group_settings(self._key.group_id).copies_records
 
     def _give_up(self, reason: str) -> None:
-        self._ports.counts.failures += 1
         letter = self._letter
         log.error(
             "share group %s: records %d to %d of %s have no dead letter: %s",
@@ -243,7 +246,7 @@ class DeadLetterWriting:
         data = PartitionProduceData(index=index, records=batch)
         topic = TopicProduceData(name=queue.name, topic_id=queue.id, partition_data=[data])
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=ports.timeout_ms, topic_data=[topic])
-        ports.counts.requests += 1
+        ports.counts.requests[key.group_id] += 1
 
         def error_in(response: object) -> ErrorCode:
             if not isinstance(response, ProduceResponse):
@@ -253,9 +256,11 @@ class DeadLetterWriting:
 
         error = await self._ask(leader, request, error_in)
         if error is ErrorCode.NONE:
-            ports.counts.records += next_offset - self._next_offset
+            ports.counts.records[key.group_id] += next_offset - self._next_offset
             self._next_offset = next_offset
             self._failed_attempts = 0
+        else:
+            ports.counts.failures[key.group_id] += 1
         return error
 
     async def _ask(self, broker_id: int, request: object, reading: Callable[[object], T]) -> T:

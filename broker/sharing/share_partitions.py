@@ -25,7 +25,7 @@ from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.sharing.dead_letter_queue import DeadLetterPorts, DeadLetterWriting, QueueSettings
+from moldau.broker.sharing.dead_letter_queue import DeadLetterCounts, DeadLetterPorts, DeadLetterWriting, QueueSettings
 from moldau.coordinator.share_state.events import ReadState, StateAnswer, WriteState
 from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.kraft.features import DEAD_LETTERS_VERSION, SHARE_VERSION
@@ -437,6 +437,10 @@ class SharePartitions:
     @property
     def counts(self) -> ShareCounts:
         return self._ports.counts
+
+    @property
+    def dead_letter_counts(self) -> DeadLetterCounts:
+        return self._ports.dead_letters.counts
 
     def settings_of(self, group_id: str) -> ShareSettings:
         return self._ports.settings.of(group_id)

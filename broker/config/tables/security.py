@@ -117,6 +117,10 @@ sasl.kerberos.ticket.renew.jitter  double  0.05  any  accepted:kerberos  per-bro
     Random part of the renewal time of a ticket.
 sasl.kerberos.ticket.renew.window.factor  double  0.8  any  accepted:kerberos  per-broker
     Part of a ticket's life after which it is renewed.
+sasl.oauthbearer.allow.unverified.audience  boolean  false  any  honoured  read-only
+    As in Apache Kafka 4.4: false, where it is set, wants an expected audience beside the URL of keys.
+sasl.oauthbearer.allow.unverified.issuer  boolean  false  any  honoured  read-only
+    As in Apache Kafka 4.4: false, where it is set, wants an expected issuer beside the URL of keys.
 sasl.oauthbearer.assertion.algorithm  string  RS256  any-case:ES256,RS256  accepted:sasl  read-only
     Signature algorithm of the assertion.
 sasl.oauthbearer.assertion.claim.aud  string  null  any  accepted:sasl  read-only

@@ -29,6 +29,7 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from moldau.protocol.schema import ZERO_UUID
 from moldau.replication.verification import coordinator_verification
 from moldau.storage.producers.verification import VerificationGuard
 
@@ -72,7 +73,8 @@ class TxnOffsetCommitServices(Protocol):
 def handle(
     services: TxnOffsetCommitServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    merge = partial(merged, divide(services.cluster, request, by_id=context.version >= TOPIC_ID_VERSION))
+    by_id = context.version >= TOPIC_ID_VERSION
+    merge = partial(merged, divide(services.cluster, request, by_id=by_id), by_id)
     if not request.topics:
         return merge(TxnOffsetCommitResponse())
     index = services.groups.partition_of(request.group_id)
@@ -132,11 +134,13 @@ def commit_verified(
     return reply
 
 
-def merged(refused: list[TxnOffsetCommitResponseTopic], response: object) -> TxnOffsetCommitResponse:
+def merged(refused: list[TxnOffsetCommitResponseTopic], by_id: bool, response: object) -> TxnOffsetCommitResponse:
     """The response: the coordinator's results beside those of partitions that do not exist."""
     assert isinstance(response, TxnOffsetCommitResponse)
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in response.topics:
+        if not by_id:
+            topic.topic_id = ZERO_UUID
         before = topics.setdefault((topic.name, topic.topic_id), topic)
         if before is not topic:
             before.partitions.extend(topic.partitions)
@@ -178,22 +182,19 @@ def accept(
     accepted: list[TxnOffsetCommitRequestTopic],
     refused: list[TxnOffsetCommitResponseTopic],
 ) -> None:
-    """Divide the partitions of a topic: those that exist, under its name and id if the request has ids, and those that
-    do not.
-    """
+    """Divide the partitions of a topic: those that exist, under its name and id, and those that do not."""
     topics = cluster.image.topics
     known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name(topic.name)
-    named = topic
-    if by_id:
-        named = TxnOffsetCommitRequestTopic(name="" if known is None else known.name, topic_id=topic.topic_id)
     existing = () if known is None else known.partitions
     missing = [each.partition_index for each in topic.partitions if each.partition_index not in existing]
     if missing:
         error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name = topic.name if not by_id else "" if known is None else known.name
+        named = TxnOffsetCommitRequestTopic(name=name, topic_id=topic.topic_id)
         refused.append(refused_topic(named, missing, error))
     found = [each for each in topic.partitions if each.partition_index in existing]
-    if found:
-        accepted.append(TxnOffsetCommitRequestTopic(name=named.name, topic_id=named.topic_id, partitions=found))
+    if known is not None and found:
+        accepted.append(TxnOffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=found))
 
 
 def refused_topic(

@@ -76,3 +76,14 @@ def test_without_keys_tokens_are_unsecured() -> None:
 )
 def test_cve_2025_27817_no_setting_makes_this_node_read_other_urls_or_classes(name: str, value: str, said: str) -> None:
     assert any(said in each for each in problems({name: value}))
+
+
+@pytest.mark.parametrize("claim", ["audience", "issuer"])
+def test_a_claim_that_must_be_verified_needs_an_expected_value(claim: str) -> None:
+    allowed, expected = f"sasl.oauthbearer.allow.unverified.{claim}", f"sasl.oauthbearer.expected.{claim}"
+    assert problems({allowed: "false", expected: ""}) == [
+        f"{allowed} is false, and {expected} is not set: the {claim} of a token could not be verified"
+    ]
+    for accepted in ({expected: ""}, {allowed: "true", expected: ""}, {allowed: "false"}):
+        checked_config(BASE | SIGNED | accepted)
+    checked_config(BASE | {allowed: "false"})

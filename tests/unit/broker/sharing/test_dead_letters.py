@@ -24,10 +24,13 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from tests.support.node import Client, Node, batch, serve_and
 from tests.support.share_consumer import ACCEPT, GROUP, NONE, RELEASE, SETTINGS, Consumer
+from tests.unit.broker.metrics.test_service import LISTENER, scrape
 
 BROKER_KIND, TOPIC_KIND, GROUP_KIND = 4, 2, 32
 REJECT = 3
 QUEUE = "dlq.q"
+METRIC = "kafka_server_sharegroupmetrics_deadletterqueue"
+COUNTED = ("recordcount", "totalproducerequests_total", "failedproducerequests_total")
 REJECTED, USED_UP = b"Offset rejected by client.", b"Offset delivery count exceeded the threshold."
 
 
@@ -120,8 +123,14 @@ async def is_finished(node: Node, consumer: Consumer) -> bool:
     return False
 
 
+async def counted() -> dict[str, float]:
+    """The metrics of dead letters of the group, by the end of their names; 0 where there is no sample."""
+    samples = await scrape()
+    return {name: samples.get(f'{METRIC}{name}{{group="{GROUP}"}}', 0) for name in COUNTED}
+
+
 def tell(story: Callable[[Node], Awaitable[None]]) -> None:
-    serve_and(story, **SETTINGS)
+    serve_and(story, moldau_http_listener=LISTENER, **SETTINGS)
 
 
 @pytest.mark.parametrize("copies", ["true", "false"])
@@ -137,6 +146,19 @@ def test_a_queue_has_what_was_rejected_and_what_used_up_its_deliveries(copies: s
         is_copied = copies == "true"
         assert values == {at: (value, value) if is_copied else (None, None) for at, value in originals.items()}
         assert await is_finished(node, consumer)
+        assert await counted() == {"recordcount": 4, "totalproducerequests_total": 2, "failedproducerequests_total": 0}
+
+    tell(story)
+
+
+def test_a_request_with_dead_letters_that_is_refused_is_counted() -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node)
+        await client.create(QUEUE, errors_deadletterqueue_group_enable="true", max_message_bytes="10")
+        await consume_one_of_each_kind(client, consumer)
+        assert await is_finished(node, consumer)
+        assert await counted() == {"recordcount": 0, "totalproducerequests_total": 2, "failedproducerequests_total": 2}
+        assert await letters(client, 1) == []
 
     tell(story)
 

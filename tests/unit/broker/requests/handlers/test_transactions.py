@@ -351,6 +351,23 @@ def test_offsets_of_topics_named_by_id() -> None:
     serve_and(story, **SETTINGS)
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_an_offset_of_a_topic_that_is_named_is_stored_with_its_id(is_new: bool) -> None:
+    """As Apache Kafka 4.4.0 does; 4.3.1 stores no id."""
+
+    async def story(node: Node) -> None:
+        producer = await started(node, is_new=is_new)
+        assert await until_done(producer.commit_offset, "t", 5) is NONE
+        assert await producer.end(commits=True) is NONE
+        assert await eventually_committed(producer.client, 5)
+        runner = node.broker.services.groups.runner_of(GROUP)
+        assert not isinstance(runner, ErrorCode)
+        stored = runner.shard._offsets.committed(GROUP).offsets["t", 0]
+        assert stored.topic_id == node.broker.image.topics.ids["t"]
+
+    serve_and(story, **SETTINGS)
+
+
 async def eventually_committed(client: Client, offset: int) -> bool:
     for _ in range(100):
         if await committed_offset(client) == (NONE, offset):
