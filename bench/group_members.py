@@ -72,9 +72,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _contender(bench: Bench, name: str, form: Form, stack: ExitStack) -> Contender:
-    """A warm broker of a cluster with consumer groups. Other groups of measurements have them off."""
     server = bench.new(name)
-    server.group_version = 1
     server.format()
     stack.callback(remove, server)
     contender = Contender(stack.enter_context(Running(server)))

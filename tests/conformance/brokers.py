@@ -18,12 +18,8 @@ from typing import Protocol
 from tests.conformance.outcome import Failed
 from tests.conformance.toolchain import Toolchain
 
-# The levels are the same on both, so that clients take the same paths.
-ELIGIBLE_LEADERS_OFF = "eligible.leader.replicas.version=0"
-"""Off on both: scenarios turn them on themselves."""
-FEATURES_OFF = ("share.version=0", ELIGIBLE_LEADERS_OFF)
 TRANSACTION_VERSION = 2
-"""The level of `transaction.version` where a run names no other."""
+"""The level of `transaction.version` where a run names no other: that of a new cluster."""
 RELEASE = os.environ.get("MOLDAU_KAFKA_RELEASE", "4.3-IV0")
 """The metadata version of new clusters of Apache Kafka."""
 
@@ -66,15 +62,12 @@ offsets.topic.num.partitions=4
 """
 
 
-def format_features(transaction_version: int, streams_version: int = 0, group_version: int = 0) -> list[str]:
-    """The words that format Apache Kafka, and Moldau, with the same levels of the features."""
-    levels = (
-        f"group.version={group_version}",
-        *FEATURES_OFF,
-        f"transaction.version={transaction_version}",
-        f"streams.version={streams_version}",
-    )
-    return [word for level in levels for word in ("--feature", level)]
+def format_features(transaction_version: int) -> list[str]:
+    """The words that format Apache Kafka, and Moldau, with the levels of the features that a new cluster has, but for
+    that of transactions.
+    """
+    named = transaction_version != TRANSACTION_VERSION
+    return ["--feature", f"transaction.version={transaction_version}"] if named else []
 
 
 class Ports:
@@ -122,8 +115,6 @@ class Broker:
     name = "broker"
     node_count = 1
     transaction_version = TRANSACTION_VERSION
-    group_version = 0
-    """The level that the directory is formatted with."""
     format_words: Sequence[str] = ()
     """More words of the command that formats it."""
 
@@ -216,7 +207,7 @@ class Apache(Broker):
         self._toolchain = toolchain
 
     def format_command(self) -> list[str]:
-        features = format_features(self.transaction_version, group_version=self.group_version)
+        features = format_features(self.transaction_version)
         storage = [*self._toolchain.server_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
         return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", RELEASE, *features]
 
@@ -252,7 +243,7 @@ class Moldau(Broker):
 
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties)]
-        features = format_features(self.transaction_version, group_version=self.group_version)
+        features = format_features(self.transaction_version)
         return [*MOLDAU, "format", "--standalone", "--ignore-formatted", *named, *features]
 
     def serve_command(self) -> list[str]:

@@ -43,8 +43,6 @@ class Node(Broker):
     In a dynamic quorum the first three of `ports` are the voters', a further node is to be made a voter later.
     """
 
-    streams_version = 0
-
     def __init__(
         self,
         name: str,
@@ -80,7 +78,7 @@ class Node(Broker):
         return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
 
     def _features(self) -> list[str]:
-        return format_features(self.transaction_version, self.streams_version, self.group_version)
+        return format_features(self.transaction_version)
 
     def _quorum_words(self) -> list[str]:
         if not self._voters:
@@ -109,10 +107,6 @@ class Trio:
 
     node_count = NODES
     transaction_version = TRANSACTION_VERSION
-    streams_version = 0
-    """The level of `streams.version`: 1 for applications with the streams protocol."""
-    group_version = 0
-    """The level of `group.version`: 1 for members with the consumer protocol (KIP-848)."""
 
     def __init__(
         self,
@@ -142,8 +136,6 @@ class Trio:
     def format(self) -> None:
         for node in self.nodes:
             node.transaction_version = self.transaction_version
-            node.streams_version = self.streams_version
-            node.group_version = self.group_version
             node.format()
 
     def start(self) -> None:

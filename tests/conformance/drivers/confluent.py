@@ -10,6 +10,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.conformance.drivers.confluent_records import record_of, refusal
+from tests.conformance.drivers.confluent_share import ShareMember
 from tests.conformance.drivers.confluent_transactions import ConfluentTransactions
 from tests.conformance.drivers.librdkafka import STRATEGIES
 from tests.conformance.drivers.serve import serve
@@ -78,6 +79,7 @@ class Confluent(ConfluentTransactions):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._members: dict[str, Member] = {}
+        self._sharers: dict[str, ShareMember] = {}
 
     def hello(self) -> object:
         version = f"confluent-kafka {confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
@@ -179,6 +181,20 @@ class Confluent(ConfluentTransactions):
 
     def member_close(self, member: str) -> object:
         gone = self._members.pop(member)
+        gone.close()
+        return gone.state()
+
+    def share_open(self, member: str, group: str, topic: str, count: int) -> object:
+        """`count`: at most so many records in one delivery, or a batch."""
+        config: dict[str, str | int | bool] = {"bootstrap.servers": self.bootstrap, "group.id": group}
+        self._sharers[member] = ShareMember({**config, "max.poll.records": count}, topic)
+        return None
+
+    def share_state(self, member: str) -> object:
+        return self._sharers[member].state()
+
+    def share_close(self, member: str) -> object:
+        gone = self._sharers.pop(member)
         gone.close()
         return gone.state()
 

@@ -38,6 +38,9 @@ public final class Driver {
         table.put("member_open", records::memberOpen);
         table.put("member_state", records::memberState);
         table.put("member_close", records::memberClose);
+        table.put("share_open", records::shareOpen);
+        table.put("share_state", records::shareState);
+        table.put("share_close", records::shareClose);
         table.put("transactor_open", transactions::transactorOpen);
         table.put("transactor_begin", transactions::transactorBegin);
         table.put("transactor_send", transactions::transactorSend);

@@ -24,6 +24,7 @@ final class Records {
 
     private final String bootstrap;
     private final Map<String, Member> members = new HashMap<>();
+    private final Map<String, ShareMember> sharers = new HashMap<>();
 
     Records(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -129,6 +130,27 @@ final class Records {
 
     JsonNode memberClose(JsonNode args) throws InterruptedException {
         Member member = members.remove(args.get("member").asText());
+        member.close();
+        return member.state();
+    }
+
+    JsonNode shareOpen(JsonNode args) {
+        Properties config = new Properties();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("key.deserializer", ByteArrayDeserializer.class.getName());
+        config.put("value.deserializer", ByteArrayDeserializer.class.getName());
+        config.put("group.id", args.get("group").asText());
+        config.put("max.poll.records", args.get("count").asText());
+        sharers.put(args.get("member").asText(), new ShareMember(config, args.get("topic").asText()));
+        return null;
+    }
+
+    JsonNode shareState(JsonNode args) {
+        return sharers.get(args.get("member").asText()).state();
+    }
+
+    JsonNode shareClose(JsonNode args) throws InterruptedException {
+        ShareMember member = sharers.remove(args.get("member").asText());
         member.close();
         return member.state();
     }

@@ -57,11 +57,11 @@ def quorum(box: Toolbox, nodes: Sequence[Node]) -> None:
 
 def features(box: Toolbox, nodes: Sequence[Node]) -> None:
     name = "eligible.leader.replicas.version"
+    box.observe("downgrade", box.run("kafka-features", "downgrade", "--feature", f"{name}=0").strip())
     box.observe("upgrade", box.run("kafka-features", "upgrade", "--feature", f"{name}=1").strip())
     rows = re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", box.run("kafka-features", "describe"))
     box.observe("finalized", dict(rows).get(name))
     box.run("kafka-features", "downgrade", "--metadata", "3.3-IV3", status=1)
-    box.observe("downgrade", box.run("kafka-features", "downgrade", "--feature", f"{name}=0").strip())
 
 
 def elections(box: Toolbox, nodes: Sequence[Node]) -> None:

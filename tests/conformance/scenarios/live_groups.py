@@ -122,7 +122,6 @@ def changing(work: Workshop) -> Iterator[Changing]:
     with ExitStack() as stack:
         try:
             brokers = Trio("moldau", work.toolchain, pairs_of(work.ports), work.directory, extra=SETTINGS)
-            brokers.group_version = 1
             brokers.format()
             stack.enter_context(contextlib.closing(brokers))
             brokers.start()

@@ -93,7 +93,6 @@ class Shop:
         brokers.transaction_version = transaction_version
         if protocol == CLASSIC:
             return cls(brokers, toolchain, directory, guarantee)
-        brokers.streams_version = 1
         access = Access(brokers.bootstrap, {"group.protocol": protocol})
         return cls(brokers, toolchain, directory, guarantee, access)
 

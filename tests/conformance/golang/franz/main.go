@@ -29,11 +29,15 @@ var isolations = map[string]kgo.IsolationLevel{
 	"read_committed": kgo.ReadCommitted(), "read_uncommitted": kgo.ReadUncommitted(),
 }
 
+// The strategy of members with the consumer protocol (KIP-848).
+const serverSide = "consumer"
+
 const patience = 60 * time.Second
 
 type driver struct {
 	bootstrap string
 	members   map[string]*member
+	sharers   map[string]*sharer
 }
 
 func (d *driver) options() []kgo.Opt {
@@ -171,7 +175,11 @@ type member struct {
 }
 
 func (d *driver) memberOpen(args wire.Args) (any, error) {
-	balancer, known := balancers[args.Strategy]
+	strategy := args.Strategy
+	if strategy == serverSide {
+		strategy = "range"
+	}
+	balancer, known := balancers[strategy]
 	if !known {
 		return nil, wire.Unavailable("franz-go has no " + args.Strategy + " balancer")
 	}
@@ -183,6 +191,9 @@ func (d *driver) memberOpen(args wire.Args) (any, error) {
 		kgo.HeartbeatInterval(500 * time.Millisecond), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.OnPartitionsAssigned(m.assigned), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost),
+	}
+	if args.Strategy == serverSide {
+		options = append(options, kgo.ServerSideBalancer())
 	}
 	if args.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*args.InstanceID))
@@ -296,10 +307,11 @@ func refusal(err error) (string, int16) {
 }
 
 func main() {
-	d := &driver{bootstrap: os.Args[1], members: map[string]*member{}}
+	d := &driver{bootstrap: os.Args[1], members: map[string]*member{}, sharers: map[string]*sharer{}}
 	operations := wire.Operations{
 		"hello": hello, "produce": d.produce, "consume": d.consume, "init_transactions": d.initTransactions,
 		"member_open": d.memberOpen, "member_state": d.memberState, "member_close": d.memberClose,
+		"share_open": d.shareOpen, "share_state": d.shareState, "share_close": d.shareClose,
 	}
 	for name, operation := range administration(d) {
 		operations[name] = operation

@@ -86,6 +86,27 @@ type Unavailable string
 
 func (u Unavailable) Error() string { return string(u) }
 
+// Place is a record of a share group's topic, and when something happened to it.
+type Place struct {
+	Partition int32 `json:"p"`
+	Offset    int64 `json:"o"`
+	AtMs      int64 `json:"t"`
+}
+
+// Delivery is a record that a member of a share group was given, with its delivery count.
+type Delivery struct {
+	Place
+	Count int32  `json:"n"`
+	Value string `json:"v"`
+}
+
+// ShareState is what a member of a share group has seen since it was last asked: the records that it was given, and
+// those whose acknowledgement the broker has confirmed.
+type ShareState struct {
+	Delivered []Delivery `json:"delivered"`
+	Confirmed []Place    `json:"confirmed"`
+}
+
 // Text and Bytes translate between a record's bytes and what travels.
 func Text(data []byte) *string {
 	if data == nil {
