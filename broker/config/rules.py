@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.config.config import Config
+from moldau.broker.config.console import broken_console_rules
 from moldau.broker.config.group_rules import broken_group_rules
 from moldau.broker.config.listeners import read_http_address
 from moldau.broker.config.oauthbearer import broken_oauth_rules
@@ -35,6 +36,7 @@ def broken_rules(config: Config) -> Iterator[str]:
     yield from broken_sasl_rules(config)
     yield from broken_oauth_rules(config)
     yield from _authorizer(config)
+    yield from broken_console_rules(config)
     yield from _own(config)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.page import error_name
-from moldau.broker.console.topic_pages import Partition
+from moldau.broker.console.partitions import Partition
 from moldau.coordinator.consumer.embedded_protocol import read_assignment
 from moldau.protocol.messages import consumer_group_describe, share_group_describe, streams_group_describe
 from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -49,6 +49,11 @@ class Described:
     assigned: set[Partition] = field(default_factory=set)
     """The partitions that some member reads."""
     error: str = ""
+
+    def add(self, row: MemberRow, assigned: Iterable[Partition]) -> None:
+        """Add a member, and the partitions that it reads."""
+        self.members.append(row)
+        self.assigned.update(assigned)
 
 
 async def describe_members(client: KafkaClient, group_id: str, kind: str, coordinator: int) -> Described:
@@ -95,31 +100,15 @@ async def _describe_consumer(client: KafkaClient, group_id: str, coordinator: in
     request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     answer = await client.ask(request, ConsumerGroupDescribeResponse, broker_id=coordinator)
     (group,) = answer.groups
-    made = Described(error=group.error_message or error_name(group.error_code))
-    made.details = {
-        "assignor": group.assignor_name,
-        "group epoch": str(group.group_epoch),
-        "assignment epoch": str(group.assignment_epoch),
-    }
+    made = _described(group)
     for each in group.members:
         assigned = _visible(client, _by_topic(each.assignment.topic_partitions))
         target = _visible(client, _by_topic(each.target_assignment.topic_partitions))
-        made.assigned.update(_keys(assigned))
         regex = [f"/{each.subscribed_topic_regex}/"] if each.subscribed_topic_regex else []
-        made.members.append(
-            MemberRow(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
-                each.rack_id,
-                each.member_epoch,
-                [*each.subscribed_topic_names, *regex],
-                assigned,
-                target if target != assigned else None,
-                "classic protocol" if each.member_type == CLASSIC_MEMBER else "",
-            )
-        )
+        notes = "classic protocol" if each.member_type == CLASSIC_MEMBER else ""
+        subscription = [*each.subscribed_topic_names, *regex]
+        row = _row(each, each.instance_id, subscription, assigned, target if target != assigned else None, notes)
+        made.add(row, _keys(assigned))
     return made
 
 
@@ -127,29 +116,43 @@ async def _describe_share(client: KafkaClient, group_id: str, coordinator: int) 
     request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     answer = await client.ask(request, ShareGroupDescribeResponse, broker_id=coordinator)
     (group,) = answer.groups
+    made = _described(group)
+    for each in group.members:
+        assigned = _visible(client, _by_topic(each.assignment.topic_partitions))
+        made.add(_row(each, None, list(each.subscribed_topic_names), assigned, None, ""), _keys(assigned))
+    return made
+
+
+def _described(group: consumer_group_describe.DescribedGroup | share_group_describe.DescribedGroup) -> Described:
     made = Described(error=group.error_message or error_name(group.error_code))
     made.details = {
         "assignor": group.assignor_name,
         "group epoch": str(group.group_epoch),
         "assignment epoch": str(group.assignment_epoch),
     }
-    for each in group.members:
-        assigned = _visible(client, _by_topic(each.assignment.topic_partitions))
-        made.assigned.update(_keys(assigned))
-        made.members.append(
-            MemberRow(
-                each.member_id,
-                None,
-                each.client_id,
-                each.client_host,
-                each.rack_id,
-                each.member_epoch,
-                list(each.subscribed_topic_names),
-                assigned,
-                None,
-            )
-        )
     return made
+
+
+def _row(
+    member: consumer_group_describe.Member | share_group_describe.Member | streams_group_describe.Member,
+    instance_id: str | None,
+    subscription: list[str],
+    assigned: dict[str, list[int]],
+    target: dict[str, list[int]] | None,
+    notes: str,
+) -> MemberRow:
+    return MemberRow(
+        member.member_id,
+        instance_id,
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        member.member_epoch,
+        subscription,
+        assigned,
+        target,
+        notes,
+    )
 
 
 async def _describe_streams(client: KafkaClient, group_id: str, coordinator: int) -> Described:
@@ -172,20 +175,8 @@ async def _describe_streams(client: KafkaClient, group_id: str, coordinator: int
                 if client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic):
                     made.assigned.update((topic, index) for index in partitions)
         target = _by_subtopology(each.target_assignment)
-        made.members.append(
-            MemberRow(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
-                each.rack_id,
-                each.member_epoch,
-                [],
-                assigned,
-                target if target != assigned else None,
-                f"process {each.process_id}" + (", classic protocol" if each.is_classic else ""),
-            )
-        )
+        notes = f"process {each.process_id}" + (", classic protocol" if each.is_classic else "")
+        made.add(_row(each, each.instance_id, [], assigned, target if target != assigned else None, notes), ())
     made.assigned = {
         (topic, index)
         for topic, index in made.assigned

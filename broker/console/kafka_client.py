@@ -92,6 +92,7 @@ class KafkaClient:
 
         if broker_id is None or broker_id == self.ports.config.node_id:
             when_ready(self._serve(row, request, version), answered)
+            await asyncio.sleep(0)  # A page that asks this broker many times must not hold the loop.
         else:
             when_ready(self._send(row, request, version, broker_id), answered)
         answer = await waiting

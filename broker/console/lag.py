@@ -8,13 +8,14 @@ their records counted, as far as `Budget` allows; beyond it the difference of th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
-from moldau.broker.console.page import gather
-from moldau.broker.console.topic_pages import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of
+from moldau.broker.console.page import SLICE, gather
+from moldau.broker.console.partitions import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.primitives import BytesLike, MalformedMessage
@@ -81,7 +82,9 @@ async def partition_lags(
     """The lag of each partition, in the order of topics and partitions."""
     now_ms = client.ports.environment.wall_ms()
     lags = []
-    for key, offset in sorted(committed.items()):
+    for count, (key, offset) in enumerate(sorted(committed.items()), 1):
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
         end = ends.last.get(key)
         if offset is None or end is None:
             lags.append(PartitionLag(*key, offset, end, None, False, None))

@@ -15,6 +15,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
+from moldau.broker.console.lag_history import LagHistory
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -36,8 +37,16 @@ class Refusal(Exception):
 class Visit:
     """One request for a page: what it asks for, and the client of its user."""
 
-    def __init__(self, client: KafkaClient, path: str, variables: Mapping[str, str], query: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        path: str,
+        variables: Mapping[str, str],
+        query: Mapping[str, str],
+        history: LagHistory | None = None,
+    ) -> None:
         self.client = client
+        self.history = LagHistory() if history is None else history
         self.path = path
         self.variables = variables
         self.query = query
@@ -167,13 +176,8 @@ def path_to(*steps: str) -> str:
 
 
 def as_json(value: object) -> object:
-    """A description as what `json.dumps` takes: fields of dataclasses, bytes as hex."""
+    """A description, one level of it, as what `json.JSONEncoder` takes: fields of dataclasses, bytes as hex."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): as_json(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [as_json(each) for each in value]
-    if isinstance(value, (bytes, memoryview)):
-        return value.hex()
-    return value
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    assert isinstance(value, (bytes, memoryview)), f"no page holds a {type(value).__name__}"
+    return value.hex()

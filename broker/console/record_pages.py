@@ -11,7 +11,9 @@ from typing import Final
 
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.lag import fetch
+from moldau.broker.console.masking import Masks
 from moldau.broker.console.page import Page, Refusal, Visit, as_json, gather
+from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
 from moldau.broker.console.record_contents import CONTENTS_OF_TOPICS, Contents
 from moldau.broker.console.record_reading import (
     FORMS,
@@ -23,7 +25,7 @@ from moldau.broker.console.record_reading import (
     read_forward,
     select,
 )
-from moldau.broker.console.topic_pages import EARLIEST, LATEST, Partition, offsets_of, visible_topic
+from moldau.broker.console.topic_pages import INTERNAL, visible_topic
 from moldau.kraft.image.topics import Topic
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -69,6 +71,7 @@ class RecordList:
     errors: list[str]
     tail: str
     """The address of the live tail."""
+    is_internal: bool
 
 
 async def describe_records(visit: Visit) -> RecordList:
@@ -134,6 +137,7 @@ async def describe_records(visit: Visit) -> RecordList:
         is_complete,
         errors,
         tail,
+        name.startswith(INTERNAL),
     )
 
 
@@ -154,6 +158,7 @@ def wanted_of(visit: Visit, topic: str) -> Wanted:
         visit.choice("form", FORMS),
         CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN),
         visit.choice("whole", ("no", "yes")) == "yes",
+        Masks(visit.ports.config.entries("moldau.console.masks"), topic),
     )
 
 
@@ -215,9 +220,9 @@ async def _events(visit: Visit, offsets: dict[Partition, int], wanted: Wanted) -
         if not records and not left_out:
             yield b": nothing new\n\n"
             continue
-        event = {"records": [as_json(each) for each in records[-TAIL_ROWS:]], "left_out": left_out}
+        event = {"records": records[-TAIL_ROWS:], "left_out": left_out}
         at = ",".join(f"{index}:{offset}" for (_, index), offset in offsets.items())
-        yield f"id: {at}\ndata: {json.dumps(event)}\n\n".encode()
+        yield f"id: {at}\ndata: {json.dumps(event, default=as_json)}\n\n".encode()
         await asyncio.sleep(TAIL_WAIT_MS / 1000)
 
 

@@ -15,9 +15,10 @@ from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import Fetched, fetch
+from moldau.broker.console.masking import Masks
 from moldau.broker.console.page import error_name
+from moldau.broker.console.partitions import Partition
 from moldau.broker.console.record_contents import Contents, contents_of
-from moldau.broker.console.topic_pages import Partition
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
@@ -76,6 +77,7 @@ class Wanted:
     form: str
     contents: Contents
     is_whole: bool
+    masks: Masks
 
 
 @dataclass(slots=True)
@@ -181,6 +183,8 @@ def select(
                     continue
                 if len(shown) == limit:
                     return shown, record.offset
+                if wanted.masks and not header.is_control:
+                    record = wanted.masks.applied(record)
                 if matches(record, wanted):
                     shown.append(show(partition, record, wanted, is_control=header.is_control))
         except MalformedMessage as problem:

@@ -1,4 +1,4 @@
-"""Rendering: a description becomes HTML by a template of Jinja2, in slices.
+"""Rendering: a description becomes HTML by a template of Jinja2, or JSON, in slices.
 
 Jinja2 is imported, and a template compiled, at the first page that needs it, in an executor thread.
 """
@@ -6,13 +6,14 @@ Jinja2 is imported, and a template compiled, at the first page that needs it, in
 from __future__ import annotations
 
 import asyncio
+import json
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.console.page import path_to
+from moldau.broker.console.page import as_json, path_to
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import size
 
@@ -41,10 +42,18 @@ class Renderer:
         if found is None:
             found = await self._environment.offload(partial(self._load, template))
             self._templates[template] = found
+        return await self._joined(found.generate(values))
+
+    async def json(self, value: object) -> str:
+        """A page as JSON."""
+        return await self._joined(json.JSONEncoder(default=as_json).iterencode(value)) + "\n"
+
+    async def _joined(self, made: Iterable[str]) -> str:
+        """The pieces of a page, which are made in slices."""
         pieces: list[str] = []
         clock_ns = self._environment.precise_ns
         began_ns = clock_ns()
-        for count, piece in enumerate(found.generate(values), 1):
+        for count, piece in enumerate(made, 1):
             pieces.append(piece)
             if count % LOOKS == 0 and clock_ns() - began_ns > SLICE_NS:
                 await asyncio.sleep(0)
@@ -80,6 +89,7 @@ def _jinja() -> jinja2.Environment:
         "count": count_text,
         "duration": duration_text,
         "time": time_text,
+        "rate": rate_text,
     }
     made.filters.update(filters)
     made.globals.update(path_to=path_to)
@@ -92,6 +102,13 @@ def _jinja() -> jinja2.Environment:
 def count_text(value: int | None) -> str:
     """A number with its thousands apart; a dash for an unknown one."""
     return "–" if value is None else f"{value:,}"
+
+
+def rate_text(value: float | None) -> str:
+    """Records a second; a dash for an unknown rate."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.2g}/s"
 
 
 def size_text(value: int | None) -> str:

@@ -14,12 +14,14 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from moldau import __version__
-from moldau.broker.console.changes import CHANGES, Change, OffsetPreview
+from moldau.broker.console.change import Change, Preview
+from moldau.broker.console.changes import CHANGES
 from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
+from moldau.broker.console.lag_history import LagHistory
 from moldau.broker.console.logins import COOKIE, Logins, check_form_key, check_origin
-from moldau.broker.console.page import Page, Refusal, Visit, as_json
+from moldau.broker.console.page import Page, Refusal, Visit
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import tail_records
 from moldau.broker.console.record_reading import printable
@@ -43,6 +45,8 @@ NAVIGATION: Final = (
 FILES: Final = {"style.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"}
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
+FIELDS_MAX: Final = 1_200
+"""The most fields of a form: a preview has one for each partition that it changes."""
 FORM: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = (
     (
@@ -68,6 +72,7 @@ class Console:
         self._renderer = Renderer(ports.environment)
         self._hosts = host_names(ports)
         self._logins = Logins(ports)
+        self._history = LagHistory()
 
     def resources(self) -> Resources:
         """The pages and files, each behind the checks that hold for all."""
@@ -94,7 +99,7 @@ class Console:
             except Unanswered as unanswered:
                 return await self._refused(request, Refusal(503, str(unanswered)))
             if wants_json:
-                return Answer(200, JSON, json.dumps(as_json(value)) + "\n", HEADERS)
+                return Answer(200, JSON, await self._renderer.json(value), HEADERS)
             html = await self._renderer.html(page.template, {"page": value, "visit": visit, **self._around(request)})
             return Answer(200, HTML, html, HEADERS)
 
@@ -107,7 +112,7 @@ class Console:
         if access is None:
             return None
         client = KafkaClient(self._ports, access, request.client_host)
-        return Visit(client, request.path, request.variables, request.query)
+        return Visit(client, request.path, request.variables, request.query, self._history)
 
     async def tail(self, request: HttpRequest) -> Answer | Stream:
         """The live tail of a topic."""
@@ -131,12 +136,13 @@ class Console:
                 check_form_key(self._logins.session_of(request), form.get("form_key", ""))
                 made = await change(visit, form)
             except Refusal as refusal:
+                log.info("refused to %s: %s %s", request.client_host, request.path, printable(str(refusal)))
                 return await self._refused(request, refusal)
             except Unanswered as unanswered:
                 return await self._refused(request, Refusal(503, str(unanswered)))
-            if isinstance(made, OffsetPreview):
-                values = {"page": made, "form": form, **self._around(request)}
-                return Answer(200, HTML, await self._renderer.html("offset_preview.html", values), HEADERS)
+            if isinstance(made, Preview):
+                values = {"page": made, **self._around(request)}
+                return Answer(200, HTML, await self._renderer.html("preview.html", values), HEADERS)
             principal = visit.client.access.principal
             log.warning("%s at %s: %s", printable(str(principal)), request.client_host, printable(made.what))
             return Answer(303, HTML, "", (*HEADERS, ("Location", made.location)))
@@ -270,6 +276,6 @@ def form_of(request: HttpRequest) -> dict[str, str]:
         raise Refusal(415, f"the Content-Type must be {FORM}")
     try:
         text = request.body.decode("ascii")
-        return dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=100))
+        return dict(parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=FIELDS_MAX))
     except ValueError:
         raise Refusal(400, "the body is not that of a form") from None

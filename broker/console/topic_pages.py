@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.cluster_pages import TOPIC, SettingRow, settings_of
-from moldau.broker.console.kafka_client import KafkaClient, Unanswered
 from moldau.broker.console.page import ROWS_MAX, Page, Refusal, Rows, Visit, choose, gather
+from moldau.broker.console.partitions import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    READ_COMMITTED,
+    offsets_of,
+    replica_sizes,
+)
 from moldau.kraft.image.topics import NO_LEADER, Topic
-from moldau.protocol.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-)
-from moldau.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
+from moldau.security.access import AclOperation, ResourceKind
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-Partition = tuple[str, int]
 INTERNAL: Final = "__"
+TIERED: Final = "remote.storage.enable"
+RATE_MS: Final = 60_000
+"""The time (ms) over which rates are found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ async def describe_topics(visit: Visit) -> TopicList:
 
     names, total, next_page = await choose(image.ids, visit, is_shown)
     topics = [topic for name in names if (topic := image.by_name(name)) is not None]
-    sizes = await replica_sizes(visit, topics)
+    sizes = await replica_sizes(visit.client, topics)
     rows = []
     for topic in topics:
         partitions = topic.partitions.values()
@@ -81,70 +75,6 @@ async def describe_topics(visit: Visit) -> TopicList:
     return TopicList(visit.field("q"), internal, Rows(rows, total, next_page))
 
 
-async def replica_sizes(visit: Visit, topics: Iterable[Topic]) -> dict[tuple[str, int, int], int]:
-    """The sizes (bytes) of replicas by topic, partition and broker, as far as brokers tell them."""
-    if not visit.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
-        return {}
-    wanted: dict[int, dict[str, list[int]]] = {}
-    for topic in topics:
-        for index, partition in topic.partitions.items():
-            for replica in partition.replicas:
-                wanted.setdefault(replica, {}).setdefault(topic.name, []).append(index)
-    found: dict[tuple[str, int, int], int] = {}
-
-    async def ask(broker_id: int) -> None:
-        named = [DescribableLogDirTopic(topic=name, partitions=each) for name, each in wanted[broker_id].items()]
-        try:
-            answer = await visit.client.ask(
-                DescribeLogDirsRequest(topics=named), DescribeLogDirsResponse, broker_id=broker_id
-            )
-        except Unanswered:
-            return
-        for directory in answer.results:
-            for topic in directory.topics:
-                for partition in topic.partitions:
-                    if not partition.is_future_key:
-                        found[topic.name, partition.partition_index, broker_id] = partition.partition_size
-
-    await gather(*(ask(broker_id) for broker_id in wanted if visit.ports.cluster.is_alive(broker_id)))
-    return found
-
-
-async def offsets_of(
-    client: KafkaClient, partitions: Iterable[Partition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
-) -> dict[Partition, int]:
-    """The offsets for a timestamp (ms, or one of those that stand for an end of the log), from the leaders; partitions
-    whose leader does not tell are left out.
-    """
-    topics = client.ports.cluster.image.topics
-    by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
-    for name, index in partitions:
-        partition = topics.partition(name, index)
-        if partition is not None and partition.leader != NO_LEADER:
-            wanted = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-            by_leader.setdefault(partition.leader, {}).setdefault(name, []).append(wanted)
-    found: dict[Partition, int] = {}
-
-    async def ask(leader: int) -> None:
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation_level,
-            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in by_leader[leader].items()],
-            timeout_ms=1_000,
-        )
-        try:
-            answer = await client.ask(request, ListOffsetsResponse, broker_id=leader)
-        except Unanswered:
-            return
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if not each.error_code:
-                    found[topic.name, each.partition_index] = each.offset
-
-    await gather(*(ask(leader) for leader in by_leader))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
     index: int
@@ -160,6 +90,12 @@ class PartitionRow:
     high_watermark: int | None
     bytes: int | None
     """Of the leader's replica."""
+    records_a_second: float | None
+    """Over the last `RATE_MS`, by the timestamps of the records."""
+    local_offset: int | None
+    """The first offset in the local log of a tiered topic; None where the topic is not tiered."""
+    tiered_offset: int | None
+    """The last offset in remote storage; None where there is none."""
     state: str
 
 
@@ -174,6 +110,11 @@ class TopicDescription:
     settings_error: str
     bytes: int | None
     is_internal: bool
+    is_tiered: bool
+    records_a_second: float | None
+    """Of the partitions on this page."""
+    is_moving: bool
+    """Whether replicas of some partition are added or removed."""
 
 
 async def describe_topic(visit: Visit) -> TopicDescription:
@@ -183,11 +124,19 @@ async def describe_topic(visit: Visit) -> TopicDescription:
     indexes = [index for index in range(first, first + ROWS_MAX) if index in topic.partitions]
     keys = [(name, index) for index in indexes]
     shown = Topic(name, topic.id, {index: topic.partitions[index] for index in indexes})
-    sizes = await replica_sizes(visit, [shown])
-    starts, stable, ends = await gather(
+    sizes = await replica_sizes(visit.client, [shown])
+    settings, error = await settings_of(visit, TOPIC, name)
+    is_tiered = any(each.name == TIERED and each.value == "true" for each in settings)
+    since = visit.ports.environment.wall_ms() - RATE_MS
+    starts, stable, ends, recent = await gather(
         offsets_of(visit.client, keys, EARLIEST),
         offsets_of(visit.client, keys, LATEST, READ_COMMITTED),
         offsets_of(visit.client, keys, LATEST),
+        offsets_of(visit.client, keys, since),
+    )
+    tiers = keys if is_tiered else []
+    local, tiered = await gather(
+        offsets_of(visit.client, tiers, EARLIEST_LOCAL), offsets_of(visit.client, tiers, LATEST_TIERED)
     )
     rows = []
     for index in indexes:
@@ -205,6 +154,9 @@ async def describe_topic(visit: Visit) -> TopicDescription:
                 stable.get(key),
                 ends.get(key),
                 sizes.get((name, index, partition.leader)),
+                rate(recent.get(key), ends.get(key)),
+                local.get(key),
+                offset if (offset := tiered.get(key, -1)) >= 0 else None,
                 "offline"
                 if partition.leader == NO_LEADER
                 else "under-replicated"
@@ -212,7 +164,7 @@ async def describe_topic(visit: Visit) -> TopicDescription:
                 else "in sync",
             )
         )
-    settings, error = await settings_of(visit, TOPIC, name)
+    rates = [each.records_a_second for each in rows if each.records_a_second is not None]
     shows = visit.choice("shows", ("changed", "all"))
     has_more = first + ROWS_MAX in topic.partitions
     return TopicDescription(
@@ -225,7 +177,19 @@ async def describe_topic(visit: Visit) -> TopicDescription:
         error,
         sum(sizes.values()) if sizes else None,
         name.startswith(INTERNAL),
+        is_tiered,
+        sum(rates)
+        if (rates := [each.records_a_second for each in rows if each.records_a_second is not None])
+        else None,
+        any(each.adding_replicas or each.removing_replicas for each in topic.partitions.values()),
     )
+
+
+def rate(recent: int | None, end: int | None) -> float | None:
+    """Records a second from the offset of the first recent record on; None where the leader tells no offset."""
+    if recent is None or end is None:
+        return None
+    return 0.0 if recent < 0 else round(max(end - recent, 0) * 1000 / RATE_MS, 2)
 
 
 def visible_topic(visit: Visit, name: str) -> Topic:

@@ -1,26 +1,25 @@
 """The pages about transactions and producers: transactions that hang come first.
 
-A transaction hangs where a partition has it open and no coordinator knows it any more: nothing will end it, and no
-read_committed consumer gets past its first record. It shows as a last stable offset below the high watermark.
+A transaction hangs where a partition has it open and its coordinator will write no marker there: nothing ends it, and
+no read_committed consumer gets past its first record. It shows as a last stable offset below the high watermark.
+
+    open in a partition ──▶ what coordinators know of its producer id ──▶ still open in the partition? ──▶ it hangs
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.kafka_client import Unanswered
 from moldau.broker.console.page import SLICE, Page, Refusal, Rows, Visit, choose, error_name, gather
-from moldau.broker.console.topic_pages import LATEST, READ_COMMITTED, Partition, offsets_of, visible_topic
+from moldau.broker.console.partitions import LATEST, READ_COMMITTED, Partition, offsets_of, producers_of
+from moldau.broker.console.topic_pages import visible_topic
 from moldau.protocol.messages import describe_transactions, list_transactions
-from moldau.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    ProducerState,
-    TopicRequest,
-)
+from moldau.protocol.messages.describe_transactions import TransactionState
+from moldau.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from moldau.security.access import AclOperation, ResourceKind
 
 SEARCHED_MAX: Final = 10_000
@@ -72,19 +71,19 @@ class TransactionList:
 
 async def describe_all(visit: Visit) -> TransactionList:
     state = visit.choice("state", STATES)
+    access = visit.client.access
+    sees_all = access.is_unrestricted or access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID)
+    # The partitions are asked first: what was open then is known to its coordinator when that is asked.
+    opened, searched = await _opened(visit) if sees_all else ([], None)
     listed, errors = await _listed(visit)
     by_id = {name: broker for name, (found, broker) in listed.items() if state in ("", found.transaction_state)}
     names, total, next_page = await choose(by_id, visit, lambda name: True)
-    access = visit.client.access
-    sees_all = access.is_unrestricted or access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID)
     hanging: list[OpenTransaction] = []
-    searched = None
     if sees_all and not errors:
-        known = {found.producer_id for found, _ in listed.values() if found.transaction_state in OPEN_STATES}
-        opened, searched = await _opened(visit)
-        hanging = [each for each in opened if each.producer_id not in known]
+        hanging = await _hanging(visit, opened, listed)
         hanging.sort(key=lambda each: -each.written_ms_ago)
-    rows = await _described(visit, {name: by_id[name] for name in names})
+    states = await _described(visit, {name: by_id[name] for name in names})
+    rows = [_row(visit, each, by_id[each.transactional_id]) for each in states]
     rows.sort(key=lambda each: (-(each.open_ms or -1), each.id))
     return TransactionList(
         visit.field("q"),
@@ -97,9 +96,47 @@ async def describe_all(visit: Visit) -> TransactionList:
     )
 
 
-async def _listed(visit: Visit) -> tuple[dict[str, tuple[list_transactions.TransactionState, int]], list[str]]:
+async def _hanging(
+    visit: Visit, opened: list[OpenTransaction], listed: Mapping[str, tuple[ListedTransaction, int]]
+) -> list[OpenTransaction]:
+    """The open transactions in partitions where their coordinators will write no marker. Raises `Unanswered`.
+
+    A transaction that ended meanwhile is open no more, or another one is: so the partitions are asked again.
+    """
+    if not opened:
+        return []
+    producer_ids = {each.producer_id for each in opened}
+    coordinators = {name: broker for name, (found, broker) in listed.items() if found.producer_id in producer_ids}
+    states = [each for each in await _described(visit, coordinators) if not each.error_code]
+    left = [each for each in opened if not any(will_end(state, each) for state in states)]
+    keys = dict.fromkeys((each.topic, each.partition) for each in left)
+    still = {
+        (*key, each.producer_id, each.producer_epoch, each.current_txn_start_offset)
+        for key, producers in (await producers_of(visit.client, keys)).items()
+        for each in producers
+    }
+    return [
+        each
+        for each in left
+        if (each.topic, each.partition, each.producer_id, each.producer_epoch, each.first_offset) in still
+    ]
+
+
+def will_end(state: TransactionState, opened: OpenTransaction) -> bool:
+    """Whether a coordinator will write a marker that ends a transaction in a partition. The partitions of a transaction
+    are with its coordinator until they have their markers, and a marker of an older epoch is refused.
+    """
+    return (
+        state.producer_id == opened.producer_id
+        and state.producer_epoch >= opened.producer_epoch
+        and state.transaction_state in OPEN_STATES
+        and any(each.topic == opened.topic and opened.partition in each.partitions for each in state.topics)
+    )
+
+
+async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]], list[str]]:
     """The transactional ids that the user may describe, each with its coordinator; and what could not be listed."""
-    found: dict[str, tuple[list_transactions.TransactionState, int]] = {}
+    found: dict[str, tuple[ListedTransaction, int]] = {}
     errors: list[str] = []
 
     async def ask(broker_id: int) -> None:
@@ -121,36 +158,38 @@ async def _listed(visit: Visit) -> tuple[dict[str, tuple[list_transactions.Trans
     return found, errors
 
 
-async def _described(visit: Visit, coordinators: dict[str, int]) -> list[TransactionRow]:
+async def _described(visit: Visit, coordinators: Mapping[str, int]) -> list[TransactionState]:
+    """What coordinators tell about transactional ids. Raises `Unanswered`."""
     by_broker: dict[int, list[str]] = {}
     for name, broker_id in coordinators.items():
         by_broker.setdefault(broker_id, []).append(name)
-    now_ms = visit.ports.environment.wall_ms()
-    rows: list[TransactionRow] = []
+    found: list[TransactionState] = []
 
     async def ask(broker_id: int) -> None:
         request = describe_transactions.DescribeTransactionsRequest(transactional_ids=by_broker[broker_id])
         answer = await visit.client.ask(
             request, describe_transactions.DescribeTransactionsResponse, broker_id=broker_id
         )
-        for each in answer.transaction_states:
-            is_open = each.transaction_start_time_ms >= 0 and each.transaction_state in OPEN_STATES
-            rows.append(
-                TransactionRow(
-                    each.transactional_id,
-                    each.transaction_state,
-                    each.producer_id,
-                    each.producer_epoch,
-                    max(now_ms - each.transaction_start_time_ms, 0) if is_open else None,
-                    each.transaction_timeout_ms,
-                    [f"{topic.topic}-{index}" for topic in each.topics for index in topic.partitions],
-                    broker_id,
-                    error_name(each.error_code),
-                )
-            )
+        found.extend(answer.transaction_states)
 
     await gather(*(ask(broker_id) for broker_id in by_broker))
-    return rows
+    return found
+
+
+def _row(visit: Visit, state: TransactionState, coordinator: int) -> TransactionRow:
+    is_open = state.transaction_start_time_ms >= 0 and state.transaction_state in OPEN_STATES
+    age_ms = max(visit.ports.environment.wall_ms() - state.transaction_start_time_ms, 0)
+    return TransactionRow(
+        state.transactional_id,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        age_ms if is_open else None,
+        state.transaction_timeout_ms,
+        [f"{topic.topic}-{index}" for topic in state.topics for index in topic.partitions],
+        coordinator,
+        error_name(state.error_code),
+    )
 
 
 async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
@@ -183,38 +222,11 @@ async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
             each.current_txn_start_offset,
             max(now_ms - each.last_timestamp, 0),
         )
-        for key, states in (await producers_of(visit, behind)).items()
+        for key, states in (await producers_of(visit.client, behind)).items()
         for each in states
         if each.current_txn_start_offset >= 0
     ]
     return opened, SEARCHED_MAX if has_more else None
-
-
-async def producers_of(visit: Visit, partitions: Iterable[Partition]) -> dict[Partition, list[ProducerState]]:
-    """The active producers of partitions, from their leaders; partitions whose leader does not tell are left out."""
-    topics = visit.ports.cluster.image.topics
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for name, index in partitions:
-        partition = topics.partition(name, index)
-        if partition is not None and partition.leader >= 0:
-            by_leader.setdefault(partition.leader, {}).setdefault(name, []).append(index)
-    found: dict[Partition, list[ProducerState]] = {}
-
-    async def ask(leader: int) -> None:
-        named = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_leader[leader].items()]
-        try:
-            answer = await visit.client.ask(
-                DescribeProducersRequest(topics=named), DescribeProducersResponse, broker_id=leader
-            )
-        except Unanswered:
-            return
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if not each.error_code:
-                    found[topic.name, each.partition_index] = each.active_producers
-
-    await gather(*(ask(leader) for leader in by_leader))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +254,7 @@ async def describe_producers(visit: Visit) -> ProducerList:
     if not text.isdecimal() or int(text) not in topic.partitions:
         raise Refusal(404, f"topic {name} has no partition {text}")
     key = (name, int(text))
-    found = (await producers_of(visit, [key])).get(key)
+    found = (await producers_of(visit.client, [key])).get(key)
     if found is None:
         raise Refusal(503, f"the leader of {name}-{text} does not answer")
     now_ms = visit.ports.environment.wall_ms()

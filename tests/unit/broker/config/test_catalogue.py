@@ -40,6 +40,7 @@ OWN = {
     "moldau.broker.silence.fence.ms",
     "moldau.console",
     "moldau.console.hosts",
+    "moldau.console.masks",
     "moldau.console.writes",
     "moldau.emulated.release",
     "moldau.http.listener",

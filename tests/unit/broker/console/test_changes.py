@@ -19,7 +19,7 @@ WRITES = {**SETTINGS, "moldau_console_writes": "true"}
 HEADERS = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://{HOST}:{HTTP_PORT}"}
 
 
-async def post(path: str, headers: dict[str, str] | None = None, **form: object) -> tuple[int, dict[str, str], str]:
+async def post(path: str, headers: dict[str, str] | None = None, /, **form: object) -> tuple[int, dict[str, str], str]:
     body = urlencode({"form_key": "", **form}).encode()
     return await send("POST", path, body, {**HEADERS, **(headers or {})})
 

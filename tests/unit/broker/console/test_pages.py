@@ -8,6 +8,7 @@ import re
 from moldau.broker.console.service import FILES, PAGES
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.protocol.messages.consumer_group_heartbeat import TopicPartitions as Owned
+from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster import Cluster
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Node, batch, serve_and
@@ -168,3 +169,20 @@ def test_a_page_about_another_broker_asks_it() -> None:
             assert all(each["high_watermark"] == 2 or each["leader"] == lost.id for each in rows)
 
         cluster.live(story)
+
+
+def test_a_topic_shows_how_much_is_written_by_the_timestamps_of_the_last_minute() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 2)
+        now_ms = node.broker.environment.wall_ms()
+        old = [Record(value=b"v", timestamp=now_ms - 300_000)] * 7
+        new = [Record(value=b"v", timestamp=now_ms)] * 30
+        await client.produce("orders", build_batch(old))
+        await client.produce("orders", build_batch(new))
+        page = await json_of("/topics/orders")
+        assert [each["records_a_second"] for each in page["partitions"]["rows"]] == [0.5, 0]
+        assert (page["records_a_second"], page["is_tiered"]) == (0.5, False)
+        assert "0.5/s" in (await get("/topics/orders"))[2]
+
+    serve_and(story, **SETTINGS)

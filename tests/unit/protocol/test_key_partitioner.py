@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.spark_jobs.writing.producer import murmur2, partition_of
+from moldau.protocol.key_partitioner import murmur2, partition_of
 
 
 @pytest.mark.parametrize(

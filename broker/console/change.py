@@ -1,0 +1,62 @@
+"""A change from the console: a form under the user's access. What is hard to undo is shown before it is made.
+
+form ──▶ Preview, a page whose form holds what would change ──▶ that form ──▶ Changed: a line in the log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from moldau.broker.console.page import Refusal, Visit, error_name
+
+TIMEOUT_MS: Final = 30_000
+
+
+class Changed(NamedTuple):
+    """A change that was made."""
+
+    what: str
+    """For the log."""
+    location: str
+    """The page that shows the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change would do. Its form sends `fields` and `confirm=yes` to `action`."""
+
+    title: str
+    action: str
+    back: str
+    """The address of the page on which nothing was changed."""
+    button: str
+    columns: list[str]
+    rows: list[list[str | int | None]]
+    fields: dict[str, str]
+    warning: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+Change = Callable[[Visit, Mapping[str, str]], Awaitable[Changed | Preview]]
+
+
+def is_confirmed(form: Mapping[str, str]) -> bool:
+    """Whether the form is that of a preview."""
+    return form.get("confirm") == "yes"
+
+
+def number(form: Mapping[str, str], name: str, default: int) -> int:
+    """A whole number of a form. Raises `Refusal`."""
+    text = form.get(name, "").strip()
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise Refusal(400, f"{name} is {text[:40]!r}, and must be a whole number") from None
+
+
+def refuse_error(code: int, message: str | None = None) -> None:
+    """Raise `Refusal` for the error of a response."""
+    if code:
+        raise Refusal(409, f"not changed: {message or error_name(code)}")

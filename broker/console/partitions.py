@@ -1,0 +1,186 @@
+"""What brokers tell about partitions: the ends of their logs, offsets for times, sizes of replicas, producers.
+
+partitions ──▶ this broker leads them: its replicas ──────────────────────────┐
+          └──▶ other leaders: requests of at most `ASKED_MAX` partitions ─────┴──▶ what is known, by partition
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from moldau.broker.console.kafka_client import KafkaClient, Unanswered
+from moldau.broker.console.page import SLICE, gather
+from moldau.kraft.image.topics import NO_LEADER, Topic
+from moldau.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from moldau.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+from moldau.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
+
+Partition = tuple[str, int]
+EARLIEST: Final = -2
+LATEST: Final = -1
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+ASKED_MAX: Final = 250
+"""The most partitions of one request to another broker, whose response is decoded in one step."""
+
+
+async def ask_leaders(
+    client: KafkaClient,
+    partitions: Iterable[Partition],
+    ask: Callable[[int, Mapping[str, list[int]]], Awaitable[None]],
+) -> None:
+    """Ask the leader of each partition, at most `ASKED_MAX` at a time, with indexes by topic. A leader that does not
+    answer is asked no further.
+    """
+    topics = client.ports.cluster.image.topics
+    by_leader: dict[int, list[Partition]] = {}
+    for count, key in enumerate(partitions, 1):
+        partition = topics.partition(*key)
+        if partition is not None and partition.leader != NO_LEADER:
+            by_leader.setdefault(partition.leader, []).append(key)
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+
+    async def ask_one(leader: int) -> None:
+        for named in pieces(by_leader[leader]):
+            try:
+                await ask(leader, named)
+            except Unanswered:
+                return
+
+    await gather(*(ask_one(leader) for leader in by_leader))
+
+
+def pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
+    """The indexes by topic of at most `ASKED_MAX` partitions at a time."""
+    for begin in range(0, len(keys), ASKED_MAX):
+        named: dict[str, list[int]] = {}
+        for name, index in keys[begin : begin + ASKED_MAX]:
+            named.setdefault(name, []).append(index)
+        yield named
+
+
+async def offsets_of(
+    client: KafkaClient, partitions: Iterable[Partition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
+) -> dict[Partition, int]:
+    """The offsets for a timestamp (ms, or one of those that stand for an end of the log), from the leaders; partitions
+    whose leader does not tell are left out. The ends of the logs that this broker leads are looked up in slices.
+    """
+    found: dict[Partition, int] = {}
+    others: list[Partition] = []
+    own = own_ends(client, timestamp, isolation_level)
+    for count, key in enumerate(partitions, 1):
+        offset = own(key)
+        if offset is None:
+            others.append(key)
+        else:
+            found[key] = offset
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+
+    async def ask(leader: int, named: Mapping[str, list[int]]) -> None:
+        topics = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes],
+            )
+            for name, indexes in named.items()
+        ]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=1_000)
+        answer = await client.ask(request, ListOffsetsResponse, broker_id=leader)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if not each.error_code:
+                    found[topic.name, each.partition_index] = each.offset
+
+    await ask_leaders(client, others, ask)
+    return found
+
+
+def own_ends(client: KafkaClient, timestamp: int, isolation_level: int) -> Callable[[Partition], int | None]:
+    """Looks up what ListOffsets answers for an end of a log that this broker leads; None for any other partition, for
+    a topic that the user may not describe, and where ListOffsets has to search or to refuse.
+    """
+    replicas = client.ports.services.replicas
+    may_describe: dict[str, bool] = {}
+
+    def end_of(key: Partition) -> int | None:
+        partition = replicas.find(key)
+        if partition is None or partition.leadership is None or timestamp not in (EARLIEST, LATEST):
+            return None
+        if key[0] not in may_describe:
+            may_describe[key[0]] = client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, key[0])
+        if not may_describe[key[0]]:
+            return None
+        if timestamp == EARLIEST:
+            return partition.log.log_start_offset
+        if partition.high_watermark < partition.leadership.epoch_start_offset:
+            return None
+        return partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+
+    return end_of
+
+
+async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tuple[str, int, int], int]:
+    """The sizes (bytes) of replicas by topic, partition and broker, as far as brokers tell them."""
+    if not client.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+        return {}
+    by_broker: dict[int, list[Partition]] = {}
+    for topic in topics:
+        for index, partition in topic.partitions.items():
+            for replica in partition.replicas:
+                by_broker.setdefault(replica, []).append((topic.name, index))
+    found: dict[tuple[str, int, int], int] = {}
+
+    async def ask(broker_id: int) -> None:
+        for named in pieces(by_broker[broker_id]):
+            request = DescribeLogDirsRequest(
+                topics=[DescribableLogDirTopic(topic=name, partitions=each) for name, each in named.items()]
+            )
+            try:
+                answer = await client.ask(request, DescribeLogDirsResponse, broker_id=broker_id)
+            except Unanswered:
+                return
+            for directory in answer.results:
+                for topic in directory.topics:
+                    for partition in topic.partitions:
+                        if not partition.is_future_key:
+                            found[topic.name, partition.partition_index, broker_id] = partition.partition_size
+
+    await gather(*(ask(broker_id) for broker_id in by_broker if client.ports.cluster.is_alive(broker_id)))
+    return found
+
+
+async def producers_of(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, list[ProducerState]]:
+    """The active producers of partitions, from their leaders; partitions whose leader does not tell are left out."""
+    found: dict[Partition, list[ProducerState]] = {}
+
+    async def ask(leader: int, named: Mapping[str, list[int]]) -> None:
+        topics = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in named.items()]
+        answer = await client.ask(DescribeProducersRequest(topics=topics), DescribeProducersResponse, broker_id=leader)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if not each.error_code:
+                    found[topic.name, each.partition_index] = each.active_producers
+
+    await ask_leaders(client, partitions, ask)
+    return found
