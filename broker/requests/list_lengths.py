@@ -1,11 +1,33 @@
-"""The number of elements in the lists of a request. Every request is counted, so these functions are compiled."""
+"""The number of elements in the lists of a request. Every request is counted, so this module is compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
-def exceeds(request: object, lists: Sequence[Sequence[str]], most: int) -> bool:
+class LengthGuard:
+    """A handler of an API whose long requests have a handler of their own."""
+
+    def __init__(
+        self,
+        lists: tuple[tuple[str, ...], ...],
+        most: int,
+        answer: Callable[..., object],
+        answer_long: Callable[..., object],
+    ) -> None:
+        self._lists = lists
+        self._most = most
+        self._answer = answer
+        self._answer_long = answer_long
+
+    def handle(self, context: object, request: object) -> object:
+        """Give the request to `answer_long` where its lists have more than `most` elements, otherwise to `answer`."""
+        if exceeds(request, self._lists, self._most):
+            return self._answer_long(context, request)
+        return self._answer(context, request)
+
+
+def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> bool:
     """Whether lists of a request have more than `most` elements. Each list is given by the names of the fields that
     lead to it; elements are counted at its end, and one that has none inside counts as one. The count stops at `most`.
     """

@@ -22,7 +22,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from moldau.broker.metadata.refusals import refused
-from moldau.broker.requests.list_lengths import exceeds, weight
+from moldau.broker.requests.list_lengths import LengthGuard, exceeds, weight
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Spawn
@@ -96,9 +96,9 @@ class Parts:
         return exceeds(request, self.names, max(self.size, self.long_from))
 
     @property
-    def names(self) -> list[tuple[str, ...]]:
+    def names(self) -> tuple[tuple[str, ...], ...]:
         """The names of the fields on the way to each list."""
-        return [tuple(each.request.split(".")) for each in self.lists]
+        return tuple(tuple(each.request.split(".")) for each in self.lists)
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
         """The parts of a request, whose lists are consumed; None where the next part takes long to find.
@@ -486,14 +486,12 @@ class LongRequest:
 def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
     """A handler that handles long requests in parts. `turns` gives the long requests of the node."""
 
-    names, most = plan.names, max(plan.size, plan.long_from)
-
-    def handle(context: RequestContext, request: object) -> object:
-        if not exceeds(request, names, most) or (plan.is_exempt is not None and plan.is_exempt(context, request)):
+    def answer_long(context: RequestContext, request: object) -> object:
+        if plan.is_exempt is not None and plan.is_exempt(context, request):
             return answer(context, request)
         return LongRequest(plan, turns(), context, request, answer).begin()
 
-    return handle
+    return LengthGuard(plan.names, max(plan.size, plan.long_from), answer, answer_long).handle
 
 
 # Lists that are handled whole
