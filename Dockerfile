@@ -22,6 +22,7 @@ COPY security security
 COPY replication replication
 COPY kraft kraft
 COPY coordinator coordinator
+COPY tables tables
 COPY spark_jobs spark_jobs
 COPY testing testing
 COPY pyspark_moldau pyspark_moldau

@@ -18,7 +18,7 @@ from bench.rows import ROWS
 from building.hot_path import HOT_PATH
 from building.hot_path import PACKAGES as PRODUCT
 
-SPARK: Final = ("spark_jobs", "storage", "protocol")
+SPARK: Final = ("spark_jobs", "tables", "storage", "protocol")
 OF_HOT_PATH: Final = ("crowd", "e2e", "hot", "librdkafka", "loads", "open", "request_latency", "tail", "tools")
 """The groups of `bench.groups` whose figures are those of the compiled modules."""
 OF_SPARK: Final = ("spark", "spark_planning")

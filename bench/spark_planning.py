@@ -16,15 +16,15 @@ from bench.figures import OURS, Figure
 from bench.groups import Form
 from bench.subjects import Bench
 from bench.synthetic_bucket import SyntheticBucket
-from moldau.spark_jobs.options.option_values import StoreAddress
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.origins.blocking_storage import BlockingStorage
-from moldau.spark_jobs.origins.port import Origin
-from moldau.spark_jobs.origins.tiered_store import TieredStore
-from moldau.spark_jobs.planning.planner import Planner
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
+from moldau.tables.options.option_values import StoreAddress
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.origins.blocking_storage import BlockingStorage
+from moldau.tables.origins.port import Origin
+from moldau.tables.origins.tiered_store import TieredStore
+from moldau.tables.planning.planner import Planner
 
 SEGMENTS: Final = 100_000
 SEGMENTS_QUICK: Final = 10_000

@@ -71,7 +71,7 @@ HEADERS: Final = ("moldau/storage/compaction/offset_map.h",)
 COMPILED_SOURCES: Final = (*(f"moldau/{name}" for name in HOT_PATH), *C_SOURCES)
 """Relative to the root, under the names by which Python imports them: `moldau/` has a link to each folder."""
 NEEDS_LIBRT: Final = ("moldau/protocol/record_spans.py",)
-"""These need librt to be loaded, which the extra `spark` brings: nothing else imports them."""
+"""These need librt to be loaded, which the extra `arrow` brings: nothing else imports them."""
 GROUP: Final = "moldau.hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
 

@@ -19,6 +19,7 @@ LINKED: Final = (
     "security",
     "spark_jobs",
     "storage",
+    "tables",
     "testing",
 )
 """Folders at the top of the repository that are packages inside `moldau`, which has a link to each."""

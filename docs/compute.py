@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from bench.figures import Figure
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "protocol", "storage", "security", "replication", "kraft", "coordinator", "spark_jobs", "testing")
+PACKAGES = (
+    "broker",
+    "protocol",
+    "storage",
+    "security",
+    "replication",
+    "kraft",
+    "coordinator",
+    "tables",
+    "spark_jobs",
+    "testing",
+)
 
 sys.path.insert(0, str(ROOT))
 

@@ -15,11 +15,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
 from moldau.spark_jobs.options.write_options import WriteOptions
-from moldau.spark_jobs.refusals import Refused
-from moldau.spark_jobs.views.records import FilteringReader, SegmentReader
-from moldau.spark_jobs.views.schemas import HEADERS, RECORDS, schema_of
+from moldau.spark_jobs.views.records import FilteringReader, SegmentReader, ViewReader
+from moldau.spark_jobs.views.schemas import columns_of, whole_schema
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.refusals import Refused
+from moldau.tables.views.readers import table_reader
 
 
 class MoldauDataSource(DataSource):
@@ -39,9 +40,7 @@ class MoldauDataSource(DataSource):
         options = parse_options(self.options)
         columns = columns_of(schema, options)
         if options.table != "records":
-            from moldau.spark_jobs.views.readers import view_reader
-
-            return view_reader(options, columns)
+            return ViewReader(table_reader(options, columns))
         if options.pushes_down:
             return FilteringReader(options, columns)
         return SegmentReader(options, columns)
@@ -71,31 +70,3 @@ class MoldauDataSource(DataSource):
         options = parse_write_options(self.options, is_stream=is_stream)
         check_schema(schema, options.topic)
         return options
-
-
-def whole_schema(options: ReadOptions) -> StructType:
-    """The columns that are read where the user gives no schema. Raises `Refused`."""
-    if not options.columns:
-        return schema_of(options)
-    known = {field.name.lower(): field for field in every_column(options).fields}
-    for name in options.columns:
-        if name.lower() not in known:
-            names = ", ".join(field.name for field in known.values())
-            raise Refused(f"columns: there is no column {name}; the columns are {names}")
-    return StructType([known[name.lower()] for name in options.columns])
-
-
-def every_column(options: ReadOptions) -> StructType:
-    return StructType([*RECORDS.fields, HEADERS]) if options.table == "records" else schema_of(options)
-
-
-def columns_of(schema: StructType, options: ReadOptions) -> list[str]:
-    """The columns that a schema names. Raises `Refused` for a column or a type that the table does not have."""
-    known = {field.name: field for field in every_column(options).fields}
-    for field in schema.fields:
-        if field.name not in known:
-            raise Refused(f"schema: there is no column {field.name}; the columns are {', '.join(known)}")
-        if field != known[field.name]:
-            expected = known[field.name].simpleString()
-            raise Refused(f"schema: {field.simpleString()} is not {expected}, which may be null")
-    return [field.name for field in schema.fields]

@@ -156,12 +156,12 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from pathlib import Path
 
     from moldau.protocol.primitives import MalformedMessage
-    from moldau.spark_jobs.options.read_options import parse_options
-    from moldau.spark_jobs.planning.planner import Planner
-    from moldau.spark_jobs.refusals import Refused
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.files.local_files import LocalFiles
     from moldau.storage.tiered.port import RemoteStorageError
+    from moldau.tables.options.read_options import parse_options
+    from moldau.tables.planning.planner import Planner
+    from moldau.tables.refusals import Refused
 
     options = {"path": arguments.path, "table": "topics"}
     if arguments.topic is not None:
@@ -357,7 +357,7 @@ def job_of(arguments: argparse.Namespace) -> ReportJob:
     """The job that the arguments describe. Raises `Refused`."""
     from moldau.spark_jobs.jobs.moments import milliseconds_of
     from moldau.spark_jobs.jobs.report import ReportJob
-    from moldau.spark_jobs.refusals import Refused
+    from moldau.tables.refusals import Refused
 
     options = {"path": arguments.path}
     options |= {"subscribe": arguments.topic} if arguments.topic is not None else {"subscribePattern": ".*"}

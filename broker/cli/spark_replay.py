@@ -84,8 +84,8 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
     """The job that the arguments describe. Raises `Refused` and `CommandError`."""
     from moldau.spark_jobs.jobs.moments import milliseconds_of
     from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget
-    from moldau.spark_jobs.options.option_values import names_in
-    from moldau.spark_jobs.refusals import Refused
+    from moldau.tables.options.option_values import names_in
+    from moldau.tables.refusals import Refused
 
     if arguments.path is None and arguments.brokers is None:
         raise Refused("one of --path and --from is needed: the places or the brokers to read from")
@@ -126,7 +126,7 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
 
 def client_options(config: str | None) -> dict[str, str]:
     """The properties of a client as options. Raises `CommandError`."""
-    from moldau.spark_jobs.options.option_values import is_client_setting
+    from moldau.tables.options.option_values import is_client_setting
 
     properties = {} if config is None else read_file(config)
     return {f"kafka.{name}": value for name, value in properties.items() if is_client_setting(f"kafka.{name}")}

@@ -98,10 +98,11 @@ def failures_reported() -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     from moldau.protocol.primitives import MalformedMessage
+    from moldau.spark_jobs.failures import reason_of
     from moldau.spark_jobs.java_runtime import NoJava
-    from moldau.spark_jobs.refusals import Refused, reason_of
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.tiered.port import RemoteStorageError
+    from moldau.tables.refusals import Refused
 
     try:
         yield

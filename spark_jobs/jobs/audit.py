@@ -18,19 +18,20 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.spark_jobs.data_source import MoldauDataSource
-from moldau.spark_jobs.decoding.segment_batches import batches_of
 from moldau.spark_jobs.jobs.place_audit import place_problems
 from moldau.spark_jobs.jobs.progress import JobProgress, watched
 from moldau.spark_jobs.jobs.segment_audit import BatchMark, Problem, SegmentFindings, audit_segment, cleaned_end_of
-from moldau.spark_jobs.options.option_values import names_in
-from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
-from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
-from moldau.spark_jobs.origins.port import PartitionOrigin, Slice
-from moldau.spark_jobs.planning.planner import origins_of
-from moldau.spark_jobs.refusals import DataLost, Refused
-from moldau.spark_jobs.views.rows import Row, row_batches
+from moldau.spark_jobs.views.schemas import row_batches
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, TopicPartition, read_offsets
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.decoding.segment_batches import batches_of
+from moldau.tables.options.option_values import names_in
+from moldau.tables.options.read_options import ReadOptions, parse_options
+from moldau.tables.origins.cluster_metadata import ClusterMetadata
+from moldau.tables.origins.port import PartitionOrigin, Slice
+from moldau.tables.planning.planner import origins_of
+from moldau.tables.refusals import DataLost, Refused
+from moldau.tables.views.rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportRun, check_isolation, check_topic_id
-from moldau.spark_jobs.options.offset_choices import EARLIEST
-from moldau.spark_jobs.refusals import Refused
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.tables.options.offset_choices import EARLIEST
+from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

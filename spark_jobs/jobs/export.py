@@ -26,18 +26,18 @@ from moldau.spark_jobs.jobs.delta_table import DeltaLedger
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import committed_by_default, isolation_of, offsets_as_json, pinned_options
 from moldau.spark_jobs.jobs.progress import JobProgress, watched
-from moldau.spark_jobs.options.offset_choices import EARLIEST
-from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.schemas import HEADERS, RECORDS
+from moldau.tables.options.offset_choices import EARLIEST
+from moldau.tables.options.read_options import ReadOptions, parse_options
+from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
-    from moldau.spark_jobs.origins.port import Task
-    from moldau.spark_jobs.planning.bounds import OffsetRange
+    from moldau.tables.origins.port import Task
+    from moldau.tables.planning.bounds import OffsetRange
 
 STAGING: Final = "exportto"
 """The option that tells the tasks where they write."""
@@ -93,9 +93,9 @@ def plan_export(job: ExportJob) -> ExportPlan:
     """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` where the ledger is of
     a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
     """
-    from moldau.spark_jobs.planning.partition_view import topic_ids_of
-    from moldau.spark_jobs.planning.planner import Planner
     from moldau.storage.files.local_files import LocalFiles
+    from moldau.tables.planning.partition_view import topic_ids_of
+    from moldau.tables.planning.planner import Planner
 
     ledger = ledger_of(job)
     if ledger.is_foreign:
@@ -133,7 +133,7 @@ def ledger_of(job: ExportJob) -> ExportLedger | DeltaLedger:
     """The ledger of the output. Raises `Refused` where deltalake is needed and not installed."""
     import pyarrow as pa
 
-    from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+    from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 
     if job.format == "delta":
         return DeltaLedger(job.output, pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in job.columns]))

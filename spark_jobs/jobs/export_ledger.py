@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from moldau.spark_jobs.refusals import IsolationDiffers, Refused, TopicRecreated
+from moldau.tables.refusals import IsolationDiffers, Refused, TopicRecreated
 
 DIRECTORY: Final = "_moldau"
 FORMAT_VERSION: Final = 1

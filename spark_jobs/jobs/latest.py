@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moldau.spark_jobs.data_source import MoldauDataSource, columns_of
+from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.job_options import committed_by_default, offsets_as_json, pinned_options
 from moldau.spark_jobs.jobs.progress import JobProgress, watched
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.refusals import Refused
-from moldau.spark_jobs.views.latest import last_rows
 from moldau.spark_jobs.views.records import SegmentReader
+from moldau.spark_jobs.views.schemas import columns_of
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.refusals import Refused
+from moldau.tables.views.latest import last_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
     from moldau.spark_jobs.jobs.delta_table import DeltaOutput
-    from moldau.spark_jobs.origins.port import Task
-    from moldau.spark_jobs.planning.bounds import OffsetRange
+    from moldau.tables.origins.port import Task
+    from moldau.tables.planning.bounds import OffsetRange
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 KEPT_SIZE_MAX: Final = 64 << 20
@@ -67,8 +68,8 @@ class LatestPlan:
 
 def plan_latest(job: LatestJob) -> LatestPlan:
     """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
-    from moldau.spark_jobs.planning.planner import Planner
     from moldau.storage.files.local_files import LocalFiles
+    from moldau.tables.planning.planner import Planner
 
     if job.format == "delta":
         delta_output(job)  # It refuses now, and not when the tasks have written.
@@ -104,7 +105,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
 
     from moldau.spark_jobs.jobs.delta_table import TOPIC_IDS
     from moldau.spark_jobs.jobs.export_ledger import ExportedFile
-    from moldau.spark_jobs.planning.partition_view import topic_ids_of
+    from moldau.tables.planning.partition_view import topic_ids_of
 
     output = delta_output(plan.job)
     topics = ",".join(sorted({each.key[0] for each in plan.ranges}))

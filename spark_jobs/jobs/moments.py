@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from moldau.spark_jobs.refusals import Refused
+from moldau.tables.refusals import Refused
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS_S: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

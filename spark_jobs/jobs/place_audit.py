@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from moldau.spark_jobs.jobs.segment_audit import Problem
-from moldau.spark_jobs.origins.cluster_metadata import ClusterMetadata
-from moldau.spark_jobs.origins.local_partition import orphan_indexes
-from moldau.spark_jobs.origins.port import Origin, PartitionOrigin
-from moldau.spark_jobs.origins.replica_histories import ReplicaFiles, choose_replicas, replica_files
-from moldau.spark_jobs.planning.partition_view import PartitionView
-from moldau.spark_jobs.refusals import ClusterMismatch, HistoriesDiffer
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.segment.segment_listing import ListedSegment
+from moldau.tables.origins.cluster_metadata import ClusterMetadata
+from moldau.tables.origins.local_partition import orphan_indexes
+from moldau.tables.origins.port import Origin, PartitionOrigin
+from moldau.tables.origins.replica_histories import ReplicaFiles, choose_replicas, replica_files
+from moldau.tables.planning.partition_view import PartitionView
+from moldau.tables.refusals import ClusterMismatch, HistoriesDiffer
 
 WHOLE = 1 << 62
 

@@ -24,25 +24,26 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.job_options import committed_by_default, pinned_options
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, check_topics, is_settled
-from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
 from moldau.spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
-from moldau.spark_jobs.refusals import DataLost, Refused, warn
 from moldau.spark_jobs.views.records import SegmentReader
-from moldau.spark_jobs.views.rows import Row, row_batches
+from moldau.spark_jobs.views.schemas import row_batches
 from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
 from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.writers import end
 from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.tables.options.read_options import ReadOptions, parse_options
+from moldau.tables.refusals import DataLost, Refused, warn
+from moldau.tables.views.rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
     from moldau.protocol.record_builder import Record
-    from moldau.spark_jobs.client.cluster import Cluster
-    from moldau.spark_jobs.origins.port import Slice, Task
     from moldau.spark_jobs.writing.producer import TopicProducer
+    from moldau.tables.client.cluster import Cluster
+    from moldau.tables.origins.port import Slice, Task
 
 TARGET: Final = "replayto"
 """The option that tells the tasks where and how they write."""
@@ -78,8 +79,8 @@ class ReplayTarget:
     """The beginning of the transactional ids of the tasks; None: no transactions."""
 
     def cluster(self) -> Cluster:
-        from moldau.spark_jobs.client.cluster import Cluster
-        from moldau.spark_jobs.client.settings import client_settings_of
+        from moldau.tables.client.cluster import Cluster
+        from moldau.tables.client.settings import client_settings_of
 
         return Cluster(client_settings_of(tuple(self.brokers), self.client))
 
@@ -127,9 +128,9 @@ def plan_replay(job: ReplayJob) -> PlannedReplay:
     """Pin the offsets, or take up those of the state. Raises `Refused`, `TopicRecreated` where the state is of a topic
     that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
     """
-    from moldau.spark_jobs.planning.partition_view import topic_ids_of
-    from moldau.spark_jobs.planning.planner import Planner
     from moldau.storage.files.local_files import LocalFiles
+    from moldau.tables.planning.partition_view import topic_ids_of
+    from moldau.tables.planning.planner import Planner
 
     job = replace(job, options=committed_by_default(job.options))
     target = describe_target(job.target)
@@ -402,7 +403,7 @@ class ReplayReader(SegmentReader):
 def records_in(wanted: Slice) -> Iterator[Record]:
     """The records of a slice. Raises `MalformedMessage`, `DataLost` and OSError."""
     from moldau.protocol.record_reader import decode_records
-    from moldau.spark_jobs.decoding.segment_batches import chunks_of
+    from moldau.tables.decoding.segment_batches import chunks_of
 
     for chunk in chunks_of(wanted):
         for header, buffer, start, end_position in chunk.bodies:

@@ -25,10 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from moldau.spark_jobs.refusals import Refused, TopicRecreated
 from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
 from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
+from moldau.tables.refusals import Refused, TopicRecreated
 
 FORMAT_VERSION: Final = 1
 

@@ -38,17 +38,18 @@ from moldau.spark_jobs.jobs.report_figures import (
     TopicFigures,
     buckets_between,
 )
-from moldau.spark_jobs.options.read_options import ReadOptions, parse_options
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.views.records import SegmentReader
-from moldau.spark_jobs.views.rows import Row, row_batches
+from moldau.spark_jobs.views.schemas import row_batches
+from moldau.tables.options.read_options import ReadOptions, parse_options
+from moldau.tables.refusals import Refused
+from moldau.tables.views.rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
-    from moldau.spark_jobs.origins.port import Task
-    from moldau.spark_jobs.planning.partition_view import PartitionView
+    from moldau.tables.origins.port import Task
+    from moldau.tables.planning.partition_view import PartitionView
 
 SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
 CHOICES: Final = ("starting", "ending", "snapshot")
@@ -98,8 +99,8 @@ class ReportPlan:
 
 def plan_report(job: ReportJob) -> ReportPlan:
     """List the partitions. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError`, OSError."""
-    from moldau.spark_jobs.planning.planner import Planner
     from moldau.storage.files.local_files import LocalFiles
+    from moldau.tables.planning.planner import Planner
 
     planner = Planner(LocalFiles(), parse_options(job.options | {"table": "batches"}))
     views = planner.views()
@@ -139,8 +140,8 @@ def offsets_options(options: dict[str, str]) -> dict[str, str]:
 
 def problem_of_groups(options: dict[str, str]) -> str | None:
     """Why the committed offsets cannot be read; None where they can."""
-    from moldau.spark_jobs.planning.planner import Planner
     from moldau.storage.files.local_files import LocalFiles
+    from moldau.tables.planning.planner import Planner
 
     try:
         Planner(LocalFiles(), parse_options(offsets_options(options))).views()

@@ -24,19 +24,19 @@ from typing import Final, NamedTuple
 
 from moldau.protocol.primitives import MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
-from moldau.spark_jobs.decoding.segment_batches import stored_batches
-from moldau.spark_jobs.origins.blocking_storage import storage_at
-from moldau.spark_jobs.origins.local_segments import damage_at_end
-from moldau.spark_jobs.origins.open_transactions import is_abort
-from moldau.spark_jobs.origins.port import OFFSET_MAX, Slice
-from moldau.spark_jobs.origins.tiered_segments import TieredSegments
-from moldau.spark_jobs.refusals import DataLost
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from moldau.storage.segment.transaction_index import CorruptTransactionIndex, decode_entries
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, SegmentManifest, decode_manifest
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound
+from moldau.tables.decoding.segment_batches import stored_batches
+from moldau.tables.origins.blocking_storage import storage_at
+from moldau.tables.origins.local_segments import damage_at_end
+from moldau.tables.origins.open_transactions import is_abort
+from moldau.tables.origins.port import OFFSET_MAX, Slice
+from moldau.tables.origins.tiered_segments import TieredSegments
+from moldau.tables.refusals import DataLost
 
 OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")

@@ -1,1 +1,1 @@
-"""The options of the data source, and their parsing."""
+"""The options of a write."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.spark_jobs.options.option_values import client_settings, is_client_setting, names_in, one_of, positive
-from moldau.spark_jobs.refusals import Refused, warn
+from moldau.tables.options.option_values import client_settings, is_client_setting, names_in, one_of, positive
+from moldau.tables.refusals import Refused, warn
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"

@@ -27,16 +27,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from moldau.spark_jobs.options.option_values import TriggerLimits
-from moldau.spark_jobs.options.read_options import ReadOptions
 from moldau.spark_jobs.streams.stream_offsets import OffsetsJson, StreamOffsets, as_json, from_json, topic_ids_in
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.tables.options.option_values import TriggerLimits
+from moldau.tables.options.read_options import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from moldau.spark_jobs.planning.stream_plan import StreamPlanner
+    from moldau.tables.planning.stream_plan import StreamPlanner
 
 FILES_PAUSE_S: Final = 0.1
 BROKER_PAUSE_S: Final = 0.005
@@ -110,8 +110,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(rest_s)
 
     def _planner(self) -> StreamPlanner:
-        from moldau.spark_jobs.planning.stream_plan import StreamPlanner
         from moldau.storage.files.local_files import LocalFiles
+        from moldau.tables.planning.stream_plan import StreamPlanner
 
         if self._planned is None:
             self._planned = StreamPlanner(LocalFiles(), self._options)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from moldau.spark_jobs.refusals import Refused
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.tables.refusals import Refused
 
 StreamOffsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]

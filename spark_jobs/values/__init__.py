@@ -1,1 +1,1 @@
-"""Values that a schema registry has framed, as columns: JSON, Avro, Protobuf."""
+"""Framed values as columns of Spark."""

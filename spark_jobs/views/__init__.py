@@ -1,1 +1,1 @@
-"""The tables of the data source, by their name in `table=`."""
+"""The tables of `moldau.tables`, as Spark declares and reads them."""

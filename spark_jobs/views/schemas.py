@@ -1,8 +1,9 @@
-"""The columns of each table, as Spark declares them. Every column may be null for Spark."""
+"""The columns of each table, as Spark declares them, and rows of Spark's schemas as Arrow batches."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     ArrayType,
@@ -17,7 +18,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from moldau.spark_jobs.options.read_options import ReadOptions
+from moldau.tables.options.read_options import ReadOptions
+from moldau.tables.refusals import Refused
+from moldau.tables.views import rows as table_rows
+from moldau.tables.views import schemas
+from moldau.tables.views.schemas import STRUCTS, Column, chosen_columns, every_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 _TYPES: Final[dict[str, DataType]] = {
     "binary": BinaryType(),
@@ -26,74 +34,43 @@ _TYPES: Final[dict[str, DataType]] = {
     "long": LongType(),
     "string": StringType(),
     "timestamp": TimestampType(),
-    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
-    "partitions": ArrayType(StructType([StructField("topic", StringType()), StructField("partition", IntegerType())])),
-    "members": ArrayType(
-        StructType(
-            [
-                StructField("memberId", StringType()),
-                StructField("groupInstanceId", StringType()),
-                StructField("clientId", StringType()),
-                StructField("clientHost", StringType()),
-            ]
-        )
-    ),
 }
 
 
-def _columns(declared: str) -> StructType:
-    """A schema from words `name:type`."""
-    fields = [word.partition(":") for word in declared.split()]
-    return StructType([StructField(name, _TYPES[kind]) for name, _, kind in fields])
+def spark_type(kind: str) -> DataType:
+    """The type of a column's kind."""
+    fields = STRUCTS.get(kind)
+    return _TYPES[kind] if fields is None else ArrayType(spark_schema(fields))
 
 
-RECORDS: Final = _columns(
-    "key:binary value:binary topic:string partition:int offset:long timestamp:timestamp timestampType:int"
-)
+def spark_schema(columns: Iterable[Column]) -> StructType:
+    return StructType([StructField(name, spark_type(kind)) for name, kind in columns])
+
+
+RECORDS: Final = spark_schema(schemas.RECORDS)
 """The columns of Spark's Kafka connector; includeHeaders adds `headers`."""
-HEADERS: Final = StructField("headers", _TYPES["headers"])
-LATEST: Final = _columns(
-    "key:binary value:binary topic:string partition:int offset:long timestamp:timestamp timestampType:int"
-)
-BATCHES: Final = _columns(
-    "topic:string partition:int baseOffset:long lastOffset:long records:int bytes:long codec:string "
-    "baseTimestamp:timestamp maxTimestamp:timestamp timestampType:int producerId:long producerEpoch:int "
-    "baseSequence:int leaderEpoch:int isTransactional:boolean isControl:boolean isAborted:boolean "
-    "deleteHorizon:timestamp position:long"
-)
-OFFSETS: Final = _columns(
-    "group:string topic:string partition:int offset:long leaderEpoch:int metadata:string "
-    "commitTimestamp:timestamp expireTimestamp:timestamp"
-)
-GROUPS: Final = _columns(
-    "group:string type:string protocolType:string generation:int protocol:string leader:string "
-    "stateTimestamp:timestamp members:members"
-)
-TRANSACTIONS: Final = _columns(
-    "transactionalId:string producerId:long producerEpoch:int state:string timeoutMs:int partitions:partitions "
-    "startTimestamp:timestamp updateTimestamp:timestamp"
-)
-TOPICS: Final = _columns(
-    "topic:string topicId:string partition:int broker:int path:string logStartOffset:long highWatermark:long "
-    "lastStableOffset:long segments:int bytes:long"
-)
-SEGMENTS: Final = _columns(
-    "topic:string partition:int baseOffset:long endOffset:long bytes:long tier:string path:string isGrowing:boolean "
-    "largestTimestamp:timestamp"
-)
-_SCHEMAS: Final = {
-    "batches": BATCHES,
-    "latest": LATEST,
-    "offsets": OFFSETS,
-    "groups": GROUPS,
-    "transactions": TRANSACTIONS,
-    "topics": TOPICS,
-    "segments": SEGMENTS,
-}
+HEADERS: Final = StructField("headers", spark_type("headers"))
 
 
-def schema_of(options: ReadOptions) -> StructType:
-    """The columns of the table to read. The `records` table has its headers only under `includeHeaders`."""
-    if options.table != "records":
-        return _SCHEMAS[options.table]
-    return StructType([*RECORDS.fields, HEADERS] if options.include_headers else list(RECORDS.fields))
+def whole_schema(options: ReadOptions) -> StructType:
+    """The columns that are read where the user gives no schema. Raises `Refused`."""
+    return spark_schema(chosen_columns(options))
+
+
+def columns_of(schema: StructType, options: ReadOptions) -> list[str]:
+    """The columns that a schema names. Raises `Refused` for a column or a type that the table does not have."""
+    known = {field.name: field for field in spark_schema(every_column(options)).fields}
+    for field in schema.fields:
+        if field.name not in known:
+            raise Refused(f"schema: there is no column {field.name}; the columns are {', '.join(known)}")
+        if field != known[field.name]:
+            expected = known[field.name].simpleString()
+            raise Refused(f"schema: {field.simpleString()} is not {expected}, which may be null")
+    return [field.name for field in schema.fields]
+
+
+def row_batches(rows: Iterable[table_rows.Row], schema: StructType, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows as Arrow batches with some of the columns of a schema."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return table_rows.row_batches(rows, to_arrow_schema(schema, timezone="UTC"), columns)

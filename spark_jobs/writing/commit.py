@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from moldau.spark_jobs.refusals import Refused, warn
 from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
+from moldau.tables.refusals import Refused, warn
 
 End: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]
 """Ends a transaction; True commits."""

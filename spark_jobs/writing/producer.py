@@ -15,12 +15,12 @@ from moldau.protocol.key_partitioner import partition_of
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.protocol.record_batch import sequence_after
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.spark_jobs.client.cluster import Cluster, TransientError, check_error
-from moldau.spark_jobs.client.connection import BrokerConnection
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
 from moldau.spark_jobs.writing.transaction import ProducerIdentity, add_partitions
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.tables.client.cluster import Cluster, TransientError, check_error
+from moldau.tables.client.connection import BrokerConnection
+from moldau.tables.refusals import Refused
 
 RECORD_OVERHEAD: Final = 24
 BUFFERED_MAX: Final = 8 << 20

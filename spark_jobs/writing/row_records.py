@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from moldau.protocol.record_builder import RecordHeader
-from moldau.spark_jobs.refusals import Refused
+from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

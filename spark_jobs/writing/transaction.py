@@ -23,11 +23,11 @@ from moldau.protocol.messages.add_partitions_to_txn import (
 from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from moldau.spark_jobs.client.cluster import Cluster, check_error
-from moldau.spark_jobs.client.connection import BrokerConnection, error_name
-from moldau.spark_jobs.client.settings import Address
-from moldau.spark_jobs.refusals import Refused
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.tables.client.cluster import Cluster, check_error
+from moldau.tables.client.connection import BrokerConnection, error_name
+from moldau.tables.client.settings import Address
+from moldau.tables.refusals import Refused
 
 OF_TRANSACTIONS: Final = 1
 """The type of a coordinator's key."""

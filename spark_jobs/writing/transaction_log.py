@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.transaction import ProducerIdentity
+from moldau.tables.refusals import Refused
 
 FORMAT_VERSION: Final = 1
 KEPT: Final = 100

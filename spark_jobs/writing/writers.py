@@ -15,8 +15,8 @@ from moldau.spark_jobs.options.write_options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from moldau.spark_jobs.client.cluster import Cluster
     from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
+    from moldau.tables.client.cluster import Cluster
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """The local property in which Spark tells tasks their streaming query."""
@@ -100,8 +100,8 @@ class TopicWriter:
             cluster.close()
 
     def cluster(self) -> Cluster:
-        from moldau.spark_jobs.client.cluster import Cluster
-        from moldau.spark_jobs.client.settings import client_settings_of
+        from moldau.tables.client.cluster import Cluster
+        from moldau.tables.client.settings import client_settings_of
 
         return Cluster(client_settings_of(self._options.brokers, dict(self._options.client)))
 

@@ -17,7 +17,18 @@ from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.hunt import UNTOLD
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "spark_jobs", "testing")
+PACKAGES = (
+    "protocol",
+    "storage",
+    "security",
+    "replication",
+    "kraft",
+    "coordinator",
+    "broker",
+    "tables",
+    "spark_jobs",
+    "testing",
+)
 COPIED = ("moldau", *PACKAGES, "tests", "pyproject.toml")
 """What a hunt runs. Without `moldau`, whose links name the packages beside it, the copy would run the tree without the
 bug."""

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.planning.planner import Planner
-from moldau.spark_jobs.refusals import reason_of
+from moldau.spark_jobs.failures import reason_of
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.planning.planner import Planner
 from tests.conformance.brokers import Broker, Moldau, Ports
 
 pytestmark = pytest.mark.processes

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from moldau.protocol.record_builder import build_batch
-from moldau.spark_jobs.refusals import reason_of
+from moldau.spark_jobs.failures import reason_of
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 
@@ -148,9 +148,9 @@ def test_tables_are_read_by_sql(spark: SparkSession, directory: Path) -> None:
 
 
 def test_a_snapshot_is_read_again(spark: SparkSession, directory: Path) -> None:
-    from moldau.spark_jobs.options.read_options import parse_options
-    from moldau.spark_jobs.planning.planner import Planner
     from moldau.storage.files.local_files import LocalFiles
+    from moldau.tables.options.read_options import parse_options
+    from moldau.tables.planning.planner import Planner
 
     write_checkpoints(directory, {("t", 0): 100, ("t", 1): 200})
     options = parse_options({"path": str(directory), "subscribe": "t"})

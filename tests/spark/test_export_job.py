@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from moldau.spark_jobs.jobs.export import ExportJob, ExportPlan, plan_export, run_export
 from moldau.spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.progress import JobProgress
-from moldau.spark_jobs.refusals import Refused
+from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 

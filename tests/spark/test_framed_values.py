@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.spark_jobs.refusals import reason_of
+from moldau.spark_jobs.failures import reason_of
 from moldau.spark_jobs.values.moldau_value import moldau_value
 from tests.support.segments import write_checkpoints, write_partition
 

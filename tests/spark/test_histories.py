@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
-from moldau.spark_jobs.refusals import DataLost
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.refusals import DataLost
 from tests.conformance.brokers import Moldau, Ports
 from tests.support.produced_histories import (
     COLUMNS,

@@ -11,10 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from moldau.spark_jobs.failures import reason_of
 from moldau.spark_jobs.jobs import replay
 from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, plan_replay, run_replay
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayState
-from moldau.spark_jobs.refusals import Refused, reason_of
+from moldau.tables.refusals import Refused
 from tests.conformance.brokers import Broker, Moldau, Ports
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from moldau.spark_jobs.refusals import reason_of
+from moldau.spark_jobs.failures import reason_of
 from moldau.spark_jobs.streams.progress import offsets_behind_latest
 from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
 from moldau.storage.files.local_files import LocalFiles

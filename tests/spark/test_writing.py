@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from moldau.spark_jobs.refusals import reason_of
+from moldau.spark_jobs.failures import reason_of
 from tests.conformance.brokers import Broker, Moldau, Ports
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 

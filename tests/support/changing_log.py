@@ -20,7 +20,6 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from moldau.spark_jobs.refusals import DataLost, Refused
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
@@ -29,6 +28,7 @@ from moldau.storage.segment.segment_listing import list_segments
 from moldau.storage.tiered.directory_storage import DirectoryStorage
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST
 from moldau.storage.tiered.manifest import encode_cluster_manifest
+from moldau.tables.refusals import DataLost, Refused
 from pyspark_moldau import DefaultSource
 from tests.support.segments import write_checkpoints
 from tests.support.tiered_copy import CLUSTER, copy_segment

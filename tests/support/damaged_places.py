@@ -19,7 +19,6 @@ from typing import Final
 from moldau.protocol.compression import Codec
 from moldau.protocol.primitives import MalformedMessage
 from moldau.spark_jobs.jobs.audit import AuditReader, AuditResult, AuditSource, plan_audit, result_of
-from moldau.spark_jobs.refusals import Refused
 from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, write_offsets
 from moldau.storage.files.local_files import LocalFiles
@@ -30,6 +29,7 @@ from moldau.storage.tiered.directory_storage import DirectoryStorage
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST
 from moldau.storage.tiered.manifest import encode_cluster_manifest
 from moldau.storage.tiered.port import RemoteStorageError
+from moldau.tables.refusals import Refused
 from tests.support.segments import EPOCH, write_checkpoints
 from tests.support.tables import rows_of
 from tests.support.tiered_copy import CLUSTER, copy_segment

@@ -54,7 +54,7 @@ class Stated(NamedTuple):
     unit: str
 
 
-AHEAD = "spark_jobs.origins.tiered_segments"
+AHEAD = "tables.origins.tiered_segments"
 STATED = (
     Stated(
         "architecture.md", "an index entry every 4 KiB", "storage.log_config.LogConfig.index_interval_bytes", "bytes"
@@ -69,9 +69,9 @@ STATED = (
     Stated("reliability.md", "has not committed 25 s", "tests.chaos.transaction_campaign.REPLACED_AFTER_S", "s"),
     Stated("reliability.md", "in full service within 60 s", "tests.simulation.cluster.swarm.LIVENESS_S", "s"),
     Stated("spark.md", "reads ahead, 16 MiB at most", f"{AHEAD}.PIECE_SIZE * {AHEAD}.PIECES_AHEAD", "bytes"),
-    Stated("spark.md", "a task has 64 MiB of files", "spark_jobs.planning.planner.TASK_SIZE", "bytes"),
-    Stated("spark.md", "each has at least 4 MiB", "spark_jobs.planning.planner.TASK_SIZE_MIN", "bytes"),
-    Stated("spark.md", "the stored batches of 16 MiB of a segment", "spark_jobs.views.latest.SLICE_SIZE", "bytes"),
+    Stated("spark.md", "a task has 64 MiB of files", "tables.planning.planner.TASK_SIZE", "bytes"),
+    Stated("spark.md", "each has at least 4 MiB", "tables.planning.planner.TASK_SIZE_MIN", "bytes"),
+    Stated("spark.md", "the stored batches of 16 MiB of a segment", "tables.views.latest.SLICE_SIZE", "bytes"),
     Stated(
         "spark.md", "not committed within 15 minutes", "spark_jobs.options.write_options.TRANSACTION_TIMEOUT_MS", "ms"
     ),

@@ -12,13 +12,14 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from moldau.spark_jobs.data_source import columns_of
-from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.views.records import SegmentReader
-from moldau.spark_jobs.views.schemas import HEADERS
+from moldau.spark_jobs.views.schemas import HEADERS, columns_of, spark_schema
 from moldau.spark_jobs.views.schemas import RECORDS as COLUMNS
+from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
+from moldau.tables.options.read_options import TABLES, parse_options
+from moldau.tables.refusals import Refused
+from moldau.tables.views.schemas import COLUMNS as TABLE_COLUMNS
+from moldau.tables.views.schemas import arrow_schema
 from pyspark_moldau import DefaultSource
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
@@ -42,6 +43,12 @@ def reader(directory: Path, schema: StructType = ALL, **options: str) -> Segment
 def test_the_arrow_columns_are_what_spark_expects_of_the_schema() -> None:
     ours = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in ALL.fieldNames()])
     assert ours.equals(to_arrow_schema(ALL, timezone="UTC"))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_both_forms_of_a_schema_are_one(table: str) -> None:
+    columns = TABLE_COLUMNS[table]
+    assert arrow_schema(columns).equals(to_arrow_schema(spark_schema(columns), timezone="UTC"))
 
 
 def test_the_schema_is_that_of_the_connector() -> None:

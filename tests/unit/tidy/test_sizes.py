@@ -96,7 +96,7 @@ def test_an_exception_of_every_kind_is_caught_only_at_the_edge() -> None:
         "broker/runtime/worker_process.py",
         "testing/simulation/connection.py",  # Whatever a protocol raises is lost with its connection, as in asyncio.
         "testing/simulation/world.py",  # A simulated process or thread hands over what its work raises.
-        "spark_jobs/values/decoders.py",  # The libraries of Avro and Protobuf document no errors for damaged bytes.
+        "tables/values/decoders.py",  # The libraries of Avro and Protobuf document no errors for damaged bytes.
     }
     catching = set()
     for path in product():

@@ -12,7 +12,7 @@ from moldau.spark_jobs.jobs import delta_table
 from moldau.spark_jobs.jobs.delta_table import DeltaLedger, DeltaOutput
 from moldau.spark_jobs.jobs.export import ExportJob, ledger_of, plan_export, written_file
 from moldau.spark_jobs.jobs.export_ledger import ExportedFile, ExportRun
-from moldau.spark_jobs.refusals import Refused
+from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 deltalake = pytest.importorskip("deltalake", reason="the extra moldau[delta] is not installed")

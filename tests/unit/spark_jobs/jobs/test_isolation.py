@@ -20,9 +20,9 @@ from moldau.spark_jobs.jobs.replay import (
     plan_replay,
     records_in,
 )
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.planning.planner import plan
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.planning.planner import plan
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.transactional_log import TransactionalLog
 

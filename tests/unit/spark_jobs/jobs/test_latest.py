@@ -14,8 +14,8 @@ from moldau.broker.cli import main
 from moldau.spark_jobs.jobs import latest
 from moldau.spark_jobs.jobs.latest import LatestJob, LatestReader, latest_batches, plan_latest
 from moldau.spark_jobs.jobs.progress import JobProgress
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.views.latest import last_rows
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.views.latest import last_rows
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 

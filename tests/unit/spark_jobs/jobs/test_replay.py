@@ -22,13 +22,13 @@ from moldau.spark_jobs.jobs.replay import (
     run_rounds,
 )
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
-from moldau.spark_jobs.options.read_options import parse_options
-from moldau.spark_jobs.planning.planner import plan
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.commit import TransactionsLost
 from moldau.spark_jobs.writing.row_records import OutgoingRecord
 from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.planning.planner import plan
+from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, mixed_record, write_checkpoints, write_partition
 
 PLAN = ReplayPlan("id", "t", "cluster", "again", "cluster", {"subscribe": "t"}, {0: (5, 105), 2: (0, 7)}, 4)

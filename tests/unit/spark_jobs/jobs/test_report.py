@@ -31,7 +31,7 @@ from moldau.spark_jobs.jobs.report_figures import (
 from moldau.spark_jobs.jobs.report_html import page_of
 from moldau.spark_jobs.jobs.report_text import Blocks, shown_size, text_lines
 from moldau.spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart, nice_step
-from moldau.spark_jobs.refusals import Refused
+from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 

@@ -16,9 +16,9 @@ from moldau.spark_jobs.jobs.export_ledger import ExportLedger, ExportRun
 from moldau.spark_jobs.jobs.job_options import ISOLATION, isolation_of
 from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget, TargetTopic, discard_replay, plan_replay
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayState
-from moldau.spark_jobs.refusals import DataLost, IsolationDiffers, TopicRecreated
 from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.refusals import DataLost, IsolationDiffers, TopicRecreated
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 OLD, NEW = bytes.fromhex("ff" * 8 + "01" * 8), bytes.fromhex("7f" * 8 + "02" * 8)
@@ -61,7 +61,7 @@ def committed(plan: ExportPlan) -> ExportRun:
     number = ledger.begin("t", plan.cluster_id)
     files = []
     if plan.job.format == "delta":
-        from moldau.spark_jobs.decoding.decoded_rows import COLUMN_TYPES
+        from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 
         schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in plan.job.columns])
     else:

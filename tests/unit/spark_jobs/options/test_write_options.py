@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.spark_jobs.options.write_options import parse_write_options
-from moldau.spark_jobs.refusals import Refused
+from moldau.tables.refusals import Refused
 
 NAMED = {"kafka.bootstrap.servers": "h:9092,i:9093", "topic": "t"}
 EXACTLY = {**NAMED, "delivery": "exactly-once"}

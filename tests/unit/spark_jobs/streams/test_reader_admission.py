@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.spark_jobs.options.option_values import TriggerLimits
 from moldau.spark_jobs.streams.reader import TriggerDelay, admitted_ends
+from moldau.tables.options.option_values import TriggerLimits
 
 BEGINS = {("t", 0): 0, ("t", 1): 100, ("u", 0): 7}
 

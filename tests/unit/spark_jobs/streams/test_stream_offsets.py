@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.streams.progress import offsets_behind_latest
 from moldau.spark_jobs.streams.stream_offsets import as_json, from_json, topic_ids_in
+from moldau.tables.refusals import Refused
 
 
 def test_offsets_are_written_in_order() -> None:

@@ -6,8 +6,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from moldau.spark_jobs.refusals import Refused
 from moldau.spark_jobs.writing.row_records import HEADERS, OutgoingRecord, check_schema, records_of
+from moldau.tables.refusals import Refused
 
 
 def schema(**columns: object) -> StructType:

@@ -1,0 +1,42 @@
+"""The reason of a failed query, without Spark's stack traces."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+
+_NAMES: Final = (
+    "MalformedMessage",
+    "Refused",
+    "ClusterMismatch",
+    "DataLost",
+    "TopicRecreated",
+    "SegmentReplaced",
+    "SnapshotChanged",
+    "TransactionsLost",
+    "ValueNotDecoded",
+    "CorruptCheckpoint",
+    "CorruptTransactionIndex",
+    "StorageUnavailable",
+    "AccessRefused",
+    "StorageMissing",
+    "ObjectNotFound",
+    "CorruptObject",
+    "WrongCluster",
+)
+_OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MULTILINE)
+
+
+def reason_of(failure: PySparkException) -> str:
+    """The message of the data source; where there is none, all that Spark says, and its first line again as the last
+    one: a session of a job logs no stack traces of tasks.
+    """
+    text = str(failure)
+    ours = _OURS.search(text)
+    if ours:
+        return ours[1].strip()
+    first, newline, _ = text.strip().partition("\n")
+    return f"{text.strip()}\n{first}" if newline else first

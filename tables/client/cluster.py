@@ -1,0 +1,197 @@
+"""A client's view of a cluster: metadata, offsets by time, and requests that are repeated while leaders move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.schema import ZERO_UUID
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.tables.client.connection import BrokerConnection, Disconnected, error_name
+from moldau.tables.client.settings import Address, ClientSettings
+from moldau.tables.refusals import Refused
+
+T = TypeVar("T")
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The timestamps that ask for the ends of a log."""
+BACKOFF_S: Final = 0.1
+PASSING: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Errors that pass while leaders, coordinators and metadata settle."""
+
+
+class TransientError(Exception):
+    """An error that may pass: the client refreshes its metadata and asks again."""
+
+
+class TopicDescription(NamedTuple):
+    """A topic in the metadata."""
+
+    topic_id: bytes | None
+    leaders: Mapping[int, int]
+    """The leader of each partition; -1 where there is none."""
+
+
+class Cluster:
+    """A client of a cluster, with one connection for each broker. Only one thread may use it."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.cluster_id: str | None = None
+        self._addresses: dict[int, Address] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
+        self._topics: dict[str, TopicDescription] = {}
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, TopicDescription]:
+        """The topics of these names that exist, or all of them. Raises `Refused` where no broker answers."""
+        return self.retry("metadata", lambda: self._ask_topics(names))
+
+    def leader_of(self, key: TopicPartition) -> BrokerConnection:
+        """The connection to the leader of a partition. Raises `TransientError` where the partition has no leader now,
+        and `Disconnected`.
+        """
+        known = self._topics.get(key[0])
+        if known is None:
+            known = self._ask_topics([key[0]]).get(key[0])
+        leader = -1 if known is None else known.leaders.get(key[1], -1)
+        if leader not in self._addresses:
+            raise TransientError(f"{key[0]}-{key[1]} has no leader")
+        return self.connection(self._addresses[leader])
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """The id of a topic in the metadata of the last request; None where they do not have the topic."""
+        known = self._topics.get(topic)
+        return known.topic_id if known else None
+
+    def connection(self, address: Address) -> BrokerConnection:
+        """The connection to a broker, made at first use. Raises `Disconnected`."""
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = BrokerConnection(address, self.settings)
+        return connection
+
+    def any_connection(self) -> BrokerConnection:
+        """A connection to the first broker that can be reached. Raises `Disconnected`."""
+        problem = Disconnected("there is no address")
+        for address in [*self._connections, *self._addresses.values(), *self.settings.bootstrap]:
+            try:
+                return self.connection(address)
+            except Disconnected as failed:
+                problem = failed
+        raise problem
+
+    def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
+        """Repeat an attempt until it raises neither `TransientError` nor `Disconnected`, with new metadata each time.
+        Returns its result.
+
+        Raises `Refused` with the last problem after the timeout of the settings.
+        """
+        deadline = time.monotonic() + (timeout_s or self.settings.request_timeout_ms / 1000)
+        while True:
+            try:
+                return attempt()
+            except (TransientError, Disconnected) as problem:
+                self.forget()
+                if time.monotonic() + BACKOFF_S > deadline:
+                    raise Refused(f"{what}: {problem}") from None
+                time.sleep(BACKOFF_S)
+
+    def forget(self) -> None:
+        """Close the connections and drop the metadata, so that the next request fetches them again."""
+        self._topics.clear()
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def offsets_at(
+        self, keys: Iterable[TopicPartition], timestamp: int, *, is_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """For each partition the offset of the first record at or after a timestamp (ms), -1 where there is no such
+        record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Refused`.
+        """
+        wanted = list(keys)
+        return self.retry("offsets", lambda: self._ask_offsets(wanted, timestamp, is_committed))
+
+    def _ask_offsets(
+        self, keys: Iterable[TopicPartition], timestamp: int, is_committed: bool
+    ) -> dict[TopicPartition, int]:
+        by_leader: dict[BrokerConnection, dict[str, list[ListOffsetsPartition]]] = {}
+        for topic, partition in keys:
+            topics = by_leader.setdefault(self.leader_of((topic, partition)), {})
+            asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            topics.setdefault(topic, []).append(asked)
+        found: dict[TopicPartition, int] = {}
+        for leader, topics in by_leader.items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(is_committed),
+                topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+            )
+            reply = leader.ask(request, ListOffsetsResponse, 7)
+            for topic_reply in reply.topics:
+                for each in topic_reply.partitions:
+                    check_error(each.error_code, f"{topic_reply.name}-{each.partition_index}")
+                    found[topic_reply.name, each.partition_index] = each.offset
+        return found
+
+    def _ask_topics(self, names: Iterable[str] | None) -> dict[str, TopicDescription]:
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        reply = self.any_connection().ask(request, MetadataResponse, 12)
+        if self.cluster_id not in (None, reply.cluster_id):
+            raise Refused(
+                f"kafka.bootstrap.servers: a broker of cluster {reply.cluster_id} answers, not of {self.cluster_id}"
+            )
+        self.cluster_id = reply.cluster_id
+        self._addresses = {each.node_id: Address(each.host, each.port) for each in reply.brokers}
+        found = {}
+        for each in reply.topics:
+            if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or each.name is None:
+                continue
+            check_error(each.error_code, each.name)
+            found[each.name] = TopicDescription(
+                None if each.topic_id == ZERO_UUID else bytes(each.topic_id),
+                {partition.partition_index: partition.leader_id for partition in each.partitions},
+            )
+        self._topics.update(found)
+        return found
+
+
+def check_error(code: int, what: str) -> None:
+    """Check an error code of a response. Raises `TransientError` or `Refused` where it is an error."""
+    if code in PASSING:
+        raise TransientError(f"{what}: {error_name(code)}")
+    if code:
+        raise Refused(f"{what}: {error_name(code)}")

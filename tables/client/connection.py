@@ -1,0 +1,153 @@
+"""One connection to a broker: requests and their replies one after another, after TLS and SASL where these are set."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import Final, TypeVar, cast
+
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
+from moldau.security.sasl.jaas import JaasError, parse_jaas
+from moldau.security.sasl.mechanism import ClientMechanism, LoginFailed
+from moldau.security.sasl.plain import PlainClient
+from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
+from moldau.tables.client.settings import Address, ClientSettings
+from moldau.tables.refusals import Refused
+
+T = TypeVar("T")
+FRAME_SIZE_MAX: Final = 1 << 30
+SPARE_MS: Final = 10_000
+"""How much longer than a request may wait at the broker the client waits for its reply."""
+
+
+class Disconnected(OSError):
+    """The broker did not answer in time, or closed the connection; the request may have been carried out."""
+
+
+class BrokerConnection:
+    """A connection with at most one request in flight. Only one thread may use it."""
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        """Connect and log in. Raises OSError, and `Refused` where the login fails."""
+        self.address = address
+        self._settings = settings
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._count = 0
+        self._head = struct.pack(">h", len(settings.client_id.encode())) + settings.client_id.encode()
+        try:
+            self._socket = socket.create_connection(address, timeout=self._timeout_s)
+        except OSError as problem:
+            raise Disconnected(f"{address}: {problem}") from None
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if settings.is_encrypted:
+                self._socket = settings.tls_context().wrap_socket(self._socket, server_hostname=address.host)
+            self._versions = self._ask_versions()
+            if settings.logs_in:
+                self._log_in()
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: object, reply: type[T], version_max: int, *, wait_ms: int = 0) -> T:
+        """Send a request in the highest version that both sides have, at most `version_max`. Returns the reply.
+
+        Raises `Disconnected`, after which the connection is closed, and `MalformedMessage`.
+        """
+        spec = spec_of(type(request))
+        return cast(T, self._exchange(request, self.version_of(spec.key, version_max), wait_ms))
+
+    def version_of(self, api_key: int | None, version_max: int) -> int:
+        """The highest version of an API that both sides have, at most `version_max`. Raises `Refused` where there is
+        none.
+        """
+        lowest, highest = self._versions.get(api_key or 0, (0, -1))
+        version = min(highest, version_max)
+        if version < lowest:
+            raise Refused(f"{self.address}: the broker has versions {lowest} to {highest} of API {api_key}")
+        return version
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        reply = cast(ApiVersionsResponse, self._exchange(ApiVersionsRequest(), 0, 0))
+        return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
+
+    def _log_in(self) -> None:
+        mechanism = mechanism_of(self._settings)
+        shake = self.ask(SaslHandshakeRequest(mechanism=mechanism.name), SaslHandshakeResponse, 1)
+        if shake.error_code:
+            raise Refused(f"{self.address}: the broker has {', '.join(shake.mechanisms)}, not {mechanism.name}")
+        message: bytes | None = mechanism.first()
+        while message is not None:
+            reply = self.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, 1)
+            if reply.error_code:
+                raise Refused(f"{self.address}: the login failed: {reply.error_message}")
+            try:
+                message = mechanism.answer(bytes(reply.auth_bytes))
+            except LoginFailed as problem:
+                raise Refused(f"{self.address}: the login failed: {problem}") from None
+
+    def _exchange(self, request: object, version: int, wait_ms: int) -> object:
+        kind = type(request)
+        spec = spec_of(kind)
+        self._count += 1
+        head = struct.pack(">hhi", spec.key, version, self._count) + self._head
+        frame = head + b"\0" * (version >= header_flexible_from(kind)) + encode(request, version)
+        try:
+            self._socket.settimeout(self._timeout_s + (wait_ms + SPARE_MS if wait_ms else 0) / 1000)
+            self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+            (size,) = struct.unpack(">i", self._read(4))
+            if not 4 <= size <= FRAME_SIZE_MAX:
+                raise Disconnected(f"{self.address}: a reply of {size} bytes")
+            answer = self._read(size)
+        except OSError as problem:
+            self.close()
+            raise Disconnected(f"{self.address}: {problem}") from None
+        if struct.unpack_from(">i", answer) != (self._count,):
+            self.close()
+            raise MalformedMessage(f"{self.address}: a reply to another request")
+        response = response_class_of(kind)
+        return decode(response, memoryview(answer)[4 + (version >= header_flexible_from(response)) :], version)
+
+    def _read(self, size: int) -> bytes:
+        received = bytearray(size)
+        view, position = memoryview(received), 0
+        while position < size:
+            count = self._socket.recv_into(view[position:])
+            if not count:
+                raise Disconnected("the broker closed the connection")
+            position += count
+        return bytes(received)
+
+
+def mechanism_of(settings: ClientSettings) -> ClientMechanism:
+    """The login that the options describe. Raises `Refused`; the text holds no secret."""
+    try:
+        module = parse_jaas(settings.sasl_jaas_config, settings.sasl_mechanism)
+        user, password = module.option("username"), module.option("password")
+    except JaasError as problem:
+        raise Refused(f"kafka.sasl.jaas.config: {problem}") from None
+    if settings.sasl_mechanism == "PLAIN":
+        return PlainClient(user, password)
+    scram = SCRAM_MECHANISMS.get(settings.sasl_mechanism)
+    if scram is not None:
+        return ScramClient(ScramLogin(scram, user, password), os.urandom)
+    raise Refused(f"kafka.sasl.mechanism: {settings.sasl_mechanism} is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
+
+
+def error_name(code: int) -> str:
+    """The name that Kafka gives to an error."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,105 @@
+"""The settings with which a client reaches a cluster: addresses, security, timeouts. The value is pickled into the
+tasks.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from moldau.tables.refusals import Refused
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CLIENT_ID: Final = "moldau-spark"
+REQUEST_TIMEOUT_MS: Final = 30_000
+
+
+class Address(NamedTuple):
+    """Host and port of a broker's listener."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class ClientSettings(NamedTuple):
+    """The settings of a client, made by `client_settings_of`. Its `repr` would show the login context, so messages name
+    only options.
+    """
+
+    bootstrap: tuple[Address, ...]
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    sasl_jaas_config: str = ""
+    ca_location: str | None = None
+    checks_host_name: bool = True
+    client_id: str = CLIENT_ID
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def logs_in(self) -> bool:
+        return self.security_protocol.startswith("SASL")
+
+    def __repr__(self) -> str:
+        return f"ClientSettings of {', '.join(map(str, self.bootstrap))}"
+
+    def tls_context(self) -> ssl.SSLContext:
+        """The TLS context of the client. Raises `Refused` where the file of certificate authorities cannot be read."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_location)
+        except (OSError, ssl.SSLError) as problem:
+            raise Refused(f"kafka.ssl.ca.location: {self.ca_location}: {problem}") from None
+        context.check_hostname = self.checks_host_name
+        return context
+
+
+def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> ClientSettings:
+    """The settings from bootstrap addresses and the options `kafka.*`, in lower case. Raises `Refused`."""
+    protocol = given.get("kafka.security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in PROTOCOLS:
+        raise Refused(f"kafka.security.protocol: {protocol} is not one of {', '.join(PROTOCOLS)}")
+    mechanism = given.get("kafka.sasl.mechanism", "").strip().upper()
+    if protocol.startswith("SASL") and not (mechanism and given.get("kafka.sasl.jaas.config")):
+        raise Refused(f"kafka.security.protocol={protocol} needs kafka.sasl.mechanism and kafka.sasl.jaas.config")
+    return ClientSettings(
+        tuple(address_of(name) for name in brokers),
+        protocol,
+        mechanism,
+        given.get("kafka.sasl.jaas.config", ""),
+        _authorities(given),
+        given.get("kafka.ssl.endpoint.identification.algorithm", "https").strip() != "",
+        given.get("kafka.client.id", CLIENT_ID),
+        _timeout(given.get("kafka.request.timeout.ms")),
+    )
+
+
+def address_of(name: str) -> Address:
+    """Parse `host:port`, or `[host]:port` for IPv6. Raises `Refused`."""
+    host, _, port = name.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise Refused(f"kafka.bootstrap.servers: {name} is not host:port")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _authorities(given: Mapping[str, str]) -> str | None:
+    if "kafka.ssl.ca.location" in given:
+        return given["kafka.ssl.ca.location"]
+    store = given.get("kafka.ssl.truststore.location")
+    if store is not None and given.get("kafka.ssl.truststore.type", "JKS").strip().upper() != "PEM":
+        raise Refused("kafka.ssl.truststore.location: only a truststore of type PEM can be read")
+    return store
+
+
+def _timeout(value: str | None) -> int:
+    if value is None:
+        return REQUEST_TIMEOUT_MS
+    if not value.strip().isdecimal() or int(value) == 0:
+        raise Refused(f"kafka.request.timeout.ms: {value} is not a whole number above 0")
+    return int(value)

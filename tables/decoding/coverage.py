@@ -1,0 +1,94 @@
+"""The comparison of the batches of a slice with the offsets that the slice has by its plan.
+
+    a dense log          every batch begins where the one before it ended; the first batch has the first offset of the
+                         slice, the last one its last offset. Where another slice goes on, the header of its first
+                         batch is read
+    a log with gaps      every batch begins past the one before it; where the segment ends, the last entries of its
+                         offset and time index do not name a batch past the end of the file
+    both                 no batch has offsets outside of its segment
+
+A log is dense where no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner was
+there all the same (the topic's policy was changed): a gap is then not a damage.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.tables.origins.local_segments import damage_at_end
+from moldau.tables.origins.port import SegmentFile, Slice
+from moldau.tables.refusals import DataLost, SegmentReplaced
+
+NO_OFFSET: Final = -1
+
+
+class Coverage:
+    """Receives each batch of a slice in order, and raises at the end: then all batches that are there were read."""
+
+    __slots__ = ("_gap", "_is_cleaned", "_next_offset", "_stray", "_wanted")
+
+    def __init__(self, wanted: Slice) -> None:
+        self._wanted = wanted
+        self._next_offset = wanted.start_offset if wanted.is_dense and wanted.has_start else NO_OFFSET
+        """The offset at or before which the next batch has to begin."""
+        self._gap: tuple[int, int] | None = None
+        """The first offsets that are missing: [start, end)."""
+        self._stray: int | None = None
+        """The offset of the first batch that does not belong where it is."""
+        self._is_cleaned = False
+
+    def add(self, base_offset: int, last_offset: int, records_count: int) -> None:
+        """Note a batch."""
+        expected, wanted = self._next_offset, self._wanted
+        if base_offset > expected != NO_OFFSET and self._gap is None:
+            gap = max(expected, wanted.start_offset), min(base_offset, wanted.end_offset)
+            self._gap = gap if gap[0] < gap[1] else None
+        segment = wanted.segment
+        is_inside = segment.batches_start <= base_offset <= last_offset < segment.batches_end
+        is_after = expected <= max(base_offset, wanted.start_offset)
+        if not (is_inside and is_after) and self._stray is None:
+            self._stray = base_offset
+        if records_count <= last_offset - base_offset:
+            self._is_cleaned = True
+        self._next_offset = last_offset + 1
+
+    def finish(self, file: SegmentFile) -> None:
+        """Compare, after the last batch. Raises `SegmentReplaced` for batches of other offsets, and `DataLost`."""
+        wanted = self._wanted
+        if self._stray is not None:
+            raise SegmentReplaced(
+                f"{wanted}: {wanted.path} has a batch of offset {self._stray}, which does not belong there"
+            )
+        if not wanted.is_dense or self._is_cleaned:
+            damage = self._damage_at_end()
+            if damage is not None:
+                raise DataLost(f"{wanted}: {damage}")
+            return
+        gap = self._gap or self._gap_at_end(file)
+        if gap is not None:
+            raise DataLost(
+                f"{wanted.topic}-{wanted.partition}: offsets {gap[0]} to {gap[1]} are missing in {wanted.path}"
+            )
+
+    def _damage_at_end(self) -> str | None:
+        wanted = self._wanted
+        reaches_end = wanted.end_position == wanted.segment.size
+        return damage_at_end(wanted.segment, self._next_offset - 1) if reaches_end else None
+
+    def _gap_at_end(self, file: SegmentFile) -> tuple[int, int] | None:
+        wanted = self._wanted
+        reached = wanted.start_offset if self._next_offset == NO_OFFSET else self._next_offset
+        if wanted.has_end:
+            return (reached, wanted.end_offset) if reached < wanted.end_offset else None
+        if wanted.last_offset is not None:  # The plan has compared it.
+            return None
+        header = file.pread(HEADER_SIZE, wanted.end_position)
+        if len(header) < HEADER_SIZE:
+            return None
+        try:
+            following = parse_header(header).base_offset
+        except MalformedMessage as malformed:
+            raise MalformedMessage(f"position {wanted.end_position}: {malformed}") from None
+        return (reached, following) if following > reached else None

@@ -1,0 +1,136 @@
+"""The batches of a slice from the newest to the oldest, and of their records the last one of each key.
+
+A record is chosen where no newer record has its key. The keys are remembered by the map of the log cleaner
+(storage/compaction/offset_map.py): it stands for a key by 128 bits with a secret salt, and finds, hashes and compares
+the keys in the encoded records, so that only the chosen records are decoded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import BatchHeader, read_raw_varint, read_raw_varlong
+from moldau.storage.compaction import offset_map
+from moldau.storage.compaction.offset_map import ENTRY_SIZE, SALT_SIZE, OffsetMap
+from moldau.tables.decoding.expansion import Expander
+from moldau.tables.decoding.segment_batches import Chunk, expanded
+from moldau.tables.origins.port import FoundBatch, Slice
+
+LOAD_FACTOR: Final = 0.9
+FIRST_MAP_SIZE_MIN: Final = 64 << 10
+FIRST_MAP_SIZE_MAX: Final = 32 << 20
+"""Bytes of the first map, which then has room for 1.2 million keys. Each further map is at least twice as large."""
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+def is_map_compiled() -> bool:
+    """Whether the map is in C. In Python it takes some microseconds for a record, more than decoding by numpy."""
+    return not str(offset_map.__file__).endswith(".py")
+
+
+class SeenKeys:
+    """The keys of the records that were chosen so far.
+
+    A key takes 27 bytes where the maps are full, and up to 80 bytes where the last one is nearly empty.
+    """
+
+    def __init__(self, records_count: int, *, keeps_tombstones: bool) -> None:
+        """`records_count`: about how many records will be read; it bounds the size of the first map."""
+        self._keeps_tombstones = keeps_tombstones
+        self._salt = os.urandom(SALT_SIZE)
+        size = int(records_count * ENTRY_SIZE / LOAD_FACTOR)
+        self._maps = [self._new_map(max(FIRST_MAP_SIZE_MIN, min(size, FIRST_MAP_SIZE_MAX)))]
+
+    def unseen_records(self, run: BytesLike, count: int, base_offset: int) -> tuple[BytesLike, int]:
+        """The records of a run whose keys no newer record has, and their number; after that, these keys are met.
+        The key of a tombstone is met too, also where tombstones are not kept. Raises `MalformedMessage`.
+
+        The run has `count` encoded records with ascending offsets. A record without a key is never chosen.
+        """
+        has_tombstones = False
+        for known in self._maps:
+            run, count, _, has_tombstones, _ = known.select_run(run, count, base_offset, True)
+            if not count:
+                return run, 0
+        newest, new_keys_count = self._remember(run, count, base_offset)
+        if new_keys_count < count or (has_tombstones and not self._keeps_tombstones):
+            run, count, *_ = newest.select_run(run, count, base_offset, self._keeps_tombstones)
+        return run, count
+
+    def _remember(self, run: BytesLike, count: int, base_offset: int) -> tuple[OffsetMap, int]:
+        """Put the keys of a run into one map. Returns this map and how many keys it did not have before."""
+        newest = self._maps[-1]
+        while True:
+            before, indexed = newest.count, 0
+            if before + count <= newest.count_max:
+                indexed = newest.index_run(run, count, base_offset, 0)
+                newest.reach(OFFSET_MAX)
+            if indexed == count:
+                return newest, newest.count - before
+            size = max(2 * newest.slots, int((count + 2) / LOAD_FACTOR)) * ENTRY_SIZE
+            newest = self._new_map(size)
+            self._maps.append(newest)
+
+    def _new_map(self, size: int) -> OffsetMap:
+        made = OffsetMap(size, LOAD_FACTOR, self._salt)
+        made.reach(OFFSET_MAX)  # A map chooses every record past the offset that it has reached.
+        return made
+
+
+def newest_chunks(
+    wanted: Slice, stored: list[FoundBatch], chunk_size: int, met: SeenKeys | None = None
+) -> Iterator[Chunk]:
+    """The batches of a slice in chunks, the newest chunk first; with `met` only the records that it chooses.
+
+    `stored` are the batches in order. They are taken out of the list, so that their memory becomes free. Raises
+    `MalformedMessage`, which names the file and the position.
+    """
+    expander = Expander()
+    chunk = Chunk()
+    while stored:
+        found = stored.pop()
+        data, start, end = expanded(wanted, found, expander)
+        header = found[1]
+        if met is not None:
+            try:
+                run, count = run_of(wanted, header, memoryview(data)[start:end])
+                run, count = met.unseen_records(run, count, header.base_offset)
+            except MalformedMessage as malformed:
+                raise MalformedMessage(f"{wanted.path}, position {found[0]}: {malformed}") from None
+            if len(run) < end - start:
+                data, start, end = bytes(run), 0, len(run)
+            header.records_count = count
+            if not count:
+                continue
+        chunk.add(header, data, start, end)
+        if chunk.size >= chunk_size:
+            yield chunk.in_other_order()
+            chunk = Chunk()
+    if chunk.bodies:
+        yield chunk.in_other_order()
+
+
+def run_of(wanted: Slice, header: BatchHeader, records: memoryview) -> tuple[BytesLike, int]:
+    """The records of a batch that have wanted offsets, and their number. Raises `MalformedMessage`."""
+    if wanted.start_offset <= header.base_offset and header.last_offset < wanted.end_offset:
+        return records, header.records_count
+    try:
+        found = list(_records_with_offsets(wanted, header, bytes(records)))
+    except IndexError:
+        raise MalformedMessage("a record goes past the end of its batch") from None
+    return b"".join(found), len(found)
+
+
+def _records_with_offsets(wanted: Slice, header: BatchHeader, records: bytes) -> Iterator[bytes]:
+    end = 0
+    for _ in range(header.records_count):
+        start = end
+        size, at = read_raw_varint(records, start)
+        end = at + (size >> 1)
+        _, at = read_raw_varlong(records, at + 1)  # A byte of attributes is before the timestamp.
+        delta, _ = read_raw_varint(records, at)
+        if wanted.start_offset <= header.base_offset + (delta >> 1) < wanted.end_offset:
+            yield records[start:end]

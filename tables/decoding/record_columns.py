@@ -1,0 +1,109 @@
+"""The records of a slice as Arrow columns, the columns of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from moldau.protocol.primitives import MalformedMessage
+from moldau.tables.decoding import segment_batches
+from moldau.tables.decoding.decoded_rows import COLUMN_TYPES, DecodedRows
+from moldau.tables.decoding.segment_batches import Chunk, chunks_of
+from moldau.tables.decoding.vectored_rows import decode_vectored
+from moldau.tables.origins.port import Slice
+
+Decode = Callable[[Chunk, int, int, Set[str]], DecodedRows]
+VECTORED_CHUNK_SIZE: Final = 16 << 20
+"""The bytes of a chunk for numpy, which needs many records in a call; the kernel takes only as many as fit into the
+caches.
+"""
+
+
+class Decoder(NamedTuple):
+    """A function that decodes chunks, and the size of the chunks (bytes) for which it is fastest."""
+
+    decode: Decode
+    chunk_size: int
+
+
+class TimeRange(NamedTuple):
+    """Timestamps in [start, end), in microseconds."""
+
+    start_us: int
+    end_us: int
+
+
+def best_decoder() -> Decoder:
+    """The compiled kernel where it can be imported, else numpy."""
+    try:
+        from moldau.protocol import record_spans
+        from moldau.tables.decoding.span_rows import decode_spans
+    except ImportError:  # librt is missing, or older than the one for which the kernel was compiled.
+        return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
+    if str(record_spans.__file__).endswith(".py"):
+        return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
+    return Decoder(decode_spans, segment_batches.CHUNK_SIZE)
+
+
+def record_batches(
+    wanted: Slice, columns: Sequence[str], times: TimeRange | None = None, decoder: Decoder | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of a slice with these columns, in the order of their offsets.
+
+    Raises `MalformedMessage` (it names the file), `DataLost` and OSError.
+    """
+    decode, chunk_size = decoder or best_decoder()
+    needed = [*columns, "timestamp"] if times else columns
+    times_ms_min = -(-times.start_us // 1000) if times and times.start_us > 0 else None
+    for chunk in chunks_of(wanted, times_ms_min, chunk_size=chunk_size):
+        rows = decoded(chunk, wanted, needed, decode)
+        if rows.count:
+            batch = arrow_batch(rows, wanted, columns)
+            if times is not None:
+                batch = batch.filter(_is_in(rows, times))
+            if batch.num_rows:
+                yield batch
+
+
+def decoded(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode) -> DecodedRows:
+    """The wanted records of a chunk. Raises `MalformedMessage`, which names the file and the offsets."""
+    try:
+        return decode(chunk, wanted.start_offset, wanted.end_offset, set(columns))
+    except MalformedMessage as malformed:
+        where = f"{wanted.path}, offsets {chunk.headers[0].base_offset} to {chunk.headers[-1].last_offset}"
+        raise MalformedMessage(f"{where}: {malformed}") from None
+
+
+def arrow_batch(rows: DecodedRows, wanted: Slice, columns: Sequence[str]) -> pa.RecordBatch:
+    """The rows with these columns, which were decoded."""
+    schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+    return pa.RecordBatch.from_arrays([column(rows, wanted, name) for name in columns], schema=schema)
+
+
+def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
+    """The values as a column of one of `COLUMN_TYPES`."""
+    if name == "topic":
+        return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows.count)
+    if name == "partition":
+        return pa.array(np.full(rows.count, wanted.partition, np.int32))
+    if name == "timestampType":
+        types, counts = zip(*rows.timestamp_types, strict=True)
+        return pa.array(np.repeat(np.array(types, np.int32), counts))
+    if name == "timestamp":
+        assert rows.timestamps is not None
+        return rows.timestamps.view(COLUMN_TYPES["timestamp"])
+    return {"key": rows.keys, "value": rows.values, "offset": rows.offsets, "headers": rows.headers}[name]
+
+
+def _is_in(rows: DecodedRows, times: TimeRange) -> pa.Array:
+    assert rows.timestamps is not None
+    timestamps = np.asarray(rows.timestamps)
+    is_in = np.ones(rows.count, np.bool_)
+    if times.start_us > -(1 << 63):
+        is_in &= timestamps >= times.start_us
+    if times.end_us < 1 << 63:
+        is_in &= timestamps < times.end_us
+    return pa.array(is_in)

@@ -1,0 +1,261 @@
+"""The batches of a slice, checked and decompressed, gathered into chunks.
+
+Records that are not compressed stay in the bytes that were read: a chunk refers to them.
+
+The aborted transactions of a slice are found from the markers that follow in the files. A segment without an aborted
+transaction has no transaction index, and so has one whose index was lost. A task that reads committed records of files
+therefore looks for the marker itself, wherever a transactional batch is not in an index: it walks over the headers from
+that batch on, into the following segments, and remembers every marker that it passes. So each header is read at most
+twice, and only in topics with transactions.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.segment_listing import list_segments
+from moldau.tables.decoding.coverage import Coverage
+from moldau.tables.decoding.expansion import Expander
+from moldau.tables.origins.open_transactions import is_abort
+from moldau.tables.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
+from moldau.tables.refusals import DataLost, SegmentReplaced
+
+READ_SIZE = 4 << 20
+"""The bytes that are read at once; a larger batch is read as a whole."""
+CHUNK_SIZE = 2 << 20
+"""Decompressed bytes of a chunk, which may exceed it by one batch: what the kernel writes then stays in the caches."""
+
+
+class Body(NamedTuple):
+    """The expanded records of a batch: buffers[buffer][start:end] of its chunk."""
+
+    header: BatchHeader
+    buffer: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Consecutive batches that are decoded together, with the buffers that hold their records."""
+
+    bodies: list[Body] = field(default_factory=list)
+    buffers: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, header: BatchHeader, data: bytes, start: int, end: int) -> None:
+        if not self.buffers or self.buffers[-1] is not data:
+            self.buffers.append(data)
+        self.bodies.append(Body(header, len(self.buffers) - 1, start, end))
+        self.size += end - start
+
+    def in_other_order(self) -> Chunk:
+        """The batches in the other order."""
+        return Chunk(self.bodies[::-1], self.buffers, self.size)
+
+    @property
+    def headers(self) -> list[BatchHeader]:
+        return [each.header for each in self.bodies]
+
+
+class AbortedBatches:
+    """Tells the batches of aborted transactions from others."""
+
+    def __init__(self, wanted: Slice) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for each in wanted.aborted:
+            self._ranges.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to an aborted transaction: it is of that producer, and not past the marker."""
+        ranges = self._ranges.get(header.producer_id)
+        if ranges is None or not header.is_transactional:
+            return False
+        return any(first <= header.base_offset <= last for first, last in ranges)
+
+
+def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
+    """The records of a slice, without those of batches whose records are all before a time. Raises as
+    `batches_with_records` and `expanded`.
+    """
+    chunk = Chunk()
+    limit = chunk_size or CHUNK_SIZE
+    expander = Expander()
+    lost: DataLost | None = None
+    try:
+        for found in batches_with_records(wanted):
+            header = found[1]
+            if times_ms_min is not None and header.max_timestamp < times_ms_min:
+                continue
+            chunk.add(header, *expanded(wanted, found, expander))
+            if chunk.size >= limit:
+                yield chunk
+                chunk = Chunk()
+    except DataLost as missing:  # It is raised after the last batch: with failOnDataLoss=false all of them are read.
+        lost = missing
+    if chunk.bodies:
+        yield chunk
+    if lost is not None:
+        raise lost
+
+
+def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
+    """The batches with records of a slice, as they are stored. Left out are control batches, batches without records,
+    and batches of aborted transactions where the slice excludes them. Raises as `batches_of`.
+    """
+    aborted = AbortedBatches(wanted) if wanted.aborted else None
+    markers = AbortMarkers(wanted) if wanted.finds_markers else None
+    for found in batches_of(wanted):
+        header = found[1]
+        if header.is_control or not has_offsets_of(wanted, header):
+            continue
+        if not header.records_count and header.size == HEADER_SIZE:  # Compaction has removed all of its records.
+            continue
+        if aborted is not None and aborted.has(header):
+            continue
+        if markers is None or not header.is_transactional or not markers.ends_in_abort(found[0], header):
+            yield found
+
+
+def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[bytes, int, int]:
+    """The decompressed records of a batch: data[start:end]. Raises `MalformedMessage`, which names the file and the
+    position, also where the checksum of the batch does not match.
+    """
+    position, header, piece, inside = found
+    try:
+        check(piece, inside, header)
+        if not header.is_compressed:
+            return piece, inside + HEADER_SIZE, inside + header.size
+        body = expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
+    except MalformedMessage as malformed:
+        raise MalformedMessage(f"{wanted}: {wanted.path}, position {position}: {malformed}") from None
+    return body, 0, len(body)
+
+
+def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:
+    return header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset
+
+
+def check(piece: bytes, position: int, header: BatchHeader) -> None:
+    if not crc_is_valid(piece, position, header):
+        raise MalformedMessage("the checksum of the batch does not match")
+
+
+def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
+    """The whole batches of a slice, each as (position in the file, header, bytes that were read, position in these
+    bytes).
+
+    Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
+    when the read was planned, and `DataLost` where offsets of the slice are missing, both after the last batch.
+    """
+    if isinstance(wanted.source, BatchSource):
+        yield from wanted.source.batches(wanted)
+        return
+    file = wanted.source.open(wanted)
+    last_offset, end_position = None, wanted.start_position
+    coverage = Coverage(wanted)
+    try:
+        for found in stored_batches(file, wanted):
+            header = found[1]
+            last_offset, end_position = header.base_offset + header.last_offset_delta, found[0] + header.size
+            coverage.add(header.base_offset, last_offset, header.records_count)
+            yield found
+        is_other = wanted.last_offset is not None and last_offset != wanted.last_offset
+        if end_position != wanted.end_position or is_other:
+            raise SegmentReplaced(
+                f"{wanted}: {wanted.path} does not have the batches that it had when the read was planned"
+            )
+        coverage.finish(file)
+    except MalformedMessage as malformed:
+        raise MalformedMessage(f"{wanted}: {wanted.path}: {malformed}") from None
+    finally:
+        file.close()
+
+
+def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
+    """The whole batches between the positions of a slice, which may end before the slice does. Raises
+    `MalformedMessage` and as `SegmentFile.pread`.
+    """
+    position = wanted.start_position
+    while position + HEADER_SIZE <= wanted.end_position:
+        piece = read_piece(file, position, wanted)
+        batches = iterate_batches(piece)
+        for inside, header in batches:
+            yield position + inside, header, piece, inside
+        if not batches.position:
+            return
+        position += batches.position
+
+
+def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:
+    """Read a piece of the file that begins with a batch and holds at least the whole of it."""
+    piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
+    if len(piece) < HEADER_SIZE:
+        return piece
+    size = parse_header(piece).batch_length + LOG_OVERHEAD
+    if len(piece) < size <= wanted.end_position - position:
+        piece = file.pread(size, position)
+    return piece
+
+
+class AbortMarkers:
+    """The markers in the files of a partition, from the first batch on that was looked up."""
+
+    def __init__(self, wanted: Slice) -> None:
+        self._wanted = wanted
+        self._markers: dict[int, tuple[list[int], list[bool]]] = {}
+        """The offsets of the markers of a producer, and whether each aborts its transaction."""
+        self._walk: Iterator[None] | None = None
+
+    def ends_in_abort(self, position: int, header: BatchHeader) -> bool:
+        """Whether the transaction of a batch, which begins at a position of the slice's file, was aborted. Batches are
+        looked up in the order of their offsets. Raises `DataLost`, `MalformedMessage` and OSError.
+        """
+        if self._walk is None:
+            self._walk = self._walked(position)
+        while True:
+            offsets, aborts = self._markers.get(header.producer_id, ((), ()))
+            slot = bisect_right(offsets, header.base_offset)
+            if slot < len(offsets):
+                return aborts[slot]
+            if next(self._walk, self) is self:  # No marker: the transaction is not aborted below the high watermark.
+                return False
+
+    def _walked(self, position: int) -> Iterator[None]:
+        """Walk over the headers, and stop after each marker that was noted."""
+        segment = self._wanted.segment
+        file = self._wanted.source.open(self._wanted)
+        try:
+            yield from self._markers_in(file, position, file.size())
+        finally:
+            file.close()
+        files = LocalFiles()
+        for listed in list_segments(files, posixpath.dirname(segment.name)):
+            if listed.base_offset > segment.start_offset:
+                try:
+                    following = files.open(listed.path(), read_only=True)
+                except FileNotFoundError:
+                    raise SegmentReplaced(
+                        f"{self._wanted}: {listed.path()} went while the markers of transactions were looked for"
+                    ) from None
+                try:
+                    yield from self._markers_in(following, 0, following.size())
+                finally:
+                    following.close()
+
+    def _markers_in(self, file: SegmentFile, position: int, end_position: int) -> Iterator[None]:
+        for found, header in walk_headers(file, position, end_position):
+            if header.is_control and header.is_transactional:
+                offsets, aborts = self._markers.setdefault(header.producer_id, ([], []))
+                offsets.append(header.base_offset)
+                aborts.append(is_abort(file.pread(header.size, found)))
+                yield

@@ -1,0 +1,1 @@
+"""The options of a read, and their parsing."""

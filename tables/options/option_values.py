@@ -1,0 +1,135 @@
+"""Reading the text of one option (a word, a number, JSON), and the options that reads and writes share or that form a
+value: the client's settings, the address of a tiered storage, the limits of a trigger."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from moldau.tables.refusals import Refused
+
+
+def parsed_json(name: str, value: str) -> object:
+    """The value of an option in JSON. Raises `Refused` where the text is not JSON."""
+    try:
+        parsed: object = json.loads(value)
+    except ValueError as problem:
+        raise Refused(f"{name}: {value} is not JSON: {problem}") from None
+    return parsed
+
+
+def boolean(name: str, value: str) -> bool:
+    word = value.strip().lower()
+    if word not in ("true", "false"):
+        raise Refused(f"{name}: {value} is neither true nor false")
+    return word == "true"
+
+
+def positive(name: str, value: str | None) -> int | None:
+    """A whole number above 0; None where the option is not given."""
+    if value is None:
+        return None
+    if not value.strip().isdecimal() or int(value) == 0:
+        raise Refused(f"{name}: {value} is not a whole number above 0")
+    return int(value)
+
+
+def milliseconds(name: str, value: str) -> int:
+    """A time in milliseconds since the epoch."""
+    digits = value.strip()
+    if not digits.removeprefix("-").isdecimal():
+        raise Refused(f"{name}: {value} is not a time in milliseconds since the epoch")
+    return int(digits)
+
+
+def one_of(name: str, value: str, words: tuple[str, ...]) -> str:
+    word = value.strip().lower()
+    if word not in words:
+        raise Refused(f"{name}: {value} is not one of {', '.join(words)}")
+    return word
+
+
+def names_in(value: str) -> tuple[str, ...]:
+    """The names in a list separated by commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
+def is_natural(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+SETTINGS: Final = (
+    "kafka.security.protocol",
+    "kafka.sasl.mechanism",
+    "kafka.sasl.jaas.config",
+    "kafka.ssl.ca.location",
+    "kafka.ssl.truststore.location",
+    "kafka.ssl.truststore.type",
+    "kafka.ssl.endpoint.identification.algorithm",
+    "kafka.client.id",
+    "kafka.request.timeout.ms",
+)
+
+
+def is_client_setting(name: str) -> bool:
+    """Whether the client has an option of this name, which is in lower case."""
+    return name in SETTINGS
+
+
+def client_settings(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The client's options that the user gives, as (name, value), with names in lower case."""
+    return tuple((name, given[name]) for name in SETTINGS if name in given)
+
+
+class StoreAddress(NamedTuple):
+    """The address and settings of a tiered storage, with the meaning of a broker's settings `moldau.tiered.storage`,
+    `.endpoint`, `.region` and `.timeout.ms`.
+    """
+
+    url: str
+    """An absolute path of a directory, or the URL of an object store."""
+    endpoint: str | None = None
+    region: str | None = None
+    timeout_ms: int = 30_000
+
+    def __str__(self) -> str:
+        return self.url
+
+
+DELAY_MS_DEFAULT: Final = 15 * 60_000
+_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerLimits:
+    """The connector's limits of a trigger, in offsets over all partitions."""
+
+    offsets_max: int | None = None
+    offsets_min: int | None = None
+    delay_ms_max: int = DELAY_MS_DEFAULT
+    """After this time a trigger reads although fewer than `offsets_min` are there."""
+
+
+def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
+    """The limits from the options, whose names are in lower case. Raises `Refused`."""
+    limits = TriggerLimits(
+        positive("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
+        positive("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
+        _duration_ms("maxTriggerDelay", given.get("maxtriggerdelay")),
+    )
+    if limits.offsets_max is not None and limits.offsets_min is not None and limits.offsets_max < limits.offsets_min:
+        raise Refused(f"minOffsetsPerTrigger {limits.offsets_min} is above maxOffsetsPerTrigger {limits.offsets_max}")
+    return limits
+
+
+def _duration_ms(name: str, value: str | None) -> int:
+    """A duration in ms, from a number with one of Spark's units, or milliseconds without a unit."""
+    if value is None:
+        return DELAY_MS_DEFAULT
+    parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
+    if parsed is None or parsed[2] not in _UNITS_MS:
+        raise Refused(f"{name}: {value} is not a duration such as 30s, 15m or 1h")
+    return int(parsed[1]) * _UNITS_MS[parsed[2]]

@@ -1,0 +1,314 @@
+"""The options of the data source: those of Spark's Kafka connector, and further ones for reading files.
+
+An option of the connector without a meaning for files is ignored with a warning; one that would change the result is
+refused. An unknown option is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.tables.options.offset_choices import (
+    ENDING,
+    STARTING,
+    STREAM_STARTING,
+    OffsetChoice,
+    offset_choice,
+    refuse_reversed,
+)
+from moldau.tables.options.option_values import (
+    StoreAddress,
+    TriggerLimits,
+    boolean,
+    client_settings,
+    is_client_setting,
+    is_natural,
+    names_in,
+    one_of,
+    parsed_json,
+    positive,
+    trigger_limits,
+)
+from moldau.tables.refusals import Refused, warn
+
+Use: TypeAlias = Literal["batch", "stream", "either"]
+"""What a query does with the source; `either` where Spark asks for the columns and does not say."""
+_KNOWN: Final = (
+    "path",
+    "paths",
+    "subscribe",
+    "assign",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "includeHeaders",
+    "columns",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "kafka.isolation.level",
+    "pushdown",
+    "snapshot",
+    "table",
+    "asOf",
+    "tombstones",
+    "moldau.tiered.storage.endpoint",
+    "moldau.tiered.storage.region",
+    "moldau.tiered.storage.timeout.ms",
+    "kafka.bootstrap.servers",
+)
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_NOT_OF_STREAMS: Final = (
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "snapshot",
+    "asOf",
+    "pushdown",
+)
+_WHY_NOT: Final = {
+    "kafka.auto.offset.reset": "startingOffsets says where a read begins",
+    "kafka.enable.auto.commit": "a read commits no offsets",
+    "kafka.interceptor.classes": "an interceptor may change records",
+    "kafka.key.deserializer": "keys are binary; DataFrame operations decode them",
+    "kafka.value.deserializer": "values are binary; DataFrame operations decode them",
+}
+_WITHOUT_EFFECT: Final = (
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+)
+"""Of the connector's options: those of its consumer, which has no counterpart here."""
+_SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
+STORE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
+TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
+_OF_FILES: Final = ("batches", "topics", "segments")
+_WITHOUT_SELECTION: Final = {
+    "offsets": "__consumer_offsets",
+    "groups": "__consumer_offsets",
+    "transactions": "__transaction_state",
+}
+"""The tables of an internal topic, which do not take a selection of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """The partitions to read; exactly one of the fields is given."""
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    pattern: str | None = None
+    is_everything: bool = False
+    """All topics, internal ones among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options, parsed: what is read, and into how many tasks it is cut."""
+
+    directories: tuple[str, ...]
+    """Log directories, and roots of tiered storages in directories."""
+    subscription: TopicSelection
+    starting: OffsetChoice = "earliest"
+    ending: OffsetChoice = "latest"
+    unmatched_start_is_latest: bool = False
+    """If no record is at or after a starting time: read nothing instead of refusing."""
+    include_headers: bool = False
+    columns: tuple[str, ...] = ()
+    """The columns to read; empty for all."""
+    tasks_min: int | None = None
+    records_per_task_max: int | None = None
+    fails_on_data_loss: bool = True
+    is_committed: bool = False
+    """Read like a consumer with isolation.level=read_committed."""
+    pushes_down: bool = False
+    snapshot: str | None = None
+    """A snapshot as JSON, or the path of a file with one."""
+    table: str = "records"
+    keeps_tombstones: bool = False
+    brokers: tuple[str, ...] = ()
+    """Bootstrap addresses, host:port; empty where no broker is asked."""
+    limits: TriggerLimits = field(default_factory=TriggerLimits)
+    client: tuple[tuple[str, str], ...] = ()
+    """The settings of the client that asks brokers."""
+    stores: tuple[StoreAddress, ...] = ()
+    """Tiered storages in object stores."""
+
+
+def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions:
+    """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
+    given = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(given, use)
+    if use == "stream":
+        _refuse_in_streams(given)
+    table = one_of("table", given.get("table", "records"), TABLES)
+    if "asof" in given:
+        given |= _as_of(table, given)
+    isolation = one_of(
+        "kafka.isolation.level",
+        given.get("kafka.isolation.level", "read_uncommitted"),
+        ("read_uncommitted", "read_committed"),
+    )
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error")
+    starting = offset_choice(STARTING if use == "batch" else STREAM_STARTING, given)
+    ending = offset_choice(ENDING, given)
+    refuse_reversed(starting, ending)
+    brokers = names_in(given.get("kafka.bootstrap.servers", ""))
+    has_places = "path" in given or "paths" in given
+    if brokers and not has_places and table in _OF_FILES:
+        raise Refused(f"table={table} describes files, and `path` is not given")
+    places = _places(given) if has_places or not brokers else ()
+    return ReadOptions(
+        directories=tuple(each for each in places if "://" not in each),
+        stores=_stores(given, places),
+        brokers=brokers,
+        limits=trigger_limits(given) if use == "stream" else TriggerLimits(),
+        client=client_settings(given),
+        subscription=_subscription(table, given),
+        starting=starting,
+        ending=ending,
+        unmatched_start_is_latest=one_of("startingOffsetsByTimestampStrategy", strategy, ("error", "latest"))
+        == "latest",
+        include_headers=boolean("includeHeaders", given.get("includeheaders", "false")),
+        columns=_columns(given.get("columns")),
+        tasks_min=positive("minPartitions", given.get("minpartitions")),
+        records_per_task_max=positive("maxRecordsPerPartition", given.get("maxrecordsperpartition")),
+        fails_on_data_loss=boolean("failOnDataLoss", given.get("failondataloss", "true")),
+        is_committed=isolation == "read_committed" or table in _WITHOUT_SELECTION,
+        pushes_down=boolean("pushdown", given.get("pushdown", "false")),
+        snapshot=given.get("snapshot"),
+        table=table,
+        keeps_tombstones=one_of("tombstones", given.get("tombstones", "drop"), ("drop", "keep")) == "keep",
+    )
+
+
+def _refuse_unknown(given: Mapping[str, str], use: Use) -> None:
+    known = {name.lower() for name in _KNOWN}
+    of_streams = {name.lower() for name in _OF_STREAMS}
+    for name in sorted(given.keys() - known):
+        if name in _WHY_NOT:
+            raise Refused(f"the option {name} is not supported: {_WHY_NOT[name]}")
+        if name in of_streams or is_client_setting(name):
+            if use == "batch" and (name in of_streams or "kafka.bootstrap.servers" not in given):
+                warn(f"the option {name} has no effect on a batch query over files")
+            continue
+        if name in _WITHOUT_EFFECT or name.startswith("kafka."):
+            if use != "either":
+                warn(f"the option {name} has no effect: it is one of a consumer, and the source has none")
+            continue
+        raise Refused(f"the option {name} is not supported: known are {', '.join(_KNOWN)}")
+
+
+def _refuse_in_streams(given: Mapping[str, str]) -> None:
+    for name in _NOT_OF_STREAMS:
+        if name.lower() in given:
+            raise Refused(f"{name} is not possible in a streaming query")
+    if given.get("table", "records").strip().lower() != "records":
+        raise Refused(f"table={given['table']} is not possible in a streaming query: it reads records")
+
+
+def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Parse `asOf`: offsets as JSON, or a time in ms."""
+    if table != "latest":
+        raise Refused(f"asOf is an option of table=latest, not of table={table}")
+    for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        if name.lower() in given:
+            raise Refused(f"asOf and {name} are two names of one thing")
+    value = given["asof"].strip()
+    return {"endingoffsets" if value.startswith("{") else "endingtimestamp": value}
+
+
+def _columns(value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    columns = names_in(value)
+    if not columns:
+        raise Refused("columns names no column")
+    return columns
+
+
+def _places(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Directories and URLs: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+    if "paths" in given:
+        names = parsed_json("paths", given["paths"])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise Refused(f"paths: {given['paths']} is not a list of names")
+    else:
+        names = given.get("path", "").split(",")
+    directories = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
+    if not directories:
+        raise Refused(
+            "path is not given: the log directories of one or several brokers, and URLs of tiered storage, "
+            "separated by commas"
+        )
+    return tuple(directories)
+
+
+def _local(name: str) -> str:
+    """An absolute path, or a URL as it is. Raises `Refused`."""
+    path = name.removeprefix("file://")
+    scheme, separator, _ = path.partition("://")
+    if separator:
+        if scheme not in STORE_SCHEMES:
+            raise Refused(f"path: {name} is neither a directory nor a URL of {', '.join(STORE_SCHEMES)}")
+        return path.rstrip("/")
+    return os.path.abspath(path)  # tasks may run in another directory
+
+
+def _stores(given: Mapping[str, str], places: Iterable[str]) -> tuple[StoreAddress, ...]:
+    setting = "moldau.tiered.storage."
+    timeout_ms = positive(f"{setting}timeout.ms", given.get(f"{setting}timeout.ms"))
+    reached = given.get(f"{setting}endpoint"), given.get(f"{setting}region"), timeout_ms or 30_000
+    return tuple(StoreAddress(each, *reached) for each in places if "://" in each)
+
+
+def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
+    named = [name for name in _SELECTIONS if name.lower() in given]
+    if table in _WITHOUT_SELECTION:
+        if named:
+            raise Refused(f"{named[0]}: table={table} reads {_WITHOUT_SELECTION[table]} and nothing else")
+        return TopicSelection(topics=(_WITHOUT_SELECTION[table],))
+    if not named and table in ("topics", "segments"):
+        return TopicSelection(is_everything=True)
+    if len(named) != 1:
+        raise Refused(f"exactly one of {', '.join(_SELECTIONS)} must be given, not {' and '.join(named) or 'none'}")
+    value = given[named[0].lower()]
+    if named[0] == "assign":
+        return TopicSelection(partitions=_assigned(value))
+    if named[0] == "subscribe":
+        topics = names_in(value)
+        if not topics:
+            raise Refused("subscribe names no topic")
+        return TopicSelection(topics=topics)
+    pattern = value.strip()
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise Refused(f"subscribePattern: {value!r} is not a regular expression: {problem}") from None
+    if not pattern:
+        raise Refused("subscribePattern is empty")
+    return TopicSelection(pattern=pattern)
+
+
+def _assigned(value: str) -> tuple[TopicPartition, ...]:
+    parsed = parsed_json("assign", value)
+    shape = f'assign: {value} is not of the shape {{"topic": [0, 1]}}'
+    if not isinstance(parsed, dict) or not parsed:
+        raise Refused(shape)
+    keys: dict[TopicPartition, None] = {}
+    for topic, partitions in parsed.items():
+        if not isinstance(partitions, list) or not partitions or not all(map(is_natural, partitions)):
+            raise Refused(shape)
+        keys.update(dict.fromkeys((topic, partition) for partition in partitions))
+    return tuple(keys)

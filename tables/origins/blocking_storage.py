@@ -1,0 +1,110 @@
+"""Remote storage for code without an event loop: the driver that plans a read, and the tasks.
+
+The storage port is asynchronous. One thread of the process runs the event loop of all its calls, so that a task decodes
+one piece of an object while the next pieces are being fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from random import Random
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.opening import open_storage
+from moldau.storage.tiered.port import ObjectEntry, ObjectNotFound, RemoteStorage
+from moldau.tables.options.option_values import StoreAddress
+
+T = TypeVar("T")
+
+STORAGES_MAX: Final = 8
+"""Storages that a process keeps open."""
+PAGE_SIZE: Final = 1000
+"""Objects that a listing returns at once: more are refused by S3."""
+GETS_AT_ONCE: Final = 64
+KEYS_AT_ONCE: Final = 4096
+
+
+class BlockingStorage:
+    """A `RemoteStorage` whose calls block, or return futures. Every method raises `RemoteStorageError`."""
+
+    def __init__(self, storage: RemoteStorage) -> None:
+        self._storage = storage
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="tiered storage", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Calls that are under way are dropped."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def get(self, key: str, position: int, size: int) -> BytesLike:
+        """Bytes of an object, as `RemoteStorage.get` returns them."""
+        return self.start_get(key, position, size).result()
+
+    def start_get(self, key: str, position: int, size: int) -> Future[BytesLike]:
+        """Start a read, and return its future at once."""
+        return self._begin(self._storage.get(key, position, size))
+
+    def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
+        """The first object with a prefix whose key is after `after`; None where there is none."""
+        found = self._begin(self._listed(prefix, after, 1)).result()
+        return found[0] if found else None
+
+    def list_all(self, prefix: str) -> Iterator[ObjectEntry]:
+        """All objects with a prefix, in the order of their keys. The next page is fetched while the caller uses one."""
+        page = self._begin(self._listed(prefix, "", PAGE_SIZE)).result()
+        while page:
+            following = self._begin(self._listed(prefix, page[-1].key, PAGE_SIZE))
+            yield from page
+            page = following.result()
+
+    def read_all(self, keys: Iterable[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
+        """Read small objects, many at once. `convert` makes a value of a key and a content, and raises
+        `RemoteStorageError` where it cannot. Returns the values in the order of the keys, without objects that do not
+        exist any more.
+        """
+        found: list[T] = []
+        remaining = iter(keys)
+        begun: Future[list[T]] | None = None
+        while some := list(islice(remaining, KEYS_AT_ONCE)):  # the caller may list them meanwhile
+            following = self._begin(self._read_some(some, size_max, convert))
+            found += begun.result() if begun else []
+            begun = following
+        return found + (begun.result() if begun else [])
+
+    def _begin(self, call: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(call, self._loop)
+
+    async def _listed(self, prefix: str, after: str, limit: int) -> Sequence[ObjectEntry]:
+        return await self._storage.list(prefix, after=after, limit=limit)
+
+    async def _read_some(self, keys: Sequence[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
+        left = enumerate(keys)
+        found: dict[int, T] = {}
+
+        async def read_next() -> None:
+            for number, key in left:
+                with suppress(ObjectNotFound):
+                    found[number] = convert(key, bytes(await self._storage.get(key, 0, size_max)))
+
+        await asyncio.gather(*(read_next() for _ in range(min(GETS_AT_ONCE, len(keys)))))
+        return [found[number] for number in sorted(found)]
+
+
+@lru_cache(maxsize=STORAGES_MAX)
+def storage_at(address: StoreAddress) -> BlockingStorage:
+    """The storage of an address, opened once in a process: connections are kept between the slices of a task. Raises
+    `InvalidStorageUrl`.
+    """
+    options = ObjectStoreOptions(address.endpoint, address.region, address.timeout_ms / 1000)
+    return BlockingStorage(open_storage(address.url, Random(), asyncio.sleep, options=options))

@@ -1,0 +1,155 @@
+"""Fetching the batches of a slice from the leader of its partition, in a task.
+
+The next fetch is under way while the batches of the last one are decoded. With read_committed the batches of aborted
+transactions are left out in the same way as by a consumer: a reply names these transactions in the order of their first
+offsets, and a transaction ends with its marker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from moldau.protocol.record_batch import BatchHeader
+from moldau.storage.files.port import File
+from moldau.tables.client.cluster import PASSING, Cluster, TransientError
+from moldau.tables.client.connection import error_name
+from moldau.tables.client.settings import ClientSettings
+from moldau.tables.origins.port import FoundBatch, Slice
+from moldau.tables.refusals import DataLost, Refused
+
+FETCH_SIZE: Final = 8 << 20
+"""Bytes of a reply; one batch may be larger."""
+WAIT_MS: Final = 500
+BY_NAME: Final = 12
+BY_ID: Final = 13
+"""The highest version of Fetch that names topics, and one that names their ids."""
+
+
+class FetchedPart(NamedTuple):
+    """The part of a fetch response for the one partition."""
+
+    records: bytes
+    end_offset: int
+    """The high watermark, or the last stable offset where the read is committed."""
+    aborted: Sequence[AbortedTransaction]
+
+
+class BrokerBatches(NamedTuple):
+    """The `BatchSource` of a cluster of brokers."""
+
+    settings: ClientSettings
+    topic_id: bytes | None
+    is_committed: bool
+
+    def open(self, wanted: Slice) -> File:
+        """Always raises `Refused`: a broker serves records, not files."""
+        raise Refused(f"{wanted}: this table reads files: it needs `path` beside kafka.bootstrap.servers")
+
+    def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
+        """The batches with offsets of a slice, without those of aborted transactions where the read is committed.
+
+        Raises `DataLost` where offsets were deleted or the topic was created again, and `Refused`.
+        """
+        cluster = Cluster(self.settings)
+        offset, last = wanted.start_offset, False
+        try:
+            with ThreadPoolExecutor(1) as thread:
+                coming = thread.submit(self._fetch, cluster, wanted, offset)
+                while True:
+                    fetched = coming.result()
+                    found = list(iterate_batches(fetched.records))
+                    following = found[-1][1].last_offset + 1 if found else offset
+                    # A log may end before the slice does: compaction has removed its last batches.
+                    last = following >= wanted.end_offset or (not found and fetched.end_offset >= wanted.end_offset)
+                    if not last:
+                        coming = thread.submit(self._fetch, cluster, wanted, following)
+                    for position, header in committed(found, fetched.aborted):
+                        if header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset:
+                            yield position, header, fetched.records, position
+                    if last:
+                        return
+                    offset = following
+        finally:
+            cluster.close()
+
+    def _fetch(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
+        """Fetch until the response has batches, or shows that no batches are left."""
+        deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
+        while True:
+            fetched = cluster.retry(str(wanted), lambda: self._ask(cluster, wanted, offset))
+            if fetched.records or fetched.end_offset >= wanted.end_offset:
+                return fetched
+            if time.monotonic() > deadline:
+                raise DataLost(f"{wanted}: the log ends at {fetched.end_offset} now")
+
+    def _ask(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
+        key = wanted.topic, wanted.partition
+        leader = cluster.leader_of(key)
+        now = cluster.topic_id(wanted.topic)
+        if self.topic_id is not None and now is not None and now != self.topic_id:
+            raise DataLost(f"{wanted}: the topic was deleted and another one of its name was created")
+        partition = FetchPartition(partition=wanted.partition, fetch_offset=offset, partition_max_bytes=FETCH_SIZE)
+        version = BY_NAME
+        if self.topic_id is not None and leader.version_of(1, BY_ID) == BY_ID:
+            version = BY_ID
+        topic = (
+            FetchTopic(topic_id=self.topic_id or b"", partitions=[partition])
+            if version == BY_ID
+            else FetchTopic(topic=wanted.topic, partitions=[partition])
+        )
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_SIZE,
+            isolation_level=int(self.is_committed),
+            topics=[topic],
+        )
+        reply = leader.ask(request, FetchResponse, version, wait_ms=WAIT_MS)
+        if reply.error_code in PASSING:
+            raise TransientError(f"{wanted}: {error_name(reply.error_code)}")
+        if reply.error_code or not reply.responses:
+            raise Refused(f"{wanted}: {error_name(reply.error_code)}")
+        return self._checked(wanted, offset, reply.responses[0].partitions[0])
+
+    def _checked(self, wanted: Slice, offset: int, answer: PartitionData) -> FetchedPart:
+        error = answer.error_code
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise DataLost(f"{wanted}: offset {offset} is gone: the log starts at {answer.log_start_offset} now")
+        if error == ErrorCode.INCONSISTENT_TOPIC_ID:
+            raise DataLost(f"{wanted}: the topic was deleted and another one of its name was created")
+        if error in PASSING:
+            raise TransientError(f"{wanted}: {error_name(error)}")
+        if error:
+            raise Refused(f"{wanted}: {error_name(error)}")
+        end = answer.last_stable_offset if self.is_committed else answer.high_watermark
+        records = bytes(answer.records) if isinstance(answer.records, bytes | bytearray | memoryview) else b""
+        return FetchedPart(records, end, (answer.aborted_transactions or ()) if self.is_committed else ())
+
+
+def committed(
+    found: Sequence[tuple[int, BatchHeader]], aborted: Sequence[AbortedTransaction]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches of a reply without those of its aborted transactions."""
+    coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    open_producers: set[int] = set()
+    for position, header in found:
+        while coming and coming[-1].first_offset <= header.last_offset:
+            open_producers.add(coming.pop().producer_id)
+        if header.is_control:
+            open_producers.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in open_producers:
+            continue
+        yield position, header

@@ -1,0 +1,73 @@
+"""Opening a listed .log file in a task, even if it was renamed meanwhile."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.files.log_paths import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from moldau.storage.files.port import File, FileStamp
+from moldau.storage.segment.sparse_index import OffsetIndex, TimeIndex
+from moldau.tables.origins.port import Slice, StoredSegment
+from moldau.tables.refusals import DataLost, SegmentReplaced
+
+
+class LocalSegments(NamedTuple):
+    """The `SegmentSource` of log directories that the tasks see under the paths of the driver."""
+
+    def open(self, wanted: Slice) -> File:
+        """Open the file that was listed: under its name, or with the suffix `.deleted`, which it has for a minute after
+        retention or compaction. Raises `SegmentReplaced` where other files have these names.
+        """
+        files = LocalFiles()
+        segment = wanted.segment
+        is_there = False
+        for path in (segment.name, segment.name + DELETED_SUFFIX):
+            try:
+                file = files.open(path, read_only=True)
+            except FileNotFoundError:
+                continue
+            if is_listed_file(file.stamp(), segment):
+                return file
+            file.close()
+            is_there = True
+        if is_there:
+            raise SegmentReplaced(f"{wanted}: another file replaced {segment.name} after the read was planned")
+        raise DataLost(f"{wanted}: {segment.name} was deleted after the read was planned")
+
+
+def is_listed_file(now: FileStamp, segment: StoredSegment) -> bool:
+    """Whether an open file is the one that was listed: compaction may put another one of equal size under its name.
+    Appends change the size and the time of a growing segment.
+    """
+    listed = segment.stamp
+    if segment.is_growing:
+        return now.size >= segment.size and (listed is None or now.inode == listed.inode)
+    return now.size == segment.size if listed is None else now == listed
+
+
+def damage_at_end(segment: StoredSegment, last_offset: int) -> str | None:
+    """How the indexes beside a sealed file show that batches are missing at its end; None where they do not. Of a log
+    with gaps nothing else shows it.
+
+    `last_offset` is that of the last batch, below 0 where there is none. Nothing is said where the file has been
+    replaced meanwhile, because the indexes are then those of another.
+    """
+    if segment.is_growing or segment.stamp is None:
+        return None
+    files, stem = LocalFiles(), segment.name.removesuffix(LOG_SUFFIX)
+    named_offset = named_position = -1
+    try:
+        if files.exists(stem + OFFSET_INDEX_SUFFIX):
+            index = OffsetIndex(files, stem + OFFSET_INDEX_SUFFIX, segment.batches_start, read_only=True)
+            named_position = index.last_position() if index.entries.count else -1
+        if files.exists(stem + TIME_INDEX_SUFFIX):
+            times = TimeIndex(files, stem + TIME_INDEX_SUFFIX, segment.batches_start, read_only=True)
+            named_offset = times.last()[1] if times.entries.count else -1
+        if files.stamp(segment.name) != segment.stamp:
+            return None
+    except FileNotFoundError:
+        return None
+    if named_position < segment.size and named_offset <= last_offset:
+        return None
+    return f"{segment.name} ends after offset {last_offset}, and its indexes name later batches"

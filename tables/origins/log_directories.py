@@ -1,0 +1,212 @@
+"""The log directories of one or several brokers of a cluster, as an origin.
+
+Of a partition with several replicas here, one is read: of those with the history of the leader (replica_histories.py),
+the one with the highest high watermark in its checkpoint. All of them are equal below their high watermarks, so the
+others add nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
+from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
+from moldau.storage.checkpoints.text_checkpoint import (
+    CLEANER_POINTS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    Offsets,
+    TopicPartition,
+    read_offsets,
+)
+from moldau.storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
+from moldau.storage.files.port import FileSystem
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST
+from moldau.tables.origins.cluster_metadata import ClusterMetadata
+from moldau.tables.origins.local_partition import LocalPartition
+from moldau.tables.origins.port import PartitionOrigin
+from moldau.tables.origins.replica_histories import choose_replicas, read_epochs, replica_files
+from moldau.tables.refusals import ClusterMismatch, Refused, warn
+
+COST: Final = 1
+"""The cost of a local file, to which other origins are compared."""
+COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics that are compacted in every cluster."""
+LISTINGS_MAX: Final = 10
+"""The most listings of a directory in a row: retention may delete a file after the listing, before its size is read."""
+
+
+class Replica(NamedTuple):
+    """A replica of a partition: its directory and its broker."""
+
+    log_directory: str
+    directory: str
+    node_id: int | None
+
+
+class Checkpoints(NamedTuple):
+    """The checkpoints of a log directory."""
+
+    high_watermarks: Offsets
+    log_starts: Offsets
+    cleaner_points: Offsets
+
+
+class LogDirectories:
+    """The log directories as an `Origin`."""
+
+    def __init__(self, fs: FileSystem, directories: Sequence[str], metadata: ClusterMetadata | None = None) -> None:
+        """Read the directories; `metadata` of the topics that will be opened. Raises `Refused`, `ClusterMismatch` and
+        OSError.
+        """
+        self._fs = fs
+        self._directories = directories
+        self._metadata = metadata or ClusterMetadata(fs)
+        self.cost = COST
+        self.cluster_id: str | None = None
+        self.node_ids: dict[str, int | None] = {}
+        """The node ids by log directory; None for a directory that no broker has formatted."""
+        for directory in directories:
+            if not fs.is_directory(directory):
+                raise Refused(f"path: {directory} is not a directory")
+            self._identify(directory)
+        self._replicas: dict[TopicPartition, list[Replica]] = {}
+        self._deleted: set[TopicPartition] = set()
+        """The partitions whose directories are being deleted."""
+        for directory in directories:
+            self._find(directory)
+
+    def partitions(self) -> Mapping[TopicPartition, Sequence[Replica]]:
+        return self._replicas
+
+    def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
+        """See `Origin.open`; raises `CorruptCheckpoint` too. The checkpoints are read before the files are listed, so
+        that the files have all records below the high watermark.
+        """
+        wanted = [key for key in keys if key in self._replicas]
+        if not wanted:
+            return []
+        checkpoints = self._checkpoints()
+        self._metadata.refresh(self._directories)
+        return [self._open(key, checkpoints) for key in wanted]
+
+    def missing(self) -> Mapping[TopicPartition, str]:
+        """See `Origin.missing`. The metadata of the cluster tell it where they are here, and otherwise the checkpoints:
+        these may mention a topic for some seconds after it was deleted.
+        """
+        self._metadata.refresh(self._directories)
+        found: dict[TopicPartition, str] = {}
+        if self._metadata.is_known:
+            for topic, known in self._metadata.topics().items():
+                there = f"of {len(known.leaders)} partitions of {topic}, as the metadata of the cluster say"
+                found |= {(topic, number): there for number in sorted(known.leaders)}
+        else:
+            for directory, checkpoints in self._checkpoints().items():
+                found |= dict.fromkeys(checkpoints.high_watermarks, f"named in {directory}/{HIGH_WATERMARKS}")
+        return {key: reason for key, reason in found.items() if key not in self._replicas and key not in self._deleted}
+
+    def _checkpoints(self) -> dict[str, Checkpoints]:
+        names = (HIGH_WATERMARKS, LOG_STARTS, CLEANER_POINTS)
+        return {
+            path: Checkpoints(*(read_offsets(self._fs, path, name) for name in names)) for path in self._directories
+        }
+
+    def _open(self, key: TopicPartition, checkpoints: Mapping[str, Checkpoints]) -> LocalPartition:
+        replicas = self._replicas[key]
+        topic_id = self._topic_id(key, replicas)
+        may_have_gaps = (
+            key[0] in COMPACTED_TOPICS
+            or self._metadata.is_compacted(key[0])
+            or any(key in each.cleaner_points for each in checkpoints.values())
+        )
+        marks = {each.directory: checkpoints[each.log_directory].high_watermarks.get(key) for each in replicas}
+        known = [
+            replica_files(self._fs, each.directory, each.node_id, mark, is_only_one=len(replicas) == 1)
+            for each in replicas
+            if (mark := marks[each.directory]) is not None
+        ]
+        topic = self._metadata.topics().get(key[0])
+        leader = topic.leaders.get(key[1]) if topic is not None else None
+        chosen, others = choose_replicas(key, known, leader, may_have_gaps=may_have_gaps)
+        for _, difference in others:
+            warn(difference)
+        directory = chosen[0].directory if chosen else replicas[0].directory
+        listed = _segments_now(self._fs, directory)
+        epochs = [each.epochs for each in chosen] or [read_epochs(self._fs, directory)]
+        starts = [each.entries[0].start_offset for each in epochs if each.entries]
+        return LocalPartition(
+            self._fs,
+            key,
+            directory,
+            listed,
+            log_start_offset=max(checkpoints[each.log_directory].log_starts.get(key, 0) for each in replicas),
+            high_watermark=chosen[0].high_watermark if chosen else None,
+            topic_id=topic_id,
+            node_id=next(each.node_id for each in replicas if each.directory == directory),
+            may_have_gaps=may_have_gaps,
+            epochs_start=max(starts, default=None),
+        )
+
+    def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
+        """The topic id of the replicas.
+
+        Raises `Refused` where replicas are of two topics of one name: one was deleted while its broker was down.
+        """
+        known: dict[bytes, str] = {}
+        for replica in replicas:
+            try:
+                topic_id = read_topic_id(self._fs, replica.directory)
+            except CorruptPartitionMetadata as problem:
+                raise Refused(str(problem)) from None
+            if topic_id is not None:
+                known.setdefault(topic_id, replica.directory)
+        if len(known) > 1:
+            said = " and ".join(f"{place} ({uuid_text(topic_id)})" for topic_id, place in known.items())
+            raise Refused(f"path: {said} are of different topics named {key[0]}: leave out the one that was deleted")
+        return next(iter(known), None)
+
+    def _identify(self, directory: str) -> None:
+        try:
+            properties = read_meta_properties(self._fs, directory)
+        except InvalidMetaProperties as problem:
+            raise Refused(str(problem)) from None
+        self.node_ids[directory] = properties.node_id if properties else None
+        if properties is None:
+            return
+        if self.cluster_id not in (None, properties.cluster_id):
+            raise ClusterMismatch(
+                f"path: {directory} is of cluster {properties.cluster_id}, other directories are of {self.cluster_id}"
+            )
+        self.cluster_id = properties.cluster_id
+
+    def _find(self, directory: str) -> None:
+        node_id = self.node_ids[directory]
+        for name in self._fs.list_directory(directory):
+            parsed = parse_partition_directory(name)
+            if parsed is None or parsed.suffix:
+                if parsed is not None and parsed.suffix == DELETE_SUFFIX:
+                    self._deleted.add((parsed.topic, parsed.partition))
+                continue
+            replicas = self._replicas.setdefault((parsed.topic, parsed.partition), [])
+            for other in replicas:
+                if other.node_id == node_id:
+                    whose = "an unknown broker" if node_id is None else f"broker {node_id}"
+                    raise Refused(f"path: {name} is in {directory} and is {other.directory} too, both of {whose}")
+            replicas.append(Replica(directory, f"{directory}/{name}", node_id))
+
+
+def _segments_now(fs: FileSystem, place: str) -> list[ListedSegment]:
+    for _ in range(LISTINGS_MAX):
+        try:
+            return list_segments(fs, place)
+        except FileNotFoundError:
+            if not fs.exists(place):
+                break
+    raise Refused(f"{place} is being deleted")
+
+
+def is_tiered_storage(fs: FileSystem, directory: str) -> bool:
+    """Whether a directory is the root of a tiered storage, and not a log directory."""
+    return fs.exists(f"{directory}/{CLUSTER_MANIFEST}")

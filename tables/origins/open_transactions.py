@@ -1,0 +1,86 @@
+"""The last stable offset of a partition, from its files.
+
+The newest producer snapshot at or below the high watermark says which transactions were open at its offset; the batch
+headers from there to the high watermark show which transactions began and ended since. As on a broker, a transaction
+whose marker is past the high watermark is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.port import FileSystem
+from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
+from moldau.storage.producers.producer_state import read_transaction_marker
+from moldau.storage.segment.batch_scan import walk_headers
+from moldau.storage.segment.segment_listing import ListedSegment, locate
+from moldau.tables.origins.port import StoredSegment
+
+
+def last_stable_offset(
+    fs: FileSystem, directory: str, segments: Sequence[StoredSegment], log_start_offset: int, high_watermark: int
+) -> int:
+    """The last stable offset, between the log start and the high watermark. Raises OSError and `MalformedMessage`."""
+    if not segments:
+        return high_watermark
+    position, opened = newest_snapshot(fs, directory, segments[0].start_offset, high_watermark)
+    for segment in segments:
+        if segment.start_offset < high_watermark and segment.end_offset > position:
+            read_markers(fs, directory, segment, position, high_watermark, opened)
+    return max(log_start_offset, min([*opened.values(), high_watermark]))
+
+
+def newest_snapshot(
+    fs: FileSystem, directory: str, first_offset: int, high_watermark: int
+) -> tuple[int, dict[int, int]]:
+    """The newest producer snapshot, as (its offset, the first offset of the open transaction of each producer id).
+
+    Without a snapshot between the first offset and the high watermark the result has the first offset and no
+    transactions: a transaction that began before has no record here.
+    """
+    names = [name for name in fs.list_directory(directory) if name.endswith(SNAPSHOT_SUFFIX)]
+    for offset in sorted((offset_of_name(name) for name in names), reverse=True):
+        if not first_offset <= offset <= high_watermark:
+            continue
+        try:
+            entries = decode_snapshot(fs.read(f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"))
+        # The snapshot was torn by a crash, or removed in the meantime: an older one is used.
+        except (CorruptSnapshot, FileNotFoundError):
+            continue
+        opened = {each.producer_id: each.open_transaction_offset for each in entries}
+        return offset, {producer_id: offset for producer_id, offset in opened.items() if offset >= 0}
+    return first_offset, {}
+
+
+def read_markers(
+    fs: FileSystem, directory: str, segment: StoredSegment, start: int, end: int, opened: dict[int, int]
+) -> None:
+    """Follow the transactions of the batches with offsets in [start, end) of a segment."""
+    listed = ListedSegment(directory, segment.start_offset, segment.size, segment.end_offset)
+    place = locate(fs, listed, start) if start > segment.start_offset else None
+    if start > segment.start_offset and place is None:
+        return
+    file = fs.open(segment.name, read_only=True)
+    try:
+        for _, header in walk_headers(file, place.position if place else 0, segment.size):
+            if header.base_offset >= end:
+                return
+            if not header.is_transactional or header.base_offset < start:
+                continue
+            if header.is_control:
+                opened.pop(header.producer_id, None)
+            else:
+                opened.setdefault(header.producer_id, header.base_offset)
+    finally:
+        file.close()
+
+
+def is_abort(batch: bytes) -> bool:
+    """Whether a control batch aborts a transaction; False where its record cannot be read."""
+    try:
+        marker = read_transaction_marker(batch)
+    except MalformedMessage:
+        return False
+    return marker is not None and not marker.is_commit

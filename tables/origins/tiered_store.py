@@ -1,0 +1,89 @@
+"""A tiered storage as an origin: remote segments of a cluster, read without a broker.
+
+docs/tiered_storage.md describes the objects. A broker knows the current segments from its metadata topic. Without a
+broker the manifests show them: a manifest is written last and removed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.storage.tiered.layout import CLUSTER_MANIFEST, TOPICS, parse_key, partition_prefix
+from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest
+from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+from moldau.storage.tiered.port import InvalidStorageUrl, ObjectNotFound, StorageMissing
+from moldau.tables.options.option_values import StoreAddress
+from moldau.tables.origins.blocking_storage import BlockingStorage, storage_at
+from moldau.tables.origins.port import PartitionOrigin
+from moldau.tables.origins.tiered_listing import list_tiered
+from moldau.tables.origins.tiered_partition import TieredPartition
+from moldau.tables.origins.tiered_segments import TieredSegments
+from moldau.tables.refusals import Refused
+
+COST: Final = 10
+"""Of reading an object, where a local file is 1."""
+PAST_SEGMENTS: Final = "z"
+"""Greater than what the name of a segment begins with, which is a digit."""
+
+
+class TieredStore:
+    """The `Origin` of a tiered storage."""
+
+    def __init__(self, address: StoreAddress, storage: BlockingStorage | None = None) -> None:
+        """Open the storage. Raises `Refused` where there is no tiered storage at the address, and
+        `RemoteStorageError`.
+        """
+        self.cost = COST
+        self._address = address
+        try:
+            self._storage = storage or storage_at(address)
+            data = bytes(self._storage.get(CLUSTER_MANIFEST, 0, MANIFEST_SIZE_MAX))
+        except (ObjectNotFound, StorageMissing) as problem:
+            raise Refused(f"path: {address} is not a tiered storage: {problem}") from None
+        except InvalidStorageUrl as problem:
+            raise Refused(f"path: {problem}") from None
+        cluster_id = decode_cluster_manifest(CLUSTER_MANIFEST, data)
+        self.cluster_id: str | None = cluster_id
+        self._found: dict[TopicPartition, RemotePartition] | None = None
+
+    def partitions(self) -> Mapping[TopicPartition, RemotePartition]:
+        """The partitions, found by one request for each: after a partition the listing skips its other segments."""
+        if self._found is None:
+            self._found = self._partitions()
+        return self._found
+
+    def missing(self) -> Mapping[TopicPartition, str]:
+        """Always empty: a bucket has the partitions that were copied, and does not tell which others there are."""
+        return {}
+
+    def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
+        known = self.partitions()
+        assert self.cluster_id is not None
+        opened: list[PartitionOrigin] = []
+        for key in keys:
+            partition = known.get(key)
+            if partition is not None:
+                listed = list_tiered(self._storage, self.cluster_id, partition)
+                opened.append(TieredPartition(self._storage, TieredSegments(self._address), partition, listed))
+        return opened
+
+    def _partitions(self) -> dict[TopicPartition, RemotePartition]:
+        found: dict[TopicPartition, RemotePartition] = {}
+        after = ""
+        while (entry := self._storage.first_after(TOPICS, after)) is not None:
+            named = parse_key(entry.key)
+            if named is None:
+                after = entry.key
+                continue
+            after = partition_prefix(named.partition) + PAST_SEGMENTS
+            topic, topic_id, number = named.partition
+            other = found.setdefault((topic, number), named.partition)
+            if other.topic_id != topic_id:
+                raise Refused(
+                    f"path: {self._address} has two topics named {topic}, {uuid_text(other.topic_id)} and "
+                    f"{uuid_text(topic_id)}: one of them was deleted, and its segments are still there"
+                )
+        return found

@@ -1,0 +1,68 @@
+"""The predicates of a query that the source takes over: bounds on partition, offset and timestamp.
+
+All of them must hold. They are evaluated exactly: the planner leaves out partitions, offsets and segments, the tasks
+leave out rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from moldau.tables.origins.port import PartitionOrigin, StoredSegment
+from moldau.tables.planning.bounds import OffsetRange
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EVERYTHING: Final = (-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilters:
+    """Half-open ranges that the values of three columns lie in, and the partitions that are wanted."""
+
+    numbers: tuple[int, int] = EVERYTHING
+    """The range of partition numbers."""
+    partitions: frozenset[int] | None = None
+    """The partitions that an IN names; None for all."""
+    offsets: tuple[int, int] = EVERYTHING
+    times_us: tuple[int, int] = EVERYTHING
+    """The range of timestamps in microseconds since the epoch."""
+
+    def accepts_partition(self, partition: int) -> bool:
+        is_named = self.partitions is None or partition in self.partitions
+        return is_named and self.numbers[0] <= partition < self.numbers[1]
+
+    def narrowed(self, wanted: OffsetRange) -> OffsetRange:
+        """The offsets of a range that can satisfy the predicates."""
+        start = min(max(wanted.start_offset, self.offsets[0]), wanted.end_offset)
+        return OffsetRange(wanted.view, start, max(start, min(wanted.end_offset, self.offsets[1])))
+
+    def is_too_old(self, offer: PartitionOrigin, segment: StoredSegment) -> bool:
+        """Whether all records of a segment are before the first wanted time."""
+        if self.times_us[0] <= 0:
+            return False
+        latest = offer.largest_timestamp(segment)
+        return latest is not None and latest * 1000 < self.times_us[0]
+
+    def with_range(self, column: str, start: int, end: int) -> PushedFilters:
+        """The filters, restricted further to the values of a column in [start, end)."""
+        if column == "partition":
+            return replace(self, numbers=intersection(self.numbers, start, end))
+        if column == "offset":
+            return replace(self, offsets=intersection(self.offsets, start, end))
+        return replace(self, times_us=intersection(self.times_us, start, end))
+
+
+def intersection(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
+    return max(before[0], start), min(before[1], end)
+
+
+def number_of(column: str, value: object) -> int | None:
+    """A value as the number with which it is compared; for a timestamp microseconds since the epoch."""
+    if column != "timestamp":
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return None
+    since = value - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,0 +1,46 @@
+"""The refusals that a user of a read sees."""
+
+from __future__ import annotations
+
+import warnings
+
+
+class Refused(ValueError):
+    """The query cannot be run with these options; the message names the option and the reason."""
+
+
+class ClusterMismatch(Refused):
+    """The places to read belong to different clusters or hold different topics of one name, or a snapshot is of
+    another cluster than the files.
+    """
+
+
+class DataLost(Refused):
+    """Records of the requested offsets have been deleted, or are not in the files."""
+
+
+class TopicRecreated(DataLost):
+    """The topic was deleted and another one of its name was created: earlier runs have read records of the deleted one,
+    whose offsets mean nothing in the new one.
+    """
+
+
+class SegmentReplaced(DataLost):
+    """Compaction replaced a segment after the read was planned."""
+
+
+class HistoriesDiffer(Refused):
+    """Replicas of a partition have different records below their high watermarks, and nothing tells which are right."""
+
+
+class IsolationDiffers(Refused):
+    """An export that has begun with one isolation level would continue with the other."""
+
+
+class SnapshotChanged(DataLost):
+    """The files below the offsets of a snapshot have changed since it was taken."""
+
+
+def warn(message: str) -> None:
+    """Warn on the standard error of the process, once for each message."""
+    warnings.warn(f"moldau: {message}", UserWarning, stacklevel=2)

@@ -1,0 +1,1 @@
+"""Values that a schema registry has framed, decoded: JSON, Avro, Protobuf."""

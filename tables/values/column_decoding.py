@@ -1,0 +1,69 @@
+"""Columns of framed values, decoded batch after batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
+
+PLACE: Final = ("topic", "partition", "offset")
+"""The columns that name a value in an error."""
+
+
+class ColumnDecoding:
+    """Decodes batches of a column in a task."""
+
+    def __init__(self, source: SchemaSource, arrow_type: Any, is_lenient: bool, place: tuple[str, ...]) -> None:
+        self._source = source
+        self._type = arrow_type
+        self._is_lenient = is_lenient
+        self._place = place
+        self._values: Any = None
+
+    def decode_column(self, values: Any, *places: Any) -> Any:
+        """An Arrow array of the type of the result. Raises `ValueNotDecoded`."""
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        decoded = [self._decoded(values, row, places) for row in range(len(values))]
+        try:
+            return pa.array(decoded, self._type)
+        except (pa.ArrowException, TypeError, ValueError):
+            return pa.array([self._fitting(each, row, places) for row, each in enumerate(decoded)], self._type)
+
+    def _decoded(self, values: Any, row: int, places: Sequence[Any]) -> object:
+        import pyarrow as pa
+
+        from moldau.tables.values.decoders import FramedValues, as_text
+
+        value = values[row].as_py()
+        if value is None:
+            return None
+        if self._values is None:
+            self._values = FramedValues(self._source)
+        try:
+            found = self._values.decode(value)
+            return as_text(found) if pa.types.is_string(self._type) else found
+        except ValueNotDecoded as problem:
+            self._fail(problem, row, places)
+            return None
+
+    def _fitting(self, value: object, row: int, places: Sequence[Any]) -> object:
+        """The value, if it fits the columns of the result. Raises `ValueNotDecoded` otherwise."""
+        import pyarrow as pa
+
+        try:
+            pa.array([value], self._type)
+        except (pa.ArrowException, TypeError, ValueError) as problem:
+            self._fail(ValueNotDecoded(f"the value does not fit the columns: {problem}"), row, places)
+            return None
+        return value
+
+    def _fail(self, problem: ValueNotDecoded, row: int, places: Sequence[Any]) -> None:
+        if self._is_lenient:
+            return
+        named = ", ".join(f"{name} {each[row].as_py()}" for name, each in zip(self._place, places, strict=True))
+        raise ValueNotDecoded(f"{named}: {problem}" if named else str(problem)) from None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_values": None}

@@ -1,0 +1,57 @@
+"""The readers of the tables, by the name of the table.
+
+Spark makes a reader in a process that has imported nothing of this package, so only the wanted one is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from moldau.tables.options.read_options import ReadOptions
+from moldau.tables.refusals import Refused
+from moldau.tables.views.records import RecordsReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from moldau.tables.planning.pushed_filters import PushedFilters
+
+INTERNAL: Final = ("offsets", "groups", "transactions")
+"""The tables that read internal topics."""
+
+
+class TableReader(Protocol):
+    """Plans the read of a table, and reads its tasks. Reader and tasks can be pickled."""
+
+    def tasks(self) -> Sequence[Any]:
+        """The tasks: only the reader knows what they are. Raises `Refused`; OSError and `CorruptCheckpoint`."""
+
+    def read_task(self, task: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of a task. Raises `MalformedMessage`, `DataLost` and OSError."""
+
+
+def table_reader(options: ReadOptions, columns: Sequence[str], filters: PushedFilters | None = None) -> TableReader:
+    """The reader of the table that the options name. Only `records` takes filters. Raises `Refused`."""
+    table = options.table
+    if table == "records":
+        return RecordsReader(options, columns, filters=filters)
+    if options.pushes_down or filters is not None:
+        raise Refused(f"pushdown: table={table} takes over no predicates")
+    if table == "batches":
+        from moldau.tables.views.batches import BatchesReader
+
+        return BatchesReader(options, columns)
+    if table == "latest":
+        from moldau.tables.views.latest import LatestReader
+
+        return LatestReader(options, columns)
+    if table in INTERNAL:
+        from moldau.tables.views.internal_records import InternalReader
+
+        return InternalReader(options, columns)
+    if options.snapshot is not None:
+        raise Refused(f"snapshot: table={table} shows what is there now")
+    from moldau.tables.views.places import PlacesReader
+
+    return PlacesReader(options, columns)

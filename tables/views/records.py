@@ -1,0 +1,71 @@
+"""The table `records`: planned from options, read task by task; what other tables of batches and records share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from moldau.tables.options.read_options import ReadOptions
+from moldau.tables.refusals import DataLost, warn
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from moldau.tables.decoding.record_columns import TimeRange
+    from moldau.tables.origins.port import Slice, Task
+    from moldau.tables.planning.planner import Plan
+    from moldau.tables.planning.pushed_filters import PushedFilters
+
+
+class RecordsReader:
+    """Plans the read in one process, and reads its tasks in this or in others: it can be pickled."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str], *, filters: PushedFilters | None = None) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._pushed = filters
+
+    def tasks(self) -> Sequence[Task]:
+        """The tasks of the read. Raises as `plan`."""
+        return self.plan().tasks
+
+    def plan(self, task_size: int | None = None) -> Plan:
+        """The plan of the read. Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""
+        from moldau.storage.files.local_files import LocalFiles
+        from moldau.tables.planning.planner import Planner
+
+        planner = Planner(LocalFiles(), self._options, filters=self._pushed, task_size=task_size)
+        return planner.plan()
+
+    def read_task(self, task: Task) -> Iterator[pa.RecordBatch]:
+        """The rows of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
+        return self.batches(task, self._columns)
+
+    def batches(self, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The records of a task with these columns, slice after slice."""
+        for each in task:
+            yield from self.batches_of(each, columns)
+
+    def batches_of(self, wanted: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The records of a slice. Missing records raise an error; with failOnDataLoss=false they are a warning."""
+        from moldau.tables.decoding.record_columns import record_batches
+
+        try:
+            yield from record_batches(wanted, columns, self._times())
+        except DataLost as gone:
+            self.report(gone)
+
+    def report(self, gone: DataLost) -> None:
+        """Raise the error, or with failOnDataLoss=false warn."""
+        if self._options.fails_on_data_loss:
+            raise type(gone)(f"{gone}; failOnDataLoss=false reads what is there") from None
+        warn(f"{gone}: skipped")
+
+    def _times(self) -> TimeRange | None:
+        """The range of timestamps that was pushed down."""
+        from moldau.tables.decoding.record_columns import TimeRange
+        from moldau.tables.planning.pushed_filters import EVERYTHING
+
+        if self._pushed is None or self._pushed.times_us == EVERYTHING:
+            return None
+        return TimeRange(*self._pushed.times_us)

@@ -1,0 +1,37 @@
+"""Rows made in Python, as Arrow batches, for tables that are small compared with the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+Row: TypeAlias = tuple[object, ...]
+"""The values of all columns of a table."""
+ROWS_MAX: Final = 10_000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def row_batches(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows as Arrow batches with some of the columns of a schema."""
+    import pyarrow as pa
+
+    for some in batched(rows, ROWS_MAX):
+        arrays = [pa.array(values, field.type) for values, field in zip(zip(*some, strict=True), schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema).select(list(columns))
+
+
+def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
+    """Groups of `count` rows; the last one may have fewer."""
+    iterator = iter(rows)
+    while some := tuple(islice(iterator, count)):
+        yield some
+
+
+def time_of(milliseconds: int | None) -> datetime | None:
+    """A time as a value of Arrow's timestamp type; None for -1, which means no time."""
+    return None if milliseconds is None or milliseconds < 0 else EPOCH + timedelta(milliseconds=milliseconds)

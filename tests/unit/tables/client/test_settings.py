@@ -1,0 +1,48 @@
+"""Addresses and security of a client."""
+
+from __future__ import annotations
+
+import pytest
+
+from moldau.tables.client.connection import mechanism_of
+from moldau.tables.client.settings import Address, address_of, client_settings_of
+from moldau.tables.refusals import Refused
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="secret";'
+LOGIN = {"kafka.security.protocol": "sasl_plaintext", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": PLAIN}
+
+
+def test_addresses() -> None:
+    assert address_of("h:9092") == Address("h", 9092)
+    assert address_of("[::1]:9092") == Address("::1", 9092)
+    for name in ("h", "h:", ":1", "h:0", "h:70000", "h:x"):
+        with pytest.raises(Refused, match="is not host:port"):
+            address_of(name)
+
+
+def test_a_login_is_made_of_the_options_and_shows_no_secret() -> None:
+    settings = client_settings_of(("h:1",), LOGIN)
+    assert settings.logs_in and not settings.is_encrypted
+    assert mechanism_of(settings).first() == b"\0a\0secret"
+    assert "secret" not in repr(settings)
+    assert client_settings_of(("h:1",), {"kafka.security.protocol": "SASL_SSL", **LOGIN}).logs_in
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kafka.security.protocol": "TLS"}, "TLS is not one of PLAINTEXT"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "needs kafka.sasl.mechanism"),
+        ({"kafka.ssl.truststore.location": "a.jks"}, "only a truststore of type PEM"),
+        ({"kafka.request.timeout.ms": "soon"}, "not a whole number above 0"),
+    ],
+)
+def test_settings_that_cannot_be_honoured_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        client_settings_of(("h:1",), given)
+
+
+def test_a_mechanism_that_is_not_there_is_refused() -> None:
+    with pytest.raises(Refused) as problem:
+        mechanism_of(client_settings_of(("h:1",), {**LOGIN, "kafka.sasl.mechanism": "GSSAPI"}))
+    assert "secret" not in str(problem.value)

@@ -1,0 +1,45 @@
+"""The tables `topics` and `segments`: what lies in the directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moldau.tables.refusals import Refused
+from tests.support.segments import mixed_batches, write_checkpoints, write_partition
+from tests.support.tables import rows_of
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    write_partition(tmp_path, mixed_batches(40, 10))
+    write_partition(tmp_path, mixed_batches(1, 10), topic="u")
+    write_checkpoints(tmp_path, {("t", 0): 350}, {("t", 0): 20})
+    return tmp_path
+
+
+def test_each_partition_has_a_row_with_its_offsets(directory: Path) -> None:
+    t, u = rows_of(directory, table="topics")
+    assert (t["topic"], t["partition"], t["logStartOffset"], t["highWatermark"]) == ("t", 0, 20, 350)
+    assert (t["lastStableOffset"], t["path"], t["broker"]) == (350, f"{directory}/t-0", None)
+    assert t["bytes"] == sum(each.stat().st_size for each in (directory / "t-0").glob("*.log"))
+    assert (u["topic"], u["highWatermark"], u["segments"]) == ("u", None, 1)
+
+
+def test_each_segment_has_a_row(directory: Path) -> None:
+    rows = rows_of(directory, table="segments", subscribe="t")
+    files = sorted((directory / "t-0").glob("*.log"))
+    assert [row["path"] for row in rows] == [str(each) for each in files]
+    assert [row["baseOffset"] for row in rows] == [int(each.stem) for each in files]
+    assert [row["endOffset"] for row in rows[:-1]] == [row["baseOffset"] for row in rows[1:]]
+    assert [row["isGrowing"] for row in rows] == [False] * (len(files) - 1) + [True]
+    assert all(row["largestTimestamp"] for row in rows[:-1])
+    assert {row["tier"] for row in rows} == {"local"}
+
+
+def test_what_these_tables_cannot_do_is_refused(directory: Path) -> None:
+    with pytest.raises(Refused, match="shows what is there now"):
+        rows_of(directory, table="topics", snapshot="{}")
+    with pytest.raises(Refused, match="takes over no predicates"):
+        rows_of(directory, table="topics", pushdown="true")
