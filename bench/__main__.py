@@ -135,7 +135,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--case",
         default="",
-        help="in the groups compaction, restart, spark and transactions: the cases whose name has this in it",
+        help="in a group that has several: the cases whose name has this in it",
     )
     parser.add_argument("--merge", action="store_true", help="put what is measured into the kept results and the page")
     parser.add_argument("--page", nargs="*", type=Path, metavar="JSON", help="measure nothing: merge these, recompute")

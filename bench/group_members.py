@@ -1,27 +1,28 @@
 """Many members of groups on one node: how soon a group is stable, and what heartbeats cost.
 
-The members are ours, on the wire, and the same for both brokers: as a client does, each sends a heartbeat in the
-interval that the broker asks for, and another one at once when its assignment has changed.
+The members are ours, on the wire, and the same for both brokers. As a client does, one of a consumer group sends a
+heartbeat in the interval that the broker asks for, and another one at once when its assignment has changed; those of a
+classic group are in `bench/classic_members.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
-import struct
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from bench.async_client import STARTING, Connection, connected
+from bench.classic_members import ClassicMember
 from bench.client import Client
 from bench.contenders import Contender, Spent, in_turns
 from bench.figures import Figure
-from bench.frames import batch_of, produce_frame, request_frame
+from bench.frames import batch_of, produce_frame
 from bench.groups import Form
 from bench.pinger import Pinger
 from bench.subjects import Bench, Running, remove
-from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -36,8 +37,6 @@ from moldau.protocol.messages.create_partitions import (
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
-Response = TypeVar("Response")
-
 MEMBERS: Final = 100
 PARTITIONS: Final = 100
 GROWN_PARTITIONS: Final = 200
@@ -45,8 +44,9 @@ GROUPS: Final = 1_000
 MEMBERS_EACH: Final = 10
 GROUPS_QUICK: Final = 100
 JOINS_AT_ONCE: Final = 100
-HEARTBEATS_S: Final = 20.0
-HEARTBEATS_QUICK_S: Final = 6.0
+HEARTBEATS_S: Final = 10.0
+"""Two intervals of heartbeats."""
+PINGED_S: Final = 6.0
 PATIENCE_S: Final = 120.0
 HOLDS_S: Final = 7.0
 """More than the interval of heartbeats: until then a member may not know yet that the group has moved on."""
@@ -54,13 +54,9 @@ VERSION: Final = 1
 JOIN: Final = 0
 LEAVE: Final = -1
 DESCRIPTORS: Final = 24_000
-STARTING: Final = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
-"""The coordinator is not there yet."""
 STABLE: Final = "a consumer group of 100 members is stable"
+STABLE_CLASSIC: Final = "a classic group of 100 members, cooperative, is stable"
+CHANGES: Final = ("all join", "one leaves", "100 partitions more")
 HEARTBEATS: Final = "heartbeats of 10,000 members of 1,000 consumer groups"
 
 
@@ -81,73 +77,91 @@ def _contender(bench: Bench, name: str, form: Form, stack: ExitStack) -> Contend
 
 
 def _measured(form: Form, contenders: Sequence[Contender]) -> list[Figure]:
-    changes = in_turns(
-        contenders, form.rounds, lambda each: asyncio.run(_changes(each)), lambda times: f"stable after {times} s"
-    )
+    figures = []
+    for title, members in ((STABLE, consumer_members), (STABLE_CLASSIC, classic_members)):
+        if form.case in title:
+            changes = in_turns(contenders, form.rounds, _changing(members), lambda times: f"stable after {times} s")
+            for what in CHANGES:
+                times = {name: [run[what] for run in mine] for name, mine in changes.items()}
+                figures.append(Figure(f"{title}: after {what}", "s", times))
+    return figures + (_of_heartbeats(form, contenders) if form.case in HEARTBEATS else [])
+
+
+def _changing(members: MakeMembers) -> Callable[[Contender], dict[str, float]]:
+    return lambda contender: asyncio.run(_changes(contender, members))
+
+
+def _of_heartbeats(form: Form, contenders: Sequence[Contender]) -> list[Figure]:
     groups = GROUPS_QUICK if form.is_quick else GROUPS
-    seconds = HEARTBEATS_QUICK_S if form.is_quick else HEARTBEATS_S
     beats = in_turns(
         contenders,
         form.rounds,
-        lambda each: asyncio.run(_heartbeats(each, groups, seconds)),
-        lambda run: f"{run['cpu']:.3f} of a core, {run['rate']:.0f} heartbeats/s, produce p99 {run['p99']:.2f} ms",
+        lambda each: asyncio.run(_heartbeats(each, groups)),
+        lambda run: (
+            f"{run['cpu']:.3f} of a core, {run['rate']:.0f} heartbeats/s, produce p99 {run['p99']:.2f} ms, "
+            f"{run['p99'] / run['p99 ratio']:.2f} ms without"
+        ),
     )
 
     def of(key: str) -> dict[str, list[float]]:
         return {name: [run[key] for run in mine] for name, mine in beats.items()}
 
-    figures = [
-        Figure(f"{STABLE}: after {what}", "s", {name: [run[what] for run in mine] for name, mine in changes.items()})
-        for what in ("all join", "one leaves", "100 partitions more")
-    ]
     return [
-        *figures,
         Figure(f"{HEARTBEATS}: CPU", "of a core", of("cpu"), note=f"{groups} groups of {MEMBERS_EACH}"),
         Figure(f"{HEARTBEATS}: produce p99 beside, times that without", "x", of("p99 ratio")),
     ]
 
 
-class Connection(asyncio.Protocol):
-    """One request at a time."""
+class GroupMember(Protocol):
+    """A member of a group of either protocol."""
 
-    def __init__(self) -> None:
-        self._received = bytearray()
-        self._reply: asyncio.Future[bytes] | None = None
-        self._transport: asyncio.Transport | None = None
+    epoch: int
+    """The member's epoch, or its generation."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+    @property
+    def owned(self) -> Collection[object]:
+        """The partitions that the member owns."""
 
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        if len(self._received) < 4:
-            return
-        size = 4 + struct.unpack_from(">i", self._received)[0]
-        if len(self._received) >= size and self._reply is not None:
-            reply, self._received = bytes(self._received[:size]), self._received[size:]
-            if not self._reply.cancelled():
-                self._reply.set_result(reply)
+    async def join(self) -> None:
+        """Until the member is in the group."""
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(ConnectionError("the broker closed the connection"))
+    def begin(self, delay_s: float) -> None:
+        """Send heartbeats from now on."""
 
-    async def ask(self, message: object, response: type[Response], version: int) -> Response:
-        """Send a request whose version is flexible, and read its answer."""
-        assert self._transport is not None
-        self._reply = asyncio.get_running_loop().create_future()
-        self._transport.write(request_frame(message, version))
-        return decode(response, memoryview(await self._reply)[9:], version)
+    async def leave(self) -> None: ...
 
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+    def close(self) -> None: ...
 
 
-async def connected(port: int) -> Connection:
-    _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
-    return connection
+class Group(NamedTuple):
+    """The members of a group of one protocol, about to join."""
+
+    members: list[GroupMember]
+    grown: Callable[[int], None]
+    """Called when the topic has so many partitions, as a client's metadata says so."""
+
+
+MakeMembers: TypeAlias = Callable[[int, str, str], Group]
+"""Makes the members of a group by port, group id and topic."""
+
+
+def consumer_members(port: int, group_id: str, topic: str) -> Group:
+    return Group(
+        [Member(port, group_id, f"{group_id}-{number:04}", topic) for number in range(MEMBERS)], lambda count: None
+    )
+
+
+def classic_members(port: int, group_id: str, topic: str) -> Group:
+    counts = [PARTITIONS]
+    members = [ClassicMember(port, group_id, topic, lambda: counts[-1]) for _ in range(MEMBERS)]
+
+    def grown(count: int) -> None:
+        counts.append(count)
+        for member in members:
+            if member.is_leader:
+                member.must_rejoin.set()
+
+    return Group([*members], grown)
 
 
 class Member:
@@ -236,13 +250,15 @@ class Member:
             self._connection.close()
 
 
-def _is_stable(members: list[Member], partitions: int) -> bool:
+def _is_stable(members: Sequence[GroupMember], partitions: int) -> bool:
     """Whether all members are at one epoch, and each partition is one member's."""
     owned = [each for member in members for each in member.owned]
     return len({member.epoch for member in members}) == 1 and len(owned) == len(set(owned)) == partitions
 
 
-async def _until_stable(members: list[Member], partitions: int, change: Callable[[], Awaitable[object]]) -> float:
+async def _until_stable(
+    members: Sequence[GroupMember], partitions: int, change: Callable[[], Awaitable[object]]
+) -> float:
     """The time (s) from the beginning of a change until the group is stable, and stays so for `HOLDS_S`."""
     began = time.perf_counter()
     await change()
@@ -268,11 +284,11 @@ def _create(client: Client, topic: str, partitions: int) -> None:
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[topic]), FindCoordinatorResponse, 4)
 
 
-async def _joined(members: list[Member]) -> None:
+async def _joined(members: Sequence[GroupMember]) -> None:
     """All join, some at a time, and begin to send heartbeats, spread over the interval."""
     turn = asyncio.Semaphore(JOINS_AT_ONCE)
 
-    async def join(number: int, member: Member) -> None:
+    async def join(number: int, member: GroupMember) -> None:
         async with turn:
             await member.join()
         member.begin(5.0 * number / len(members))
@@ -280,36 +296,38 @@ async def _joined(members: list[Member]) -> None:
     await asyncio.gather(*(join(number, member) for number, member in enumerate(members)))
 
 
-async def _changes(contender: Contender) -> dict[str, float]:
+async def _changes(contender: Contender, make: MakeMembers) -> dict[str, float]:
     with contender.topic() as (client, name):
         topic = f"{name}-wide"
         _create(client, topic, PARTITIONS)
-        members = [Member(contender.port, name, f"{name}-{number:04}", topic) for number in range(MEMBERS)]
+        members, grown = make(contender.port, name, topic)
         try:
-            joined = await _until_stable(members, PARTITIONS, lambda: _joined(members))
+            joined_s = await _until_stable(members, PARTITIONS, lambda: _joined(members))
             gone, *rest = members
-            left = await _until_stable(rest, PARTITIONS, gone.leave)
+            left_s = await _until_stable(rest, PARTITIONS, gone.leave)
 
             async def grow() -> None:
                 more = CreatePartitionsTopic(name=topic, count=GROWN_PARTITIONS, assignments=None)
                 request = CreatePartitionsRequest(topics=[more], timeout_ms=30_000, validate_only=False)
                 answer = client.ask(request, CreatePartitionsResponse, 3).results[0]
                 assert answer.error_code == ErrorCode.NONE, answer
+                grown(GROWN_PARTITIONS)
 
-            grown = await _until_stable(rest, GROWN_PARTITIONS, grow)
+            grown_s = await _until_stable(rest, GROWN_PARTITIONS, grow)
+            await asyncio.gather(*(member.leave() for member in rest))
         finally:
             for member in members:
                 member.close()
         client.delete_topic(topic)
-    return {"all join": round(joined, 3), "one leaves": round(left, 3), "100 partitions more": round(grown, 3)}
+    return dict(zip(CHANGES, (round(each, 3) for each in (joined_s, left_s, grown_s)), strict=True))
 
 
-async def _heartbeats(contender: Contender, groups: int, seconds: float) -> dict[str, float]:
+async def _heartbeats(contender: Contender, groups: int) -> dict[str, float]:
     with contender.topic() as (client, name):
         topic = f"{name}-wide"
         _create(client, topic, MEMBERS_EACH)
         frame = produce_frame(topic, batch_of([100], time.time_ns() // 1_000_000))
-        alone_ms = await _pinged(contender.port, frame, seconds)
+        alone_ms = await _pinged(contender.port, frame, PINGED_S)
         members = [
             Member(contender.port, f"{name}-{group}", f"{name}-{group}-{number}", topic)
             for group in range(groups)
@@ -326,9 +344,11 @@ async def _heartbeats(contender: Contender, groups: int, seconds: float) -> dict
                 epochs = [member.epoch for member in members]
                 await asyncio.sleep(HOLDS_S)
             before = sum(member.heartbeats for member in members)
-            spent = await _spent(contender, seconds)
+            spent = await _spent(contender, HEARTBEATS_S)
             beats = sum(member.heartbeats for member in members) - before
-            beside_ms = await _pinged(contender.port, frame, seconds)
+            beside_ms = await _pinged(contender.port, frame, PINGED_S)
+            # Sessions that end by themselves would cost the broker CPU in the turn of the other one.
+            await _all_leave(members)
         finally:
             for member in members:
                 member.close()
@@ -339,6 +359,16 @@ async def _heartbeats(contender: Contender, groups: int, seconds: float) -> dict
         "p99": beside_ms,
         "p99 ratio": beside_ms / alone_ms,
     }
+
+
+async def _all_leave(members: Sequence[GroupMember]) -> None:
+    turn = asyncio.Semaphore(JOINS_AT_ONCE)
+
+    async def leave(member: GroupMember) -> None:
+        async with turn:
+            await member.leave()
+
+    await asyncio.gather(*map(leave, members))
 
 
 async def _spent(contender: Contender, seconds: float) -> Spent:

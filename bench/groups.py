@@ -66,6 +66,7 @@ GROUPS: Final = (
         "controller_scale", "bench.controller_scale", "100,000 and 1,000,000 partitions", is_in_quick=False, rounds=3
     ),
     Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
+    Group("group_loading", "bench.group_loading", "10,000 groups of two kinds", is_in_quick=False, rounds=2),
     Group("transaction_loading", "bench.transaction_loading", "100,000 transactional ids", is_in_quick=False, rounds=2),
     Group("idle_connections", "bench.idle_connections", "10,000 of them", is_in_quick=False, rounds=2),
     Group("tls", "bench.tls", "loads under TLS, a thousand handshakes at once, 10,000 ACLs", is_in_quick=False),
@@ -103,8 +104,12 @@ GROUPS: Final = (
         is_in_quick=False,
     ),
     Group(
-        "group_members", "bench.group_members", "members of consumer groups, and their heartbeats", is_in_quick=False
+        "group_members",
+        "bench.group_members",
+        "members of consumer and classic groups, and heartbeats",
+        is_in_quick=False,
     ),
+    Group("share_groups", "bench.share_groups", "members of a share group, and their latencies", is_in_quick=False),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from typing import Final
 
 from bench.client import Client
@@ -37,22 +38,27 @@ ROWS: Final = Rows("offset loading", "a million offset records", "offsets", "a m
 def measure(bench: Bench, form: Form) -> list[Figure]:
     """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
     compile_packages()
-    groups = group_names()
+    groups = group_names(GROUPS_COUNT)
     log = offsets_log(groups)
 
     def begin(client: Client) -> None:
-        client.ask(FindCoordinatorRequest(coordinator_keys=[groups[0]]), FindCoordinatorResponse, 4)
-        _wait_for(client, groups[0])
+        find_first_group(client, groups[0])
 
     servers = {name: prepared(bench.new(name), GROUP_METADATA_TOPIC, log, begin) for name in bench.names}
-    return figures_of_loads(servers, form.rounds, ROWS, lambda client: _wait_for(client, groups[-1]))
+    return figures_of_loads(servers, form.rounds, ROWS, lambda client: wait_for_group(client, groups[-1]))
 
 
-def group_names() -> list[str]:
+def group_names(count: int) -> list[str]:
     """Groups that one partition keeps."""
-    names = (f"group-{number}" for number in range(100 * GROUPS_COUNT))
-    kept = [name for name in names if partition_of(name, OFFSETS_PARTITIONS) == 0]
-    return kept[:GROUPS_COUNT]
+    names = (f"group-{number}" for number in range(100 * count))
+    kept = (name for name in names if partition_of(name, OFFSETS_PARTITIONS) == 0)
+    return [*islice(kept, count)]
+
+
+def find_first_group(client: Client, group: str) -> None:
+    """Ask for the coordinator of a group, whereupon the broker makes the topic of the offsets; until it is there."""
+    client.ask(FindCoordinatorRequest(coordinator_keys=[group]), FindCoordinatorResponse, 4)
+    wait_for_group(client, group)
 
 
 def offsets_log(groups: list[str]) -> bytes:
@@ -73,7 +79,7 @@ def offsets_log(groups: list[str]) -> bytes:
     return bytes(log)
 
 
-def _wait_for(client: Client, group: str) -> None:
+def wait_for_group(client: Client, group: str) -> None:
     """Ask for one offset of a group until its coordinator answers without an error."""
     topics = [OffsetFetchRequestTopics(name="topic-0", partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])

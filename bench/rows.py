@@ -271,7 +271,8 @@ ROWS: Final = (
     _within("authorizer with 10,000 ACLs, produce 200 B: user + system CPU, times that without", "tls", 1.1),
     *(_at_most(long_lists_row(user), "long_lists", 2.0) for user in LONG_LIST_USERS),
     *(
-        _at_most(f"a consumer group of 100 members is stable: after {what}", "group_members", 1.0, 0.5)
+        _at_most(f"{group} is stable: after {what}", "group_members", 1.0, 0.5)
+        for group in ("a consumer group of 100 members", "a classic group of 100 members, cooperative,")
         for what in ("all join", "one leaves", "100 partitions more")
     ),
     _at_most("heartbeats of 10,000 members of 1,000 consumer groups: CPU", "group_members", 0.5),
@@ -280,6 +281,11 @@ ROWS: Final = (
         "group_members",
         1.5,
     ),
+    _at_least("share group, 4 consumers of one partition, 1 KiB: rate", "share_groups", 1.2),
+    _at_most("share group, acknowledgements of 10 records, one in flight: median", "share_groups", 0.8),
+    _at_most("share group, acknowledgements of 10 records, one in flight: p99", "share_groups", 0.8),
+    _at_most("10,000 groups with 1,000,000 offsets loaded", "group_loading", 2.0),
+    _within("p99 of other requests while groups load", "group_loading", 50),
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )
