@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 
 from moldau.coordinator.consumer.conversion import consumer_group_of
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
@@ -20,6 +19,7 @@ from moldau.coordinator.consumer.member import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
+    MemberState,
     PartitionEpochs,
     has_other_assignment,
 )
@@ -46,16 +46,54 @@ MEMBER_ID_VERSION = 1
 def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
     request = event.request
     settings = settings_of(step, request.group_id)
-    answer: Refused | ConsumerGroupHeartbeatResponse | None = invalid_request(request, event.waiter.version, settings)
-    if answer is None and request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-        answer = leave(step, group, request)
-    elif answer is None:
-        answer = join_or_stay(step, group, event, settings)
+    answer: Refused | ConsumerGroupHeartbeatResponse | None
+    if isinstance(group, ConsumerGroup) and is_settled(step, group, event):
+        step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, request.member_id)
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        )
+    else:
+        answer = invalid_request(request, event.waiter.version, settings)
+        if answer is None and request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            answer = leave(step, group, request)
+        elif answer is None:
+            answer = join_or_stay(step, group, event, settings)
     if isinstance(answer, Refused):
         step.reply(event.waiter, refusal(answer.error, answer.message))
     else:
         assert answer is not None
-        step.when_committed(ReplyWhenCommitted(event.waiter, answer, partial(_refused_by_the_log)))
+        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+
+
+def is_settled(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) -> bool:
+    """Whether a heartbeat only prolongs the session of its member: the member says nothing about itself, and follows
+    the target of a group whose topics are as they were. Nearly all heartbeats are such, and the long way
+    (`join_or_stay`) changes nothing either then.
+    """
+    request = event.request
+    if (
+        request.topic_partitions is not None
+        or request.subscribed_topic_names is not None
+        or request.subscribed_topic_regex is not None
+        or request.server_assignor is not None
+        or request.rack_id is not None
+        or request.rebalance_timeout_ms != -1
+    ):
+        return False
+    member, epoch, instance_id = group.members.get(request.member_id), request.member_epoch, request.instance_id
+    return (
+        member is not None
+        and epoch == member.epoch == group.assignment_epoch == group.epoch
+        and member.state is MemberState.STABLE
+        and member.classic is None
+        and member.client_id == event.client_id
+        and member.client_host == event.client_host
+        and (instance_id is None or group.static_members.get(instance_id) == request.member_id)
+        and not group.subscriptions.regexes
+        and group.has_met(step.image)
+    )
 
 
 def refusal(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:

@@ -39,10 +39,11 @@ def handle(
     if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
         return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    fresh_id = "" if request.member_id else services.groups.fresh_id()
     access = context.access
     return submit_event(
         services.groups.runner_of(request.group_id),
         context.version,
-        lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, services.groups.fresh_id(), access),
+        lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, access),
         lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
     )

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from moldau.coordinator.consumer.events import ConsumerHeartbeat
+from moldau.coordinator.consumer.heartbeat import is_settled, join_or_stay
 from moldau.coordinator.consumer.member import MemberState
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.consumer_stage import ConsumerStage, assigned
 
 NONE = ErrorCode.NONE
@@ -36,6 +39,67 @@ def test_a_heartbeat_without_news_writes_nothing_and_says_nothing() -> None:
     stage.join("m1")
     answer = stage.stay("m1")
     assert (answer.member_epoch, answer.assignment, stage.written) == (2, None, [])
+
+
+@pytest.mark.parametrize(
+    ("news", "settled"),
+    [
+        ({}, True),
+        ({"instance_id": "i1"}, True),
+        ({"instance_id": "i2"}, False),
+        ({"rack_id": "r"}, False),
+        ({"rebalance_timeout_ms": 30_000}, False),
+        ({"server_assignor": "range"}, False),
+        ({"subscribed_topic_names": ["a"]}, False),
+        ({"subscribed_topic_regex": "a.*"}, False),
+        ({"topic_partitions": []}, False),
+        ({"member_epoch": 1}, False),
+        ({"member_epoch": 0}, False),
+        ({"member_id": "m2"}, False),
+    ],
+)
+def test_a_heartbeat_that_only_prolongs_the_session_is_answered_as_any_other(
+    news: dict[str, Any], settled: bool
+) -> None:
+    stage = ConsumerStage()
+    stage.join("m1", instance_id="i1")
+    stage.stay("m1")  # the group has looked at its topics
+    fields = {"group_id": "g", "member_id": "m1", "member_epoch": 2, **news}
+    request = ConsumerGroupHeartbeatRequest(**fields)
+    event = ConsumerHeartbeat(stage.waiter(), request, "client", "/host", "", None)
+    step = stage.shard.begin(stage.now_ms, stage.now_ms)
+    assert is_settled(step, stage.group, event) is settled
+    if settled:
+        by_the_long_way = join_or_stay(step, stage.group, event, stage.config.consumer)
+        assert (stage.ask(event), step.changes) == (by_the_long_way, [])
+
+
+def test_a_heartbeat_takes_the_long_way_where_the_client_or_the_cluster_is_another() -> None:
+    stage = ConsumerStage()
+    stage.join("m1")
+    stage.stay("m1")
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=2)
+
+    def is_short(client_id: str, host: str) -> bool:
+        event = ConsumerHeartbeat(stage.waiter(), request, client_id, host, "", None)
+        return is_settled(stage.shard.begin(stage.now_ms, stage.now_ms), stage.group, event)
+
+    assert is_short("client", "/host")
+    assert not is_short("other", "/host")
+    assert not is_short("client", "/other")
+    stage.topics(a=5)
+    assert not is_short("client", "/host")
+
+
+def test_a_short_heartbeat_prolongs_the_session() -> None:
+    stage = ConsumerStage()
+    stage.join("m1")
+    stage.wait(30_000)
+    assert stage.stay("m1").error_code == NONE
+    stage.wait(44_999)
+    assert list(stage.group.members) == ["m1"]
+    stage.wait(1)
+    assert stage.group.members == {}
 
 
 def test_a_second_member_waits_until_the_first_has_revoked() -> None:
