@@ -19,7 +19,7 @@ from moldau.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
@@ -62,6 +62,8 @@ class MetadataParts(Parts):
 
 
 TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
+EXAMINED_AT_ONCE: Final = 4_096
+"""Topics of a fetch that are looked at without a pause."""
 FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
 
 
@@ -81,12 +83,17 @@ class FetchParts(Parts):
         if request.session_epoch > 0:
             yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)
             return
-        if not request.topics:
-            yield RequestPart(_changed(request), TOPICS, continues=False)
+        topics: list[FetchTopic] = []
+        for first in range(0, len(request.topics), EXAMINED_AT_ONCE):
+            # No result is about a topic without partitions.
+            topics += [each for each in request.topics[first : first + EXAMINED_AT_ONCE] if each.partitions]
+            yield None
+        if not topics:
+            yield RequestPart(_changed(request, topics=[]), TOPICS, continues=False)
             return
         for wait_ms in (request.max_wait_ms, 0):
             left = request.max_bytes
-            for piece in pieces(request.topics, ["partitions"], self.size):
+            for piece in pieces(topics, ["partitions"], self.size, consumes=False):
                 part = _changed(
                     request, session_epoch=FINAL_EPOCH, max_wait_ms=0, max_bytes=left, topics=piece.elements
                 )

@@ -45,6 +45,8 @@ SLICE_NS: Final = 2_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 SLICE_PARTS_MAX: Final = 16
 """The most parts in a slice, also where the clock says that no time has passed: a simulated one does not move."""
+FREED_PARTS_MAX: Final = 256
+"""The most parts in a slice that are dropped."""
 JOINED_AT_ONCE: Final = 256
 """Responses of parts that are joined without a pause, and keys that are freed without one."""
 
@@ -168,8 +170,12 @@ class ListPiece(NamedTuple):
     continues: bool
 
 
-def pieces(elements: Iterable[object], inner: Sequence[str], size: int) -> Iterator[ListPiece]:
-    """Cut a list into pieces of at most `size` elements, counted at the end of the path."""
+def pieces(
+    elements: Iterable[object], inner: Sequence[str], size: int, *, consumes: bool = True
+) -> Iterator[ListPiece]:
+    """Cut a list into pieces of at most `size` elements, counted at the end of the path. `consumes`: the lists inside
+    an element that is cut are consumed.
+    """
     piece: list[object] = []
     left = size
     for element in elements:
@@ -182,7 +188,8 @@ def pieces(elements: Iterable[object], inner: Sequence[str], size: int) -> Itera
             left -= need
             continue
         is_first = True
-        for below in pieces(getattr(element, inner[0]), inner[1:], size):
+        inside = getattr(element, inner[0])
+        for below in pieces(consumed(inside) if consumes else inside, inner[1:], size, consumes=consumes):
             cut = copy(element)
             setattr(cut, inner[0], below.elements)
             yield ListPiece([cut], continues=not is_first)
@@ -279,6 +286,15 @@ def _is_same(one: object, other: object) -> bool:
     )
 
 
+def is_last_refused(response: object, path: ListPath) -> bool:
+    """Whether the last element of a response is refused as a whole, and has no results of the elements inside."""
+    name, _, inner = path.response.partition(".")
+    elements = getattr(response, name, None)
+    if not inner or not elements:
+        return False
+    return bool(getattr(elements[-1], "error_code", 0)) and not getattr(elements[-1], inner.partition(".")[0])
+
+
 class LongRequests:
     """The long requests of a node: they take turns on the event loop."""
 
@@ -363,6 +379,11 @@ class LongRequest:
         self._reply: Pending[object] = Pending(self._abandon)
         self._is_abandoned = False
         self._pause_ms = 0
+        self._is_refused = False
+        """Whether a part was refused as a whole."""
+        self._is_element_refused = False
+        """Whether the last part was refused as a whole element: the further pieces of that element need not be asked.
+        """
         self._room: asyncio.Future[None] | None = None
         """Done when the controller has answered a part."""
         self._expects_response = getattr(request, "acks", 1) != 0
@@ -375,8 +396,12 @@ class LongRequest:
         try:
             self._slice()
         finally:
-            if begins and (self._are_all_begun or sys.exception() is not None):
+            if begins and (self._are_all_begun or self._is_refused or sys.exception() is not None):
                 context.access.end_request()
+        if self._is_refused:
+            context.connection.hold()
+            self._turns.begin(context.connection.hold_during(self._free_parts()))
+            return self._refusal() if self._expects_response else None
         if not self._are_all_begun:
             context.is_long = True
             context.connection.hold()
@@ -407,8 +432,10 @@ class LongRequest:
                 self._pause_ms = part.wait_ms
                 self._answered = []
                 return
-            if part is not None:
+            if part is not None and not (part.continues and self._is_element_refused):
                 self._handle(part)
+                if self._is_refused:
+                    return
             if clock_ns() >= end_ns:
                 return
 
@@ -419,6 +446,11 @@ class LongRequest:
         if type(response) is Pending:
             self._unanswered += 1
             cast("Pending[object]", response).listen(partial(self._complete, place))
+        elif getattr(response, "error_code", 0) and not self._unanswered:
+            # The error of the whole request is that of all of its parts: the others need not be asked.
+            self._is_refused = True
+        else:
+            self._is_element_refused = is_last_refused(response, part.path)
 
     @property
     def _is_full(self) -> bool:
@@ -432,9 +464,29 @@ class LongRequest:
         if self._are_all_begun:
             self._end()
 
+    def _refusal(self) -> object:
+        """The last response, which refuses the whole request."""
+        ((_, response),) = self._answered[-1:]
+        self._answered = []
+        return response
+
+    async def _free_parts(self) -> None:
+        """Drop the parts that are not asked, in slices: to free all elements at once would take long."""
+        if self._plan.open_max:
+            self._parts.close()  # Its parts follow from the responses.
+        clock_ns = self._turns.clock_ns
+        is_over = False
+        while not is_over:
+            await self._turns.turn()
+            end_ns = clock_ns() + SLICE_NS
+            for _ in range(FREED_PARTS_MAX):
+                is_over = next(self._parts, self) is self
+                if is_over or clock_ns() >= end_ns:
+                    break
+
     async def _further_slices(self, begins: bool) -> None:
         try:
-            while not self._are_all_begun:
+            while not self._are_all_begun and not self._is_refused:
                 if self._is_full:
                     self._room = asyncio.get_running_loop().create_future()
                     await self._room
@@ -446,6 +498,11 @@ class LongRequest:
         finally:
             if begins:
                 self._context.access.end_request()
+        if self._is_refused:
+            if not self._is_abandoned and self._expects_response:
+                self._reply.complete(self._refusal())
+            await self._free_parts()
+            return
         self._end()
 
     def _end(self) -> None:

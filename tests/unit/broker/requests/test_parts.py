@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any, Final, cast
 
@@ -15,6 +15,7 @@ from bench.frames import request_frame
 from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.requests import parts
 from moldau.broker.requests.api import Api, lists_of_requests
+from moldau.broker.requests.handlers import offset_fetch
 from moldau.broker.requests.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.pending import Pending
@@ -28,9 +29,16 @@ from moldau.protocol.messages.describe_topic_partitions import (
 )
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from moldau.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from moldau.replication.fetch_session import SESSION_PARTITIONS_MAX
 from moldau.security.access import Unrestricted
 from tests.limits.lists import LongList, long_lists, long_request
@@ -77,7 +85,7 @@ def test_small_elements_share_a_part_and_a_large_one_is_cut() -> None:
 def test_pieces_of_pieces_continue_both() -> None:
     deep = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(5)))
     group = OffsetFetchRequestGroup(group_id="g", topics=[deep, OffsetFetchRequestTopics(name="u")])
-    cut = list(pieces([group], ["topics", "partition_indexes"], 2))
+    cut = list(pieces([group], ["topics", "partition_indexes"], 2, consumes=False))
     assert [piece.continues for piece in cut] == [False, True, True, True]
     topics = [cast("Any", piece.elements[0]).topics for piece in cut]
     assert [[(each.name, each.partition_indexes) for each in some] for some in topics] == [
@@ -87,6 +95,8 @@ def test_pieces_of_pieces_continue_both() -> None:
         [("u", [])],
     ]
     assert group.topics == [deep, OffsetFetchRequestTopics(name="u")], "the request itself stays as it is"
+    assert len([*pieces([group], ["topics", "partition_indexes"], 2)]) == 4
+    assert (group.topics, deep.partition_indexes) == ([], []), "what is cut is freed piece by piece"
 
 
 def test_only_a_request_with_more_elements_than_a_part_is_long() -> None:
@@ -287,6 +297,63 @@ def test_others_have_their_turn_after_each_slice() -> None:
     assert not any(pair == ("part", "part") for pair in pairwise(order[2:]))
 
 
+def in_one_slice(api: str, request: object, answer: Callable[[Any], object]) -> tuple[object, int]:
+    """The response to a long request that needs no second slice, and the number of parts that were asked."""
+    asked: list[object] = []
+
+    def count(context: RequestContext, part: object) -> object:
+        asked.append(part)
+        return answer(part)
+
+    async def story() -> object:
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        turns = LongRequests(
+            cast("Any", StoppedClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+        )
+        context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
+        response = LongRequest(parts_of(api), turns, context, request, count).begin()
+        await asyncio.gather(*tasks)
+        return await answer_of(response)
+
+    return asyncio.run(story()), len(asked)
+
+
+class StoppedClock:
+    def precise_ns(self) -> int:
+        return 0
+
+
+def test_of_a_request_that_is_refused_as_a_whole_one_part_is_asked() -> None:
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=f"m{number}") for number in range(999)])
+    refusal = LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert in_one_slice("LeaveGroup", request, lambda part: refusal) == (refusal, 1)
+    assert request.members == [], "the others are freed in slices"
+
+
+def test_of_an_element_that_is_refused_as_a_whole_one_piece_is_asked() -> None:
+    def group(name: str) -> OffsetFetchRequestGroup:
+        topic = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(100)))
+        return OffsetFetchRequestGroup(group_id=name, topics=[topic])
+
+    def answer(part: OffsetFetchRequest) -> OffsetFetchResponse:
+        (asked,) = part.groups
+        error = ErrorCode.NONE if asked.group_id == "b" else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        topics = [] if error else [offset_fetch.no_offsets(each, error) for each in asked.topics or ()]
+        return OffsetFetchResponse(
+            groups=[OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=topics)]
+        )
+
+    response, asked = in_one_slice("OffsetFetch", OffsetFetchRequest(groups=[*map(group, "abc")]), answer)
+    assert isinstance(response, OffsetFetchResponse)
+    told = [
+        (each.group_id, each.error_code, sum(len(topic.partitions) for topic in each.topics))
+        for each in response.groups
+    ]
+    assert told == [("a", 30, 0), ("b", 0, 100), ("c", 30, 0)]
+    assert asked == 1 + -(-100 // parts_of("OffsetFetch").size) + 1
+
+
 def refused(key: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1)
 
@@ -366,6 +433,23 @@ def test_a_long_fetch_looks_again_when_its_wait_is_over() -> None:
         assert reply.responses[0].partitions[0].records
 
     serve_and(story)
+
+
+def test_topics_without_partitions_are_no_parts_of_a_long_fetch() -> None:
+    def parts_asked(topics: list[FetchTopic]) -> list[list[str]]:
+        cut = parts_of("Fetch").of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics))
+        return [
+            [each.topic for each in cast("FetchRequest", part.request).topics]
+            for part in cut
+            if isinstance(part, RequestPart)
+        ]
+
+    bare = [FetchTopic(topic=f"t{number}") for number in range(10_000)]
+    assert parts_asked(bare) == [[]], "one part, for the errors of the whole request"
+    whole = [FetchTopic(topic="a", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])]
+    cut = parts_of("Fetch").of(FetchRequest(max_wait_ms=0, min_bytes=0, topics=bare + whole + bare))
+    part = next(each for each in cut if each is not None)
+    assert cast("FetchRequest", cast("RequestPart", part).request).topics == whole
 
 
 def test_a_session_does_not_grow_past_its_limit() -> None:
