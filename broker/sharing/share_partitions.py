@@ -63,6 +63,8 @@ ERRORS: Final = {
     },
 }
 """The error for the client, by that of the share coordinator; UNKNOWN_SERVER_ERROR where there is none."""
+READ_SIZE_MIN: Final = 64 * 1024
+"""The least bytes that are read of a partition whose size of records is known."""
 FENCING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
@@ -163,6 +165,8 @@ class SharedPartition:
         self.is_loaded = False
         self.is_read = False
         """Whether a fetch is reading its records: others leave it out meanwhile."""
+        self.record_size: float | None = None
+        """The bytes of a record in the log, framing included, on the average of the last read; None: not known."""
         self.waiting: dict[WatchingOperation, None] = {}
         """The fetches that wait for it."""
         self.expired_locks = 0
@@ -240,6 +244,16 @@ class SharedPartition:
         self.wake()
 
     # Delivering
+
+    def read_size(self, records: int) -> int | None:
+        """The bytes to read for so many records, and some more, as records differ; None where their size is not
+        known.
+        """
+        return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
+
+    def was_read(self, size: int, records: int) -> None:
+        """Note that whole batches of so many bytes had so many records; 0 where a batch was larger than the read."""
+        self.record_size = size / records if records else None
 
     def acquire(
         self, wish: AcquireWish, fetched: Sequence[FetchedBatch], aborted: Iterable[tuple[int, int]]

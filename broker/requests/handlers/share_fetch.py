@@ -319,21 +319,24 @@ class ShareFetch:
     def _plan(
         self, ready: dict[SessionPartition, SharedPartition]
     ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
-        """Plan the reads as those of a consumer; each share partition may give an equal part of the bytes."""
+        """Plan the reads as those of a consumer; each share partition may give an equal part of the bytes. No more is
+        read than the wanted records take, and the least that the client waits for: they are few beside the bytes that a
+        client allows.
+        """
         size_max = min(self._request.max_bytes, self.size_max)
+        records, size_min = self._request.max_records, min(self._request.min_bytes, size_max)
         isolation = READ_COMMITTED if self._settings.reads_committed else READ_UNCOMMITTED
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=size_max, isolation_level=isolation, topics=[])
-        wanted = [
-            (
-                (partition.topic_id, partition.partition),
-                FetchPartition(
-                    partition=partition.partition,
-                    fetch_offset=shared.machine.next_fetch_offset(),
-                    partition_max_bytes=size_max // len(ready) + size_max % len(ready) * (place == 0),
-                ),
+        wanted = []
+        for place, (partition, shared) in enumerate(ready.items()):
+            share = size_max // len(ready) + size_max % len(ready) * (place == 0)
+            size = shared.read_size(records)
+            wish = FetchPartition(
+                partition=partition.partition,
+                fetch_offset=shared.machine.next_fetch_offset(),
+                partition_max_bytes=share if size is None else min(share, max(size, size_min)),
             )
-            for place, (partition, shared) in enumerate(ready.items())
-        ]
+            wanted.append(((partition.topic_id, partition.partition), wish))
         waits = self._lookups_left == 0
         return self._services.fetch_planner.plan(request, CONSUMER_VERSION, wanted, None, {}, self, waits)
 
@@ -458,6 +461,11 @@ class ShareFetch:
             if error is not ErrorCode.NONE or not data:
                 continue
             batches = list(fetched_batches(data))
+            if batches:
+                records = batches[-1].batch.last_offset - batches[0].batch.first_offset + 1
+                shared.was_read(batches[-1].end_position, records)
+            else:
+                shared.was_read(0, 0)
             aborted = [(each.first_offset, each.producer_id) for each in read.data.aborted_transactions or ()]
             wish = AcquireWish(self._wish.key.member_id, left, self._request.batch_size, is_strict, read.fetch_offset)
             acquired, count = shared.acquire(wish, [each.batch for each in batches], aborted)

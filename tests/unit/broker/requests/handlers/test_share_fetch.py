@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.coordinators.share_state import coordinator_key
+from moldau.broker.sharing.share_partitions import READ_SIZE_MIN, SharedPartition
 from moldau.coordinator.share_state.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import initialize_share_group_state as initialize
@@ -153,6 +154,27 @@ def test_a_strict_limit_cuts_a_batch(tell: Callable[[Story], None]) -> None:
         consumer, other = Consumer(client, topic_id), Consumer(client, topic_id, "n")
         assert [each.acquired for each in await consumer.take(records_max=2, mode=1, wait_ms=1_000)] == [[(0, 1, 1)]]
         assert [each.acquired for each in await other.take(records_max=2)] == [[(2, 2, 1)]]
+
+    tell(story)
+
+
+def test_no_more_is_read_than_the_wanted_records_take_and_a_larger_batch_is_read_next(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        consumer = Consumer(client, topic_id)
+        for partition in (0, 1):
+            await client.produce("t", batch(*"abcd"), partition=partition)
+            await consumer.take(partition=partition, wait_ms=1_000)
+        shared = node.broker.services.share_partitions.get(ShareKey(GROUP, topic_id, 1))
+        assert isinstance(shared, SharedPartition)
+        size = shared.read_size(500)
+        assert size is not None and READ_SIZE_MIN < size < READ_SIZE_MIN + 500 * 100
+        large = "x" * (READ_SIZE_MIN + 500 * 100)
+        await client.produce("t", batch("small"), partition=0)
+        await client.produce("t", batch(large), partition=1)
+        found = [[each.values for each in await consumer.take() if each.values] for _ in range(2)]
+        assert found == [[[b"small"]], [[large.encode()]]]
 
     tell(story)
 
