@@ -30,6 +30,7 @@ LOGGERS: Final = (
     "moldau.transactions",
     "moldau.listener",
     "moldau.logs",
+    "moldau.opentelemetry",
     "moldau.peer",
     "moldau.quorum",
     "moldau.replica",

@@ -5,6 +5,7 @@ lacks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Final
 
 from moldau.broker.config.config import Config
@@ -61,6 +62,11 @@ def _own(config: Config) -> Iterator[str]:
     address = config.text_or_none("moldau.http.listener")
     if address and read_http_address(address) is None:
         yield f"moldau.http.listener must be http://host:port, such as http://127.0.0.1:9464, and not {address}"
+    collector = config.text_or_none("moldau.opentelemetry.endpoint")
+    if collector and not collector.startswith(("http://", "https://")):
+        yield f"moldau.opentelemetry.endpoint must begin with http:// or https://, and is {collector}"
+    elif collector and find_spec("opentelemetry") is None:
+        yield "moldau.opentelemetry.endpoint needs the extra 'opentelemetry': pip install 'moldau[opentelemetry]'"
 
 
 def _roles_and_quorum(config: Config) -> Iterator[str]:

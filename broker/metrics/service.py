@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
+from moldau import __version__
 from moldau.broker.config.listeners import HttpAddress
 from moldau.broker.http.server import Answer, HttpRequest, HttpServer, Resources, plain
 from moldau.broker.metrics.cluster import (
@@ -28,6 +30,9 @@ from moldau.broker.metrics.traffic import (
 )
 from moldau.broker.runtime.tasks import Spawn
 
+if TYPE_CHECKING:
+    from moldau.broker.metrics.otlp import Telemetry
+
 log = logging.getLogger("moldau.broker")
 
 
@@ -37,13 +42,15 @@ class Metrics:
     def __init__(
         self,
         node: Observed,
-        address: HttpAddress,
+        address: HttpAddress | None,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
         further: Resources | None = None,
         body_size_max: int = 0,
     ) -> None:
-        """`further`: what else the server has besides metrics and health, with the largest body of a request to it."""
+        """`address` is None where nothing is served: the metrics are sent to a collector alone. `further`: what else
+        the server has besides metrics and health, with the largest body of a request to it.
+        """
         self._node = node
         self._address = address
         clock_ns = node.environment.precise_ns
@@ -61,10 +68,32 @@ class Metrics:
         resources: Resources = {path: {"GET": page} for path, page in pages.items()}
         self._server = HttpServer(loop, {**resources, **(further or {})}, spawn, body_size_max=body_size_max)
 
+        self.telemetry = self._compose_telemetry(spawn)
+
+    def _compose_telemetry(self, spawn: Spawn) -> Telemetry | None:
+        """The export to a collector; None where moldau.opentelemetry.endpoint is not set."""
+        node = self._node
+        endpoint = node.config.text_or_none("moldau.opentelemetry.endpoint")
+        if not endpoint:
+            return None
+        from moldau.broker.metrics.otlp import Telemetry
+
+        attributes = {
+            "service.name": "moldau",
+            "service.version": __version__,
+            "service.instance.id": str(node.config.node_id),
+        }
+        interval_ms = node.config.integer("moldau.opentelemetry.interval.ms")
+        return Telemetry(node.environment, spawn, self._collect_all, endpoint, interval_ms, attributes)
+
     async def start(self) -> None:
         """Serve. Raises OSError."""
-        await self._server.start(self._address, "moldau.http.listener")
-        log.info("metrics and health on http://%s:%d", self._address.host or "*", self._address.port)
+        if self._address is not None:
+            await self._server.start(self._address, "moldau.http.listener")
+            log.info("metrics and health on http://%s:%d", self._address.host or "*", self._address.port)
+        if self.telemetry is not None:
+            self._node.clock.slow.told = self.telemetry.note
+            self.telemetry.start()
         self._stall.start()
         if self._process is not None:
             self._process.start()
@@ -89,13 +118,16 @@ class Metrics:
         return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
 
     async def metrics(self, request: HttpRequest) -> Answer:
-        began_ns = self._clock_ns()
         page = Page()
+        await self._collect_all(page)
+        return Answer(200, CONTENT_TYPE, page.text())
+
+    async def _collect_all(self, page: Page) -> None:
+        began_ns = self._clock_ns()
         if self._process is not None:
             self._process.collect(page, await self._node.environment.offload(self._process.read))
         await self._collect(page)
         self._scrape_ns = self._clock_ns() - began_ns
-        return Answer(200, CONTENT_TYPE, page.text())
 
     async def _collect(self, page: Page) -> None:
         node = self._node

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.runtime.pending import ASKED_FOR
 
@@ -31,7 +31,29 @@ TEXT_LENGTH_MAX: Final = 128
 """The most characters of a client's text in a line."""
 NEVER_NS: Final = 1 << 60
 
+STAGES: Final = ("queue", "decode", "local", "remote", "encode", "response queue", "send")
+"""The stages of `request_times.py`."""
+HOOKED_STAGES: Final = ("queue", "local", "send")
+"""Those of frames that a hook answers."""
 Pairs = list[tuple[str, object]]
+
+
+class RequestStage(NamedTuple):
+    """A stage of a request, by the precise clock (ns)."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+
+
+class SlowRequest(NamedTuple):
+    """A request that took longer than the threshold."""
+
+    api: str
+    stages: list[RequestStage]
+    """In their order, without gaps."""
+    pairs: Pairs
+    """What the line in the log says about it."""
 
 
 class SlowRequests:
@@ -42,6 +64,8 @@ class SlowRequests:
         self.threshold_ns = NEVER_NS
         self.count = 0
         """The slow requests since the start, those without a line included."""
+        self.told: Callable[[SlowRequest], None] | None = None
+        """Called for each request that has a line; None where traces are not exported."""
         self._said_count = 0
         self._left_out_count = 0
         self._until_s = -PERIOD_S
@@ -79,6 +103,18 @@ class SlowRequests:
         if was_abandoned:
             pairs.append(("abandoned", "true"))
         log.warning("slow_request %s", _line(pairs))
+        if self.told is not None:
+            stamps = (
+                context.received_ns,
+                context.began_ns,
+                context.decoded_ns,
+                context.handled_ns,
+                context.completed_ns,
+                context.encoded_ns,
+                context.written_ns,
+                sent_ns,
+            )
+            self.told(SlowRequest(context.route.name, _stages(STAGES, stamps), pairs))
 
     def hooked(
         self, hook: FrameHook, connection: ClientConnection, count: int, stamps: tuple[int, int, int, int]
@@ -98,6 +134,8 @@ class SlowRequests:
             *_named(iter(hook.partitions())),
         ]
         log.warning("slow_request %s", _line(pairs))
+        if self.told is not None:
+            self.told(SlowRequest(hook.route.name, _stages(HOOKED_STAGES, stamps), pairs))
 
     def _may_say(self) -> bool:
         self.count += 1
@@ -116,6 +154,10 @@ class SlowRequests:
     def _sum_up(self) -> None:
         log.warning("%d more requests were slow in the last second, not named one by one", self._left_out_count)
         self._left_out_count = 0
+
+
+def _stages(names: tuple[str, ...], stamps: tuple[int, ...]) -> list[RequestStage]:
+    return [RequestStage(name, *times) for name, times in zip(names, pairwise(stamps), strict=True)]
 
 
 def _client(connection: ClientConnection, client_id: str | None) -> Pairs:

@@ -474,9 +474,9 @@ class NodeParts:
         return None if topic is None else topic.name
 
     def _compose_metrics(self) -> Metrics | None:
-        """The metrics and their HTTP server; None where moldau.http.listener is not set."""
+        """The metrics with their HTTP server and their export; None where neither is set."""
         address = read_http_address(self.config.text_or_none("moldau.http.listener") or "")
-        if address is None:
+        if address is None and not self.config.text_or_none("moldau.opentelemetry.endpoint"):
             return None
         from moldau.broker.metrics.observed import Observed
         from moldau.broker.metrics.service import Metrics
@@ -508,7 +508,8 @@ class NodeParts:
             clock=self.clock,
             readiness=self.readiness,
         )
-        return Metrics(observed, address, self.loop, self.tasks.spawn, self._compose_console(), CONSOLE_BODY_SIZE_MAX)
+        console = None if address is None else self._compose_console()
+        return Metrics(observed, address, self.loop, self.tasks.spawn, console, CONSOLE_BODY_SIZE_MAX)
 
     def _compose_console(self) -> Resources | None:
         """The pages of the console; None where moldau.console is off, and on a node that is a controller alone."""

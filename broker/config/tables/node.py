@@ -189,6 +189,10 @@ moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only
     How the node's own log is written to standard error: lines for people, or one JSON object a line.
+moldau.opentelemetry.endpoint  string  null  any  honoured  read-only
+    Where metrics, and traces of slow requests, are sent over OTLP/HTTP, such as http://127.0.0.1:4318; nowhere if unset.
+moldau.opentelemetry.interval.ms  int  60000  1000..  honoured  read-only
+    The time between two exports of the metrics by OpenTelemetry.
 moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
     Bytes of replies that have not left, over all connections, above which fetches copy one batch each; -1 for no limit.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only

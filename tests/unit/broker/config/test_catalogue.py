@@ -48,6 +48,8 @@ OWN = {
     "moldau.oauthbearer.allowed.urls",
     "moldau.metrics.series.max",
     "moldau.open.files.max",
+    "moldau.opentelemetry.endpoint",
+    "moldau.opentelemetry.interval.ms",
     "moldau.queued.max.reply.bytes",
     "moldau.tiered.compaction.bytes.per.pass",
     "moldau.tiered.read.ahead.bytes",
