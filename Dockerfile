@@ -24,6 +24,7 @@ COPY kraft kraft
 COPY coordinator coordinator
 COPY tables tables
 COPY spark_jobs spark_jobs
+COPY lake lake
 COPY testing testing
 COPY pyspark_moldau pyspark_moldau
 RUN PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \

@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[dev,clients,spark,tiered,schemas,delta]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[dev,clients,spark,tiered,schemas,delta,iceberg]'
 	@touch $@
 
 install: compiled ## the environment alone
@@ -103,6 +103,11 @@ examples: install ## a broker for tests in Java, Go and JavaScript; a language t
 	@if command -v go; then cd examples/go && $(EXAMPLE) go test ./...; else echo "no Go: examples/go is left out"; fi
 	@if command -v npm; then cd examples/javascript && npm install --silent --no-audit --no-fund --no-package-lock && $(EXAMPLE) npm test; \
 	else echo "no Node: examples/javascript is left out"; fi
+
+.PHONY: lake
+
+lake: $(VENV)/.installed-tests compiled ## a writer of Iceberg tables killed 100 times, at each step of a commit: about ten minutes
+	$(BIN)/python -m tests.lake --kills 100
 
 .PHONY: wheel
 

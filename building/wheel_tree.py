@@ -14,6 +14,7 @@ LINKED: Final = (
     "broker",
     "coordinator",
     "kraft",
+    "lake",
     "protocol",
     "replication",
     "security",

@@ -21,6 +21,7 @@ PACKAGES = (
     "kraft",
     "coordinator",
     "tables",
+    "lake",
     "spark_jobs",
     "testing",
 )

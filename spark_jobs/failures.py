@@ -18,6 +18,7 @@ _NAMES: Final = (
     "SnapshotChanged",
     "TransactionsLost",
     "ValueNotDecoded",
+    "RegistryNotReached",
     "CorruptCheckpoint",
     "CorruptTransactionIndex",
     "StorageUnavailable",

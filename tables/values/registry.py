@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -103,9 +104,10 @@ class SchemaSource(NamedTuple):
             with urlopen(request, timeout=TIMEOUT_S) as reply:
                 answer = json.load(reply)
         except HTTPError as problem:
-            raise ValueNotDecoded(f"schema {schema_id}: {host} answers {problem.code} to {path}") from None
+            kind = ValueNotDecoded if problem.code == HTTPStatus.NOT_FOUND else RegistryNotReached
+            raise kind(f"schema {schema_id}: {host} answers {problem.code} to {path}") from None
         except (URLError, OSError, ValueError) as problem:
-            raise ValueNotDecoded(f"schema {schema_id}: {host}: {problem}") from None
+            raise RegistryNotReached(f"schema {schema_id}: {host}: {problem}") from None
         if not isinstance(answer, dict) or "schema" not in answer:
             raise ValueNotDecoded(f"schema {schema_id}: {host} gives no schema for {path}")
         return answer
@@ -125,6 +127,10 @@ VARINT_SIZE_MAX: Final = 5
 
 class ValueNotDecoded(Refused):
     """A value is not framed, its schema does not exist, or it does not fit its schema or the columns."""
+
+
+class RegistryNotReached(ValueNotDecoded):
+    """The registry does not answer, or not as one: whether the value has a schema is not known."""
 
 
 def unframed(value: bytes) -> tuple[int, memoryview]:

@@ -31,6 +31,7 @@ BELOW: Final = {
     "coordinator": ("protocol",),
     "tables": ("storage", "protocol"),
     "spark_jobs": ("tables", "storage", "protocol"),
+    "lake": ("tables", "storage", "protocol"),
     "pyspark_moldau": ("spark_jobs",),
     "testing": ("broker",),
     "broker": PACKAGES,

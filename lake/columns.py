@@ -1,0 +1,134 @@
+"""The rows of a table from the records of a topic: the raw columns, or the values decoded by a registry's schemas.
+
+| column | type | |
+|---|---|---|
+| `key` | binary | |
+| `partition`, `offset`, `timestamp` | int, long, timestamptz | where the record stands; never null |
+| `headers` | list of (key, value) | where they are asked for |
+| `value` | binary | or, with a registry, the type of the value's schema: the fields of a record are those of a struct |
+
+A record that does not fit is a `Misfit`: its value is not framed, has no schema, or does not have the type that the
+column has evolved to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from moldau.lake.value_types import TypesDiffer, merged_type, type_of
+from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
+from moldau.tables.values.decoders import FramedValues
+from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded, unframed
+
+PLACE: Final = ("partition", "offset", "timestamp")
+READ_COLUMNS: Final = ("key", *PLACE, "value")
+"""The columns of records that a table needs, without headers."""
+
+
+class Misfit(NamedTuple):
+    """A record that is not a row of the table."""
+
+    row: int
+    """Its position in its batch."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a batch, and the records that are none."""
+
+    batch: pa.RecordBatch
+    misfits: Sequence[Misfit] = ()
+
+
+def raw_schema(*, has_headers: bool) -> pa.Schema:
+    """The columns of a table of raw values."""
+    names = [*READ_COLUMNS[:-1], *(["headers"] if has_headers else []), "value"]
+    return pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=name not in PLACE) for name in names])
+
+
+class RawColumns:
+    """Rows as they are read."""
+
+    def __init__(self, *, has_headers: bool) -> None:
+        self.schema = raw_schema(has_headers=has_headers)
+
+    def rows(self, batch: pa.RecordBatch) -> Rows:
+        return Rows(pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema))
+
+
+class DecodedColumns:
+    """Rows with decoded values. The type of the column `value` grows with each schema that is met: `schema` is the
+    current one, and a table has to have it before the rows that were made with it.
+    """
+
+    def __init__(self, source: SchemaSource, *, has_headers: bool, value_type: pa.DataType | None = None) -> None:
+        """`value_type`: the type that the column has in the table; None where the table has no such column yet."""
+        self._source = source
+        self._values = FramedValues(source)
+        self._base = raw_schema(has_headers=has_headers)
+        self._type = value_type
+        self._reasons: dict[int, str | None] = {}
+        """Of each schema that was met, why its values do not fit; None where they do."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns; without `value` where no schema was met yet."""
+        at = len(self._base) - 1
+        return self._base.remove(at) if self._type is None else self._base.set(at, pa.field("value", self._type))
+
+    def rows(self, batch: pa.RecordBatch) -> Rows:
+        """Decode a batch of `READ_COLUMNS`. Raises `RegistryNotReached`: then no record is known to be a misfit."""
+        values = batch.column("value").to_pylist()
+        misfits, decoded = {}, []
+        for row, value in enumerate(values):
+            try:
+                decoded.append(None if value is None else self._decoded(value))
+            except RegistryNotReached:
+                raise
+            except ValueNotDecoded as problem:
+                misfits[row] = str(problem)
+                decoded.append(None)
+        schema = self.schema
+        column = pa.nulls(len(values)) if self._type is None else self._column(decoded, misfits)
+        columns = [column if name == "value" else batch.column(name) for name in schema.names]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        if misfits:
+            rows = rows.filter(pa.array([row not in misfits for row in range(len(values))]))
+        return Rows(rows, [Misfit(row, reason) for row, reason in sorted(misfits.items())])
+
+    def _decoded(self, value: bytes) -> object:
+        schema_id, _ = unframed(value)
+        if schema_id not in self._reasons:
+            self._reasons[schema_id] = self._meet(schema_id)
+        reason = self._reasons[schema_id]
+        if reason is not None:
+            raise ValueNotDecoded(reason)
+        return self._values.decode(value)
+
+    def _meet(self, schema_id: int) -> str | None:
+        """Let the column hold the values of a schema. Returns why it cannot; None where it does."""
+        try:
+            found = type_of(self._source.schema(schema_id))
+            self._type = found if self._type is None else merged_type(self._type, found)
+        except RegistryNotReached:
+            raise
+        except (TypesDiffer, ValueNotDecoded) as problem:
+            return f"schema {schema_id} does not fit the table: {problem}"
+        return None
+
+    def _column(self, decoded: list[object], misfits: dict[int, str]) -> pa.Array:
+        try:
+            return pa.array(decoded, self._type)
+        except (pa.ArrowException, TypeError, ValueError):
+            for row, value in enumerate(decoded):
+                try:
+                    pa.array([value], self._type)
+                except (pa.ArrowException, TypeError, ValueError) as problem:
+                    misfits[row] = f"the value does not fit the column: {problem}"
+                    decoded[row] = None
+            return pa.array(decoded, self._type)

@@ -1,0 +1,184 @@
+"""The data files of one attempt: rows in bounded memory as Parquet files, each inside one partition of the table.
+
+    <table>/data/timestamp_day=2026-11-27/<attempt>-0.parquet
+
+The name of a file begins with the id of its attempt. A file whose attempt did not become part of the table is found by
+this name and deleted by the next run (`orphans.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Transaction
+from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
+
+from moldau.tables.refusals import Refused
+
+Step: TypeAlias = Callable[[str], None]
+"""Called with the name of each step of a commit once it is done. A test ends the process there."""
+BUFFER_SIZE: Final = 32 << 20
+"""Bytes of rows in memory, over all open files, at which they are written as row groups."""
+FILE_SIZE_MAX: Final = 256 << 20
+"""Bytes of rows in memory that become one file; compressed they are a fraction of it."""
+OPEN_MAX: Final = 24
+"""The most open files. A row of one partition more closes the file that was opened first."""
+TIME_COLUMN: Final = "timestamp"
+UNITS: Final = {"hour": HourTransform, "day": DayTransform, "month": MonthTransform, "year": YearTransform}
+"""The units of time by which a table can be partitioned."""
+FORMATS: Final = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A file that takes rows, and the rows that are to become its next row group."""
+
+    location: str
+    schema: pa.Schema
+    writer: pq.ParquetWriter
+    stream: object
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    buffered_size: int = 0
+    size: int = 0
+
+
+class AttemptFiles:
+    """Writes the rows of an attempt into the schema and the partitions of a transaction's table."""
+
+    def __init__(self, transaction: Transaction, attempt: str, step: Step, file_size_max: int = FILE_SIZE_MAX) -> None:
+        """Raises `Refused` where the table is partitioned by something else than one unit of `timestamp`."""
+        self._transaction = transaction
+        self._table = transaction._table
+        self._attempt = attempt
+        self._step = step
+        self._file_size_max = file_size_max
+        self._open: dict[str, OpenFile] = {}
+        self._written: list[str] = []
+        self._finished: list[DataFile] = []
+        self._unit = unit_of(transaction.table_metadata.spec(), transaction.table_metadata.schema())
+        self.schema: pa.Schema = file_schema(transaction)
+        self.rows_count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows with the columns of the table. Raises OSError."""
+        if not batch.num_rows:
+            return
+        self.rows_count += batch.num_rows
+        for name, rows in partitioned(aligned(batch, self.schema), self._unit):
+            into = self._file(name)
+            into.rows.append(rows)
+            into.buffered_size += rows.nbytes
+        while sum(each.buffered_size for each in self._open.values()) >= BUFFER_SIZE:
+            self._flush(max(self._open, key=lambda name: self._open[name].buffered_size))
+
+    def renew_schema(self) -> None:
+        """End the open files: the transaction has changed the schema, and the next rows have the new one."""
+        self._close_all()
+        self.schema = file_schema(self._transaction)
+
+    def finish(self) -> list[DataFile]:
+        """Close the files. Returns their descriptions for a snapshot. Raises OSError."""
+        self._close_all()
+        return self._finished
+
+    def discard(self) -> None:
+        """Delete the files: the attempt was given up. A file that is left is an orphan, which the next run deletes."""
+        for each in self._open.values():
+            each.writer.close()
+            each.stream.close()  # type: ignore[attr-defined]
+        self._open.clear()
+        for location in self._written:
+            with suppress(FileNotFoundError):
+                self._table.io.delete(location)
+        self._written.clear()
+
+    def _file(self, name: str) -> OpenFile:
+        if name in self._open:
+            return self._open[name]
+        if len(self._open) >= OPEN_MAX:
+            self._close(next(iter(self._open)))
+        file_name = f"{name}{self._attempt}-{len(self._written)}.parquet"
+        location = self._table.location_provider().new_data_location(file_name)
+        stream = self._table.io.new_output(location).create()
+        self._written.append(location)
+        self._step("data file begun")
+        is_raw = pa.types.is_large_binary(self.schema.field("value").type) if "value" in self.schema.names else True
+        compression = self._table.metadata.properties.get("write.parquet.compression-codec", "zstd")
+        writer = pq.ParquetWriter(
+            stream, self.schema, compression=compression, use_dictionary=["partition"] if is_raw else True
+        )
+        self._open[name] = OpenFile(location, self.schema, writer, stream)
+        return self._open[name]
+
+    def _flush(self, name: str) -> None:
+        file = self._open[name]
+        if file.rows:
+            file.writer.write_table(pa.Table.from_batches(file.rows, file.schema), row_group_size=1 << 30)
+        file.size += file.buffered_size
+        file.rows, file.buffered_size = [], 0
+        if file.size >= self._file_size_max:
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        file = self._open[name]
+        if file.rows:
+            file.writer.write_table(pa.Table.from_batches(file.rows, file.schema), row_group_size=1 << 30)
+        file.writer.close()
+        file.stream.close()  # type: ignore[attr-defined]
+        del self._open[name]
+        described = parquet_file_to_data_file(self._table.io, self._transaction.table_metadata, file.location)
+        self._finished.append(described)
+        self._step("data file written")
+
+    def _close_all(self) -> None:
+        for name in list(self._open):
+            self._close(name)
+
+
+def file_schema(transaction: Transaction) -> pa.Schema:
+    """The Arrow schema of a table's files, with field ids."""
+    return schema_to_pyarrow(transaction.table_metadata.schema(), include_field_ids=True)
+
+
+def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the columns of a table; a column that they do not have is null."""
+    columns = [
+        batch.column(each.name).cast(each.type)
+        if each.name in batch.schema.names
+        else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def unit_of(spec: PartitionSpec, schema: object) -> str | None:
+    """The unit of `timestamp` by which a table is partitioned; None where it is not partitioned. Raises `Refused`."""
+    if spec.is_unpartitioned():
+        return None
+    (first, *others) = spec.fields
+    unit = next((unit for unit, kind in UNITS.items() if isinstance(first.transform, kind)), None)
+    name = schema.find_field(first.source_id).name  # type: ignore[attr-defined]
+    if others or unit is None or name != TIME_COLUMN:
+        raise Refused(f"the table is partitioned by {spec}: a table is followed that is partitioned by time or not")
+    return unit
+
+
+def partitioned(batch: pa.RecordBatch, unit: str | None) -> list[tuple[str, pa.RecordBatch]]:
+    """The rows by partition: the directory of each, which ends in a slash, or nothing where there are no partitions."""
+    if unit is None:
+        return [("", batch)]
+    starts = pc.floor_temporal(batch.column(TIME_COLUMN), unit=unit)
+    found = []
+    for start in pc.unique(starts):
+        rows = batch if len(pc.unique(starts)) == 1 else batch.filter(pc.equal(starts, start))
+        found.append((f"{TIME_COLUMN}_{unit}={start.as_py().strftime(FORMATS[unit])}/", rows))
+    return found

@@ -1,0 +1,66 @@
+"""Dead letters: the records that do not fit a table, in a table of their own with the reason of each.
+
+The dead letters of a round are committed before the rows of the round, and only where there are any. After a crash
+between the two commits the table has not the round, and the records that are dead letters already are left out when the
+round is made again: each offset is in one of the two tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
+
+from moldau.lake.columns import raw_schema
+from moldau.lake.ledger import Ledger
+from moldau.lake.sink import LakeTable
+
+SUFFIX: Final = "_dead_letters"
+"""The name of the table is that of the table of rows with this ending."""
+
+
+class DeadLetters:
+    """The claimed table of dead letters."""
+
+    def __init__(self, table: LakeTable, *, has_headers: bool) -> None:
+        self._table = table
+        self.schema = raw_schema(has_headers=has_headers).append(pa.field("reason", pa.string()))
+        self._letters: list[pa.RecordBatch] = []
+        self._ledger: Ledger | None = None
+
+    def claim(self, wanted: Ledger) -> None:
+        """Become the writer of the table, and sweep it. Raises as `LakeTable.claim`."""
+        self._ledger = self._table.claim(replace(wanted, mode="append", offsets={}), self.schema, None)
+        self._table.sweep()
+
+    def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
+        """The (partition, offset) of the letters at or after these offsets: those that a crash has left ahead of the
+        rows. The letters of a round that is given up before are forgotten.
+        """
+        self._letters = []
+        assert self._ledger is not None, "the table is claimed"
+        ahead = {each: offsets.get(each, 0) for each, end in self._ledger.offsets.items() if end > offsets.get(each, 0)}
+        if not ahead:
+            return set()
+        parts = [And(EqualTo("partition", each), GreaterThanOrEqual("offset", start)) for each, start in ahead.items()]
+        condition = parts[0] if len(parts) == 1 else Or(*parts)
+        found = self._table.begin().table.scan(condition, selected_fields=("partition", "offset")).to_arrow()
+        return set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+
+    def add(self, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
+        """Take records that do not fit, with the reason of each."""
+        columns = [*(rows.column(each.name) for each in self.schema if each.name != "reason"), pa.array(list(reasons))]
+        self._letters.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+
+    def commit(self, reached: Mapping[int, int]) -> None:
+        """Commit the letters of a round that reaches these offsets. Raises `CommitConflict` and `WriterReplaced`."""
+        if not self._letters:
+            return
+        attempt = self._table.begin()
+        for each in self._letters:
+            attempt.add(each)
+        self._ledger = attempt.commit(reached)
+        self._letters = []

@@ -1,0 +1,253 @@
+"""The follower of a topic: rounds of reading and committing, until the table has the topic, and then as it grows.
+
+    claim ──▶ list the ends ──▶ nothing new: wait ──▶ list again
+                   │
+                   └─▶ a round: read, decode, write files ──▶ commit ──▶ list the ends
+                            │            │                      └─ a conflict: begin the round anew
+                            │            └─ a record that does not fit: suspend, skip, or a row of the dead letters
+                            └─ asked to stop: give the round up, end
+
+The table is the only state. Each round begins at the offsets that the table has, so each offset is in it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from moldau.lake.columns import READ_COLUMNS, DecodedColumns, Misfit, RawColumns
+from moldau.lake.dead_letters import DeadLetters
+from moldau.lake.ledger import Ledger
+from moldau.lake.reading import TopicReading
+from moldau.lake.sink import Attempt, CommitConflict, LakeTable
+from moldau.lake.upsert import KEY, Changes, replaced_files, rows_that_stay
+from moldau.tables.refusals import Refused
+from moldau.tables.values.registry import ValueNotDecoded
+
+CONFLICTS_MAX: Final = 20
+"""The most conflicts in a row. One more ends the process: the table changes faster than a round is written."""
+SWEEP_COMMITS: Final = 1_000
+"""After so many commits the files are deleted that only expired snapshots have had."""
+SUSPEND, SKIP, DEAD_LETTER = "suspend", "skip", "dead-letter"
+Columns = RawColumns | DecodedColumns
+
+
+class StopAsked(Exception):
+    """The process is to end: the round is given up."""
+
+
+@dataclass(slots=True)
+class FollowProgress:
+    """What the metrics and the progress lines show."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    """The next offset of each partition of the table."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """The ends of the partitions as they were listed last."""
+    rows_count: int = 0
+    commits_count: int = 0
+    misfits_count: int = 0
+    conflicts_count: int = 0
+    orphans_count: int = 0
+    caught_up_ms: int = 0
+    """When the table had last all that the places show; Unix time."""
+    committed_ms: int = 0
+    """When the last commit was made; Unix time."""
+
+    @property
+    def lag(self) -> int:
+        """The offsets that the places show and the table does not have."""
+        return sum(max(0, end - self.offsets.get(partition, 0)) for partition, end in self.ends.items())
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """How a topic is followed."""
+
+    round_size: int
+    """Bytes of segments of a round, about."""
+    misfits: str = SUSPEND
+    """What is done with a record that does not fit: `suspend`, `skip` or `dead-letter`."""
+    has_headers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FollowPorts:
+    """What the follower does not know by itself."""
+
+    now_ms: Callable[[], int]
+    say: Callable[[str], None]
+    is_stopping: Callable[[], bool]
+
+
+class Follower:
+    """Keeps a claimed table up to date with a topic."""
+
+    def __init__(
+        self,
+        reading: TopicReading,
+        table: LakeTable,
+        columns: Columns,
+        ledger: Ledger,
+        settings: FollowSettings,
+        ports: FollowPorts,
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
+        self._reading = reading
+        self._table = table
+        self._columns = columns
+        self._settings = settings
+        self._ports = ports
+        self._dead_letters = dead_letters
+        self._ledger = ledger
+        self._conflicts = 0
+        self._swept_commits = 0
+        self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
+
+    def catch_up(self) -> None:
+        """Make rounds until the table has what the places showed when it was called. Returns also where the process is
+        to end.
+
+        Raises `ValueNotDecoded` where a record does not fit and the follower suspends; `DataLost`, `TopicRecreated`,
+        `WriterReplaced` and `Refused`; `MalformedMessage` and OSError of the files; the errors of the catalog.
+        """
+        ends = self._reading.ends(self._ledger.offsets, self._ledger.topic_id)
+        listed_ms = self._ports.now_ms()
+        self.progress.ends = dict(ends)
+        while not self._ports.is_stopping() and self._is_behind(ends):
+            try:
+                self._round(ends)
+            except StopAsked:
+                return
+            except CommitConflict as conflict:
+                self._note_conflict(conflict)
+        if not self._is_behind(ends):
+            self.progress.caught_up_ms = listed_ms
+        if self.progress.commits_count >= self._swept_commits + SWEEP_COMMITS:
+            self._swept_commits = self.progress.commits_count
+            self.progress.orphans_count += len(self._table.sweep())
+
+    def _is_behind(self, ends: Mapping[int, int]) -> bool:
+        known = self._ledger.offsets
+        return any(end > known.get(each, self._reading.log_start(each)) for each, end in ends.items())
+
+    def _round(self, ends: Mapping[int, int]) -> None:
+        attempt = self._table.begin()
+        reached, tasks = self._reading.round(attempt.ledger.offsets, ends, self._settings.round_size)
+        names = [*READ_COLUMNS[:-1], *(["headers"] if self._settings.has_headers else []), "value"]
+        misfits = Misfits(self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets)
+        try:
+            changes = Changes() if attempt.ledger.mode == "upsert" else None
+            for batch in self._reading.batches(tasks, names):
+                if self._ports.is_stopping():
+                    raise StopAsked
+                if changes is None:
+                    self._add(attempt, batch, misfits)
+                else:
+                    changes.add(self._with_keys(batch, misfits))
+            if changes is not None:
+                self._apply(attempt, changes.rows(), misfits)
+            misfits.commit(reached)
+        except BaseException:
+            attempt.discard()
+            raise
+        self._ledger = attempt.commit(reached)
+        self._note_commit(attempt, misfits, ends)
+
+    def _with_keys(self, batch: pa.RecordBatch, misfits: Misfits) -> pa.RecordBatch:
+        """The records that have a key; one without is a misfit in a table with a row for each key."""
+        if not batch.column(KEY).null_count:
+            return batch
+        batch = misfits.without_stored(batch)
+        has_key = batch.column(KEY).is_valid()
+        without = [row for row, is_there in enumerate(has_key.to_pylist()) if not is_there]
+        misfits.take(batch, [Misfit(row, "the record has no key") for row in without])
+        return batch.filter(has_key)
+
+    def _add(self, attempt: Attempt, batch: pa.RecordBatch, misfits: Misfits) -> pa.RecordBatch:
+        """Add the rows of a batch. Returns those that fit."""
+        batch = misfits.without_stored(batch)
+        before = self._columns.schema
+        rows = self._columns.rows(batch)
+        misfits.take(batch, rows.misfits)
+        if not self._columns.schema.equals(before):
+            attempt.evolve(self._columns.schema)
+        attempt.add(rows.batch)
+        return rows.batch
+
+    def _apply(self, attempt: Attempt, changes: pa.Table, misfits: Misfits) -> None:
+        """Let the changed keys have their new rows: files with one of the keys are written anew."""
+        if not changes.num_rows:
+            return
+        (batch,) = changes.combine_chunks().to_batches()
+        is_deleted = batch.column("value").is_null()
+        deleted = batch.filter(is_deleted).column(KEY)
+        kept = batch.filter(pc.invert(is_deleted))
+        fitting = self._add(attempt, kept, misfits).column(KEY)
+        keys = pa.chunked_array([deleted, fitting.cast(deleted.type)]).combine_chunks()
+        for file, task in list(replaced_files(attempt.table, keys)):
+            if self._ports.is_stopping():
+                raise StopAsked
+            attempt.replace(file)
+            for stays in rows_that_stay(attempt.transaction, task, keys):
+                attempt.add(stays)
+
+    def _note_commit(self, attempt: Attempt, misfits: Misfits, ends: Mapping[int, int]) -> None:
+        progress, self._conflicts = self.progress, 0
+        progress.offsets = dict(self._ledger.offsets)
+        progress.rows_count += attempt.files.rows_count
+        progress.misfits_count += misfits.count
+        progress.commits_count += 1
+        progress.committed_ms = self._ports.now_ms()
+        lag = sum(max(0, end - self._ledger.offsets.get(each, 0)) for each, end in ends.items())
+        named = f", {misfits.count:,} that do not fit" if misfits.count else ""
+        self._ports.say(
+            f"commit {progress.commits_count}: {attempt.files.rows_count:,} rows{named}; {lag:,} offsets behind"
+        )
+
+    def _note_conflict(self, conflict: CommitConflict) -> None:
+        self._conflicts += 1
+        self.progress.conflicts_count += 1
+        self._ports.say(f"conflict, the round is made anew: {conflict}")
+        if self._conflicts > CONFLICTS_MAX:
+            raise Refused(f"{conflict}; the commits of other programs leave this one no room") from None
+
+
+class Misfits:
+    """The records of a round that do not fit."""
+
+    def __init__(self, topic: str, action: str, dead_letters: DeadLetters | None, offsets: Mapping[int, int]) -> None:
+        self._topic = topic
+        self._action = action
+        self._dead_letters = dead_letters
+        self._stored = set() if dead_letters is None else dead_letters.stored_since(offsets)
+        self.count = 0
+
+    def without_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records of a batch that are not dead letters already: a crash came between the two commits."""
+        if not self._stored:
+            return batch
+        places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+        return batch.filter(pa.array([place not in self._stored for place in places]))
+
+    def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
+        """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
+        if not misfits:
+            return
+        self.count += len(misfits)
+        if self._action == SUSPEND:
+            row, reason = misfits[0]
+            place = f"{self._topic}-{batch.column('partition')[row]}, offset {batch.column('offset')[row]}"
+            raise ValueNotDecoded(f"{place}: {reason}; --misfits skip and --misfits dead-letter go on")
+        if self._dead_letters is not None:
+            rows = batch.take(pa.array([each.row for each in misfits]))
+            self._dead_letters.add(rows, [each.reason for each in misfits])
+
+    def commit(self, reached: Mapping[int, int]) -> None:
+        """Make the dead letters of the round durable, before the table has the offsets of the round."""
+        if self._dead_letters is not None:
+            self._dead_letters.commit(reached)

@@ -1,0 +1,95 @@
+"""The ledger of a table: how far which topic is in it, in the properties of the table's own snapshots.
+
+A snapshot has rows and the offsets up to which they reach, so one commit makes both true. The newest snapshot with such
+properties on the main branch is the ledger; snapshots of other programs (a compaction of small files) are passed over.
+A table that is rolled back to an earlier snapshot goes back in the topic as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moldau.tables.refusals import IsolationDiffers, Refused
+
+PREFIX: Final = "moldau."
+OFFSETS: Final = "moldau.offsets"
+ATTEMPT: Final = "moldau.attempt"
+TAG: Final = "moldau-offsets"
+"""The tag of the newest snapshot with offsets. A program that expires snapshots keeps those with a tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a table has of a topic."""
+
+    topic: str
+    mode: str
+    """`append` or `upsert`."""
+    isolation: str
+    writer: str
+    """The id of the process that wrote it."""
+    offsets: Mapping[int, int]
+    """The next offset of each partition."""
+    topic_id: str | None = None
+    cluster_id: str | None = None
+
+    def properties(self, attempt: str) -> dict[str, str]:
+        """The properties of the snapshot that one attempt of a commit adds."""
+        named = {
+            "moldau.topic": self.topic,
+            "moldau.topic.id": self.topic_id,
+            "moldau.cluster.id": self.cluster_id,
+            "moldau.mode": self.mode,
+            "moldau.isolation": self.isolation,
+            "moldau.writer": self.writer,
+            ATTEMPT: attempt,
+            OFFSETS: json.dumps({str(partition): offset for partition, offset in sorted(self.offsets.items())}),
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    def reaching(self, offsets: Mapping[int, int]) -> Ledger:
+        """The ledger after a commit up to these offsets."""
+        return replace(self, offsets=dict(self.offsets) | dict(offsets))
+
+    def check(self, other: Ledger, table: str) -> None:
+        """Raise `Refused` where a process with the ledger `other` would continue something else: another topic, another
+        cluster, another mode; `IsolationDiffers` for the other isolation level. Topic ids are compared where the topic
+        is listed.
+        """
+        if other.topic != self.topic:
+            raise Refused(f"table {table} has the topic {self.topic}, not {other.topic}")
+        if None not in (self.cluster_id, other.cluster_id) and self.cluster_id != other.cluster_id:
+            raise Refused(f"table {table} is of cluster {self.cluster_id}, and these places are of {other.cluster_id}")
+        if other.mode != self.mode:
+            raise Refused(f"table {table} was begun with --mode {self.mode}, and this run has {other.mode}")
+        if other.isolation != self.isolation:
+            raise IsolationDiffers(
+                f"table {table} was begun with {self.isolation}, and this run has {other.isolation}: "
+                f"--{self.isolation.replace('_', '-')} continues it"
+            )
+
+
+def ledger_in(summary: Mapping[str, str] | None, where: str) -> Ledger | None:
+    """The ledger in the properties of a snapshot; None where another program made the snapshot. Raises `Refused` for
+    properties that cannot be parsed; `where` names the snapshot in the message.
+    """
+    written = None if summary is None else summary.get(OFFSETS)
+    if summary is None or written is None:
+        return None
+    try:
+        offsets = {int(partition): int(offset) for partition, offset in json.loads(written).items()}
+        required = [summary.get(f"{PREFIX}{name}") for name in ("topic", "mode", "isolation", "writer")]
+        topic, mode, isolation, writer = map(_given, required)
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise Refused(f"{where}: the properties {PREFIX}* are damaged: {problem}") from None
+    ids = summary.get("moldau.topic.id"), summary.get("moldau.cluster.id")
+    return Ledger(topic, mode, isolation, writer, offsets, *ids)
+
+
+def _given(value: str | None) -> str:
+    if value is None:
+        raise ValueError("one of them is missing")
+    return value

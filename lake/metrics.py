@@ -1,0 +1,52 @@
+"""The metrics of a follower, in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from moldau.lake.follower import FollowProgress
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+METRICS: Final = (
+    ("moldau_table_lag_offsets", "gauge", "offsets of a partition that the places show and the table does not have"),
+    ("moldau_table_next_offset", "gauge", "the next offset of a partition of the topic that the table takes"),
+    ("moldau_table_lag_seconds", "gauge", "the time since the table had all that the places show"),
+    ("moldau_table_last_commit_seconds", "gauge", "when the last commit was made, in Unix time"),
+    ("moldau_table_rows_total", "counter", "rows that this process has committed"),
+    ("moldau_table_commits_total", "counter", "commits of this process"),
+    ("moldau_table_conflicts_total", "counter", "commits that failed because another program had committed"),
+    ("moldau_table_misfits_total", "counter", "records that did not fit the table"),
+    ("moldau_table_orphans_deleted_total", "counter", "files of attempts that failed, deleted by this process"),
+)
+"""(name, type, help) of each metric."""
+
+
+def metrics_text(progress: FollowProgress, table: str, topic: str, now_ms: int) -> str:
+    """The metrics of a follower at a time."""
+    return "".join(f"{line}\n" for line in _lines(progress, f'table="{table}",topic="{topic}"', now_ms))
+
+
+def _lines(progress: FollowProgress, labels: str, now_ms: int) -> Iterator[str]:
+    known, ends = progress.offsets, progress.ends
+    of_partitions = {
+        "moldau_table_lag_offsets": {each: max(0, end - known.get(each, 0)) for each, end in ends.items()},
+        "moldau_table_next_offset": known,
+    }
+    of_all = {
+        "moldau_table_lag_seconds": max(0, now_ms - progress.caught_up_ms) / 1000 if progress.lag else 0,
+        "moldau_table_last_commit_seconds": progress.committed_ms / 1000,
+        "moldau_table_rows_total": progress.rows_count,
+        "moldau_table_commits_total": progress.commits_count,
+        "moldau_table_conflicts_total": progress.conflicts_count,
+        "moldau_table_misfits_total": progress.misfits_count,
+        "moldau_table_orphans_deleted_total": progress.orphans_count,
+    }
+    for name, kind, described in METRICS:
+        yield f"# HELP {name} {described}"
+        yield f"# TYPE {name} {kind}"
+        if name in of_partitions:
+            for partition, value in sorted(of_partitions[name].items()):
+                yield f'{name}{{{labels},partition="{partition}"}} {value}'
+        else:
+            yield f"{name}{{{labels}}} {of_all[name]}"

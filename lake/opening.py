@@ -1,0 +1,149 @@
+"""From the choices of a user to a follower: the catalog, the mode, the claim, the columns, the dead letters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyiceberg import exceptions
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema
+from moldau.lake.data_files import FILE_SIZE_MAX, UNITS
+from moldau.lake.dead_letters import SUFFIX, DeadLetters
+from moldau.lake.follower import DEAD_LETTER, Columns, Follower, FollowPorts, FollowSettings
+from moldau.lake.ledger import Ledger
+from moldau.lake.reading import TopicReading
+from moldau.lake.sink import LakeTable, SinkPorts
+from moldau.lake.upsert import FILE_SIZE_MAX as REPLACED_SIZE_MAX
+from moldau.lake.value_types import plain_type
+from moldau.storage.files.port import FileSystem
+from moldau.tables.refusals import Refused
+from moldau.tables.values.registry import SchemaSource
+
+NAMESPACE: Final = "default"
+CATALOG_DATABASE: Final = "catalog.db"
+"""The file in a warehouse directory with the catalog, a database of SQLite."""
+CATALOG_ERRORS: Final = tuple(
+    each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
+)
+"""What pyiceberg raises; these classes have no base of their own."""
+MODES: Final = ("auto", "append", "upsert")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowChoices:
+    """What a user chooses. `options` are those of the data source: places and isolation."""
+
+    options: Mapping[str, str]
+    topic: str
+    warehouse: str | None = None
+    """A directory with a catalog of its own."""
+    catalog: str | None = None
+    """The name of a catalog in pyiceberg's configuration."""
+    table: str | None = None
+    """`namespace.name`; by default the topic in the namespace `default`."""
+    mode: str = "auto"
+    registry: str | None = None
+    """A URL or a directory with schemas; without it the values stay binary."""
+    unit: str | None = "day"
+    """The unit of time by which a new table is partitioned; None for a table that is not."""
+    settings: FollowSettings = field(default_factory=lambda: FollowSettings(64 << 20))
+
+
+@dataclass(frozen=True, slots=True)
+class LakePorts:
+    """The ports of the follower and of the sink."""
+
+    fs: FileSystem
+    sink: SinkPorts
+    follow: FollowPorts
+    sleep: Callable[[float], None]
+    """Waits some seconds."""
+
+
+def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, LakeTable]:
+    """Claim the table of a topic, and delete the orphans that an earlier process has left.
+
+    Raises `Refused`, `DataLost`, `CorruptCheckpoint` and OSError of the places; as `LakeTable.claim`.
+    """
+    reading = TopicReading(ports.fs, choices.options, choices.topic, ports.sleep)
+    mode = choices.mode
+    if mode == "auto":
+        mode = "upsert" if reading.is_compacted() else "append"
+    starts, topic_id = reading.starts()
+    size_max = REPLACED_SIZE_MAX if mode == "upsert" else FILE_SIZE_MAX
+    catalog, identifier = catalog_of(choices), identifier_of(choices)
+    table = LakeTable(catalog, identifier, ports.sink, size_max)
+    wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id)
+    schema = raw_schema(has_headers=choices.settings.has_headers)
+    if choices.registry is not None:
+        schema = schema.remove(len(schema) - 1)  # The column `value` comes with the first schema.
+    ledger = table.claim(wanted, schema, choices.unit if mode == "append" else None)
+    orphans = table.sweep()
+    letters = None
+    if choices.settings.misfits == DEAD_LETTER:
+        named = (*identifier[:-1], identifier[-1] + SUFFIX)
+        letters = DeadLetters(LakeTable(catalog, named, ports.sink), has_headers=choices.settings.has_headers)
+        letters.claim(wanted)
+    columns = columns_of(catalog, identifier, choices, is_new=table.is_new)
+    follower = Follower(reading, table, columns, ledger, choices.settings, ports.follow, letters)
+    follower.progress.orphans_count = len(orphans)
+    return follower, table
+
+
+def catalog_of(choices: FollowChoices) -> Catalog:
+    """The catalog: one of pyiceberg's configuration, or that of a directory, which is made where it is not there.
+    Raises `Refused` and OSError.
+    """
+    properties = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+    if choices.warehouse is None:
+        try:
+            return load_catalog(choices.catalog, **properties)
+        except ValueError as problem:
+            raise Refused(f"--catalog {choices.catalog}: {problem}") from None
+    directory = Path(choices.warehouse).absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    return load_catalog(
+        "moldau",
+        type="sql",
+        uri=f"sqlite:///{directory / CATALOG_DATABASE}",
+        warehouse=directory.as_uri(),
+        **properties,
+    )
+
+
+def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
+    """The namespaces and the name of the table. Raises `Refused`."""
+    if choices.table is None:
+        return NAMESPACE, re.sub(r"\W", "_", choices.topic, flags=re.ASCII)
+    parts = tuple(choices.table.split("."))
+    if len(parts) < 2 or not all(parts):
+        raise Refused(f"--table {choices.table}: a table has a namespace and a name, with a dot between them")
+    return parts
+
+
+def columns_of(catalog: Catalog, identifier: tuple[str, ...], choices: FollowChoices, *, is_new: bool) -> Columns:
+    """The columns that the rows of a table get. Raises `Refused` where the table has others."""
+    schema = schema_to_pyarrow(catalog.load_table(identifier).schema(), include_field_ids=False)
+    name, has_headers = ".".join(identifier), choices.settings.has_headers
+    if has_headers and "headers" not in schema.names:
+        raise Refused(f"table {name} was begun without --headers")
+    found = plain_type(schema.field("value").type) if "value" in schema.names else None
+    is_raw = found is not None and found.equals(raw_schema(has_headers=False).field("value").type)
+    if choices.registry is None:
+        if not is_raw:
+            raise Refused(f"table {name} has decoded values: --registry says where their schemas are")
+        return RawColumns(has_headers=has_headers)
+    if is_raw:
+        raise Refused(f"table {name} was begun without --registry, and has the values as they are")
+    return DecodedColumns(SchemaSource(choices.registry), has_headers=has_headers, value_type=found)
+
+
+def unit_named(name: str) -> str | None:
+    """The unit of time of a partition, as the command line names it."""
+    return name if name in UNITS else None

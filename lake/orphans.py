@@ -1,0 +1,97 @@
+"""Orphans: the files of attempts that did not become part of a table, and the files of snapshots that were expired.
+
+| file                    | recognised by                              | deleted where                               |
+|-------------------------|--------------------------------------------|---------------------------------------------|
+| data file               | its name begins with the id of an attempt  | no snapshot has it                          |
+| manifest, manifest list | its name has the id of an attempt          | no snapshot has it                          |
+| metadata of the table   | its version is not above that of the table | the log of versions does not name it        |
+
+The ids of attempts are UUIDs of version 8 that begin with the bytes of `moldau`, so files of other programs are not
+taken for orphans. A sweep runs after its process has claimed the table (`sink.py`): an attempt of another process can
+not be committed after that, so none of its files is needed. Metadata of a version that the table has reached can not be
+committed either, because a commit replaces the version that it was made from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+from pyarrow.fs import FileSelector, FileSystem  # type: ignore[import-untyped]
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from moldau.tables.refusals import warn
+
+MARK: Final = b"moldau"
+ATTEMPT_NAME: Final = re.compile(rf"{MARK[:4].hex()}-{MARK[4:].hex()}-8[0-9a-f]{{3}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}")
+METADATA_NAME: Final = re.compile(r"(\d{5,})-[0-9a-f-]{36}\.metadata\.json")
+ATTEMPT_RANDOM_SIZE: Final = 10
+"""Bytes of randomness of the id of an attempt."""
+
+
+def attempt_id(random: bytes) -> UUID:
+    """The id of an attempt: a UUID of version 8 from ten random bytes."""
+    return UUID(bytes=MARK + bytes([0x80 | random[0] & 0x0F, random[1], 0x80 | random[2] & 0x3F]) + random[3:])
+
+
+def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
+    """Delete the orphans of a table that this process has claimed. Returns their paths. `owns_metadata`: the table was
+    made by this program, so its versions are swept as well. Raises OSError.
+    """
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        warn(f"{table.name()}: {type(io).__name__} lists no files, and files of attempts that failed are not deleted")
+        return []
+    found = list(_candidates(table, io, owns_metadata=owns_metadata))
+    if not found:
+        return []
+    needed = {_path(io, each) for each in referenced(table)}
+    orphans = [(fs, path) for fs, path in found if path not in needed]
+    for fs, path in orphans:
+        fs.delete_file(path)
+    return [path for _, path in orphans]
+
+
+def referenced(table: Table) -> Iterator[str]:
+    """The locations of all files that the snapshots of a table need, and of the versions of its metadata."""
+    yield table.metadata_location
+    yield from (each.metadata_file for each in table.metadata.metadata_log)
+    met = set()
+    for snapshot in table.snapshots():
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path in met:
+                continue
+            met.add(manifest.manifest_path)
+            yield manifest.manifest_path
+            yield from (each.data_file.file_path for each in manifest.fetch_manifest_entry(table.io))
+
+
+def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[tuple[FileSystem, str]]:
+    """The files below the table that an attempt of this program, or a commit that is past, has written."""
+    properties, location = table.metadata.properties, table.location()
+    version = _version(table.metadata_location)
+    for setting, folder in (("write.data.path", "data"), ("write.metadata.path", "metadata")):
+        scheme, netloc, path = io.parse_location(properties.get(setting, f"{location}/{folder}"))
+        fs = io.fs_by_scheme(scheme, netloc)
+        for each in fs.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
+            if not each.is_file:
+                continue
+            written = METADATA_NAME.fullmatch(each.base_name)
+            if ATTEMPT_NAME.search(each.base_name) or (
+                owns_metadata and written is not None and int(written[1]) <= version
+            ):
+                yield fs, each.path
+
+
+def _version(location: str) -> int:
+    found = METADATA_NAME.fullmatch(location.rpartition("/")[2])
+    return int(found[1]) if found else -1
+
+
+def _path(io: PyArrowFileIO, location: str) -> str:
+    path: str = io.parse_location(location)[2]
+    return path

@@ -1,0 +1,272 @@
+"""A table in a catalog that one process keeps up to date: it claims the table, and commits rows with their offsets.
+
+    claim     an empty snapshot with the id of the writer. A commit of an earlier writer was made from the snapshot
+              before it, so the catalog refuses that commit from now on (assert-ref-snapshot-id).
+    sweep     files of attempts that did not become part of the table are deleted (`orphans.py`)
+    attempt   data files, then one commit: the schema where it has grown, the rows, the offsets, the tag of the ledger
+    crash     before the commit the table has neither the rows nor the offsets, after it both
+
+The commits of other programs between those of the writer (a compaction, an expiry of snapshots) make the next commit a
+`CommitConflict`; the attempt is then made again from the table as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+
+from moldau.lake.data_files import FILE_SIZE_MAX, TIME_COLUMN, UNITS, AttemptFiles, Step
+from moldau.lake.ledger import PREFIX, TAG, Ledger, ledger_in
+from moldau.lake.orphans import attempt_id, sweep
+from moldau.tables.refusals import Refused
+
+OWNED: Final = "moldau.topic"
+"""The property of a table that this program has made: its topic."""
+SNAPSHOT_AGE_MS: Final = 5 * 24 * 3600 * 1000
+"""How long a snapshot can be read after a newer one is there, where `history.expire.max-snapshot-age-ms` of the table
+does not say.
+"""
+SNAPSHOTS_MAX: Final = 1_000
+"""The most snapshots that are kept: each commit writes the list of them anew."""
+PROPERTIES: Final = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+"""The properties of a new table. A commit a minute would leave half a million files of metadata in a year."""
+CLAIMS_MAX: Final = 10
+"""How often a claim is made where other programs commit meanwhile."""
+RETRIES: Final = "commit.retry.num-retries"
+
+
+class CommitConflict(Refused):
+    """Another program has committed to the table meanwhile: nothing of the attempt is in it."""
+
+
+class WriterReplaced(Refused):
+    """Another process has claimed the table: it follows the topic from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPorts:
+    """What the sink does not know by itself."""
+
+    random: Callable[[int], bytes]
+    """Random bytes."""
+    now_ms: Callable[[], int]
+    step: Step = field(default=lambda _: None)
+
+
+class LakeTable:
+    """A table that a process has claimed."""
+
+    def __init__(
+        self, catalog: Catalog, identifier: tuple[str, ...], ports: SinkPorts, file_size_max: int = FILE_SIZE_MAX
+    ) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._ports = ports
+        self._file_size_max = file_size_max
+        self.name = ".".join(identifier)
+        self.writer = str(attempt_id(ports.random(10)))
+        self.is_new = False
+
+    def claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
+        """Make the table where there is none, and become its writer. Returns how far the table is.
+
+        `wanted` has the offsets at which a new table begins; `schema` and `unit` are the columns of a new one, and the
+        unit of time by which it is partitioned (None: it is not). Raises `Refused` where the table is something else,
+        as `Ledger.check`; `CommitConflict` where other programs commit all the time, and the errors of the catalog.
+        """
+        for _ in range(CLAIMS_MAX - 1):
+            with suppress(CommitConflict):
+                return self._claim(wanted, schema, unit)
+        return self._claim(wanted, schema, unit)
+
+    def _claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
+        table = self._loaded() or self._created(wanted, schema, unit)
+        known = ledger_of(table)
+        if known is None:
+            if table.current_snapshot() is not None:
+                raise Refused(f"table {self.name} has rows that are not of a topic: name a table that is not there")
+            known = wanted
+        known.check(wanted, self.name)
+        claimed = replace(
+            known,
+            writer=self.writer,
+            topic_id=known.topic_id or wanted.topic_id,
+            cluster_id=known.cluster_id or wanted.cluster_id,
+        )
+        claiming = Attempt(table, claimed, self._ports, self._file_size_max)
+        claiming.commit(claimed.offsets)
+        self._ports.step("claimed")
+        return claimed
+
+    def sweep(self) -> list[str]:
+        """Delete the orphans of the claimed table. Returns their paths. Raises OSError."""
+        table = self._catalog.load_table(self._identifier)
+        swept = sweep(table, owns_metadata=OWNED in table.metadata.properties)
+        self._ports.step("swept")
+        return swept
+
+    def begin(self) -> Attempt:
+        """Begin to write, from the table as it is. Raises `WriterReplaced`."""
+        table = self._catalog.load_table(self._identifier)
+        known = ledger_of(table)
+        if known is None or known.writer != self.writer:
+            raise WriterReplaced(
+                f"table {self.name} was claimed by another process, which follows the topic from now on"
+            )
+        return Attempt(table, known, self._ports, self._file_size_max)
+
+    @property
+    def metadata_location(self) -> str:
+        """Where the current version of the table's metadata is."""
+        location: str = self._catalog.load_table(self._identifier).metadata_location
+        return location
+
+    def _loaded(self) -> Table | None:
+        try:
+            return self._catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+
+    def _created(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Table:
+        self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        properties = PROPERTIES | {OWNED: wanted.topic}
+        making = self._catalog.create_table_transaction(self._identifier, schema, properties=properties)
+        if unit is not None:
+            with making.update_spec() as spec:
+                spec.add_field(TIME_COLUMN, UNITS[unit](), f"{TIME_COLUMN}_{unit}")
+        self.is_new = True
+        made = making.commit_transaction()
+        self._ports.step("table made")
+        return made
+
+
+def ledger_of(table: Table) -> Ledger | None:
+    """How far a table is; None where it was not followed before. Raises `Refused` where the snapshot that said so was
+    removed.
+    """
+    metadata = table.metadata
+    oldest = snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        found = _ledger_in(snapshot, table)
+        if found is not None:
+            return found
+        oldest, parent = snapshot, snapshot.parent_snapshot_id
+        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+    reference = metadata.refs.get(TAG)
+    tagged = None if reference is None else metadata.snapshot_by_id(reference.snapshot_id)
+    # The tagged snapshot counts where it was expired from the branch, and not where the branch was rolled back past it.
+    if oldest is not None and tagged is not None and tagged.sequence_number < oldest.sequence_number:
+        return _ledger_in(tagged, table)
+    if oldest is not None and OWNED in metadata.properties:
+        raise Refused(
+            f"table {'.'.join(table.name())}: the snapshot with the properties {PREFIX}* was expired, so the offsets "
+            "that the table has are not known"
+        )
+    return None
+
+
+def _ledger_in(snapshot: Snapshot, table: Table) -> Ledger | None:
+    summary = None if snapshot.summary is None else snapshot.summary.additional_properties
+    return ledger_in(summary, f"snapshot {snapshot.snapshot_id} of {'.'.join(table.name())}")
+
+
+class Attempt:
+    """Rows on their way into a table."""
+
+    def __init__(self, table: Table, ledger: Ledger, ports: SinkPorts, file_size_max: int) -> None:
+        # A commit that a conflict makes anew would not be this attempt any more: pyiceberg is to try once.
+        table.metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, RETRIES: "0"}})
+        self.table = table
+        self.ledger = ledger
+        self._ports = ports
+        self._uuid = attempt_id(ports.random(10))
+        self._transaction = table.transaction()
+        self._replaced: list[DataFile] = []
+        self.files = AttemptFiles(self._transaction, str(self._uuid), ports.step, file_size_max)
+
+    @property
+    def transaction(self) -> object:
+        return self._transaction
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Let the table have the columns of a schema, and their types: part of the commit. Raises `Refused`."""
+        try:
+            with self._transaction.update_schema() as update:
+                update.union_by_name(schema)
+        except (ValueError, ValidationException) as problem:
+            raise Refused(f"{'.'.join(self.table.name())}: the table cannot have the columns: {problem}") from None
+        self.files.renew_schema()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows. Raises OSError."""
+        self.files.add(rows)
+
+    def replace(self, file: DataFile) -> None:
+        """Leave a file of the table out of the next snapshot."""
+        self._replaced.append(file)
+
+    def commit(self, offsets: Mapping[int, int]) -> Ledger:
+        """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger.
+
+        Raises `CommitConflict`, after which the files of the attempt are deleted. After any other error the outcome is
+        unknown; the files stay, and the next claim deletes them if they are orphans.
+        """
+        reached = self.ledger.reaching(offsets)
+        files = self._finished()
+        self._ports.step("files written")
+        properties = reached.properties(str(self._uuid))
+        made = self._transaction.update_snapshot(snapshot_properties=properties)
+        producer = made.overwrite() if self._replaced else made.merge_append()
+        producer.commit_uuid = self._uuid
+        for file in self._replaced:
+            producer.delete_data_file(file)
+        for file in files:
+            producer.append_data_file(file)
+        try:
+            producer.commit()
+            self._ports.step("manifests written")
+            ManageSnapshots(self._transaction).create_tag(producer.snapshot_id, TAG).commit()
+            self._expire()
+            self._transaction.commit_transaction()
+        except (CommitFailedException, ValidationException) as problem:
+            self.files.discard()
+            raise CommitConflict(f"{'.'.join(self.table.name())}: {problem}") from None
+        self._ports.step("committed")
+        return reached
+
+    def discard(self) -> None:
+        """Give the attempt up, and delete its files. Raises OSError."""
+        self.files.discard()
+
+    def _finished(self) -> list[DataFile]:
+        try:
+            return self.files.finish()
+        except FileNotFoundError as problem:  # The process that has claimed the table meanwhile has deleted the file.
+            self.files.discard()
+            raise CommitConflict(f"{'.'.join(self.table.name())}: {problem}") from None
+
+    def _expire(self) -> None:
+        """Remove old snapshots, as part of the commit. The next sweep deletes the files that only they have."""
+        metadata = self.table.metadata
+        age_ms = int(metadata.properties.get("history.expire.max-snapshot-age-ms", SNAPSHOT_AGE_MS))
+        oldest = datetime.fromtimestamp((self._ports.now_ms() - age_ms) / 1000, UTC)
+        named = {each.snapshot_id for each in metadata.refs.values()}
+        snapshots = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
+        surplus = [each.snapshot_id for each in snapshots[:-SNAPSHOTS_MAX] if each.snapshot_id not in named]
+        ExpireSnapshots(self._transaction).older_than(oldest).by_ids(surplus).commit()

@@ -1,0 +1,92 @@
+"""The columns of a table: decoded values, the type that grows with schemas, and the records that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastavro", reason="the extra moldau[schemas] is not installed")
+pytest.importorskip("pyarrow", reason="the extra moldau[iceberg] is not installed")
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema
+from moldau.tables.values.registry import RegistryNotReached, SchemaSource
+from tests.support.lake_stage import LakeStage, framed
+
+INT: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+LONG: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+TEXT: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> LakeStage:
+    made = LakeStage(tmp_path)
+    for number, schema in enumerate((INT, LONG, TEXT), 1):
+        made.put_schema(number, schema)
+    return made
+
+
+def batch(*values: bytes | None) -> pa.RecordBatch:
+    count = len(values)
+    columns = [
+        pa.array([b"k"] * count),
+        pa.array([0] * count, pa.int32()),
+        pa.array(range(count), pa.int64()),
+        pa.array([0] * count, pa.timestamp("us", "UTC")),
+        pa.array(values, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=raw_schema(has_headers=False))
+
+
+def test_raw_rows_are_what_was_read() -> None:
+    assert RawColumns(has_headers=False).rows(batch(b"x", None)).batch.equals(batch(b"x", None))
+
+
+def test_without_a_schema_there_is_no_column_of_values(stage: LakeStage) -> None:
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    assert "value" not in columns.schema.names
+    assert columns.rows(batch(None)).batch.num_rows == 1
+
+
+def test_the_column_holds_the_values_of_each_schema(stage: LakeStage) -> None:
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    first = columns.rows(batch(framed(1, INT, {"a": 1}), None))
+    assert first.batch.column("value").type == pa.struct([("a", pa.int32())])
+    assert first.batch.column("value").to_pylist() == [{"a": 1}, None]
+    second = columns.rows(batch(framed(2, LONG, {"a": 1 << 40}), framed(1, INT, {"a": 2})))
+    assert second.batch.column("value").to_pylist() == [{"a": 1 << 40}, {"a": 2}] and not second.misfits
+    assert columns.schema.field("value").type == pa.struct([("a", pa.int64())])
+
+
+def test_what_does_not_fit_is_left_out_with_its_row_and_reason(stage: LakeStage) -> None:
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    good = framed(1, INT, {"a": 1})
+    rows = columns.rows(batch(good, framed(3, TEXT, {"a": "x"}), b"", good[:-1], None, framed(9, INT, {"a": 1})))
+    assert rows.batch.column("offset").to_pylist() == [0, 4]
+    assert [each.row for each in rows.misfits] == [1, 2, 3, 5]
+    reasons = [each.reason for each in rows.misfits]
+    assert reasons[0] == "schema 3 does not fit the table: value.a is int32, and the schema has string"
+    assert (
+        "is not framed" in reasons[1] and "does not fit schema 1" in reasons[2] and "schema 9 is not in" in reasons[3]
+    )
+
+
+def test_a_registry_that_does_not_answer_makes_no_record_a_misfit() -> None:
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        columns = DecodedColumns(SchemaSource(f"http://127.0.0.1:{closed.getsockname()[1]}"), has_headers=False)
+        with pytest.raises(RegistryNotReached, match="schema 1: 127"):
+            columns.rows(batch(framed(1, INT, {"a": 1})))
+
+
+def test_a_value_that_the_type_of_the_table_does_not_hold(stage: LakeStage) -> None:
+    (stage.schemas / "5.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}', "utf-8")
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    frame = b"\0\0\0\0\5"
+    rows = columns.rows(batch(frame + b'{"a": 1}', frame + b'{"a": "x"}', frame + b'{"b": 1}'))
+    assert rows.batch.column("value").to_pylist() == [{"a": 1}, {"a": None}]
+    assert [each.row for each in rows.misfits] == [1] and "does not fit the column" in rows.misfits[0].reason

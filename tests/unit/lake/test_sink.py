@@ -1,0 +1,120 @@
+"""The claimed table: the ledger over snapshots that other programs made, expired or rolled back, and foreign tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
+
+from moldau.lake import follower, sink
+from moldau.lake.opening import catalog_of, identifier_of
+from moldau.lake.sink import SNAPSHOT_AGE_MS, ledger_of
+from moldau.tables.refusals import Refused
+from tests.support.lake_stage import LakeStage, all_offsets
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> LakeStage:
+    made = LakeStage(tmp_path)
+    made.numbered(10)
+    return made
+
+
+def compact(stage: LakeStage) -> None:
+    """Write the rows anew, as a program does that makes large files of small ones. The table is not
+    partitioned, because pyiceberg alone does not write into partitions by time.
+    """
+    table = stage.table()
+    table.overwrite(table.scan().to_arrow())
+
+
+def test_the_ledger_is_found_behind_the_snapshots_of_other_programs(stage: LakeStage) -> None:
+    stage.follow(unit=None)
+    compact(stage)
+    compact(stage)
+    stage.numbered(5)
+    stage.follow(unit=None)
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+def test_the_ledger_survives_the_expiry_of_its_snapshot(stage: LakeStage) -> None:
+    stage.follow(unit=None)
+    compact(stage)
+    table = stage.table()
+    heads = {each.snapshot_id for each in table.refs().values()}
+    table.maintenance.expire_snapshots().by_ids(
+        [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
+    ).commit()
+    found = ledger_of(stage.table())
+    assert found is not None and found.offsets == {0: 10}
+    stage.numbered(5)
+    stage.follow(unit=None)
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+def test_without_tag_and_snapshot_the_offsets_are_not_known(stage: LakeStage) -> None:
+    stage.follow(unit=None)
+    compact(stage)
+    table = stage.table()
+    table.manage_snapshots().remove_tag("moldau-offsets").commit()
+    head = table.current_snapshot()
+    assert head is not None
+    others = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != head.snapshot_id]
+    table.maintenance.expire_snapshots().by_ids(others).commit()
+    with pytest.raises(Refused, match="the offsets that the table has are not known"):
+        stage.follow(unit=None)
+
+
+def test_a_table_that_is_rolled_back_goes_back_in_the_topic(stage: LakeStage) -> None:
+    follower = stage.follow()
+    before = stage.table().current_snapshot().snapshot_id
+    stage.numbered(10)
+    follower.catch_up()
+    stage.table().manage_snapshots().rollback_to_snapshot(before).commit()
+    assert len(stage.rows()) == 10
+    stage.follow()
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+def test_old_snapshots_are_expired_and_their_files_deleted(stage: LakeStage) -> None:
+    stage.follow()
+    stage.now_ms += SNAPSHOT_AGE_MS * 100
+    stage.numbered(10)
+    stage.follow()
+    stage.follow()
+    assert len(stage.table().snapshots()) == 1 and stage.orphans() == []
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+def test_the_number_of_snapshots_is_bounded(stage: LakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "SNAPSHOTS_MAX", 3)
+    monkeypatch.setattr(follower, "SWEEP_COMMITS", 5)
+    following = stage.follow()
+    for _ in range(4):
+        stage.numbered(2)
+        following.catch_up()
+    assert len(stage.table().snapshots()) == 4  # The oldest are removed before the new one is there.
+    assert stage.orphans() == [] and following.progress.orphans_count > 0
+    assert stage.offsets() == all_offsets(stage.ends.items())
+
+
+def test_a_table_of_something_else_is_not_touched(stage: LakeStage) -> None:
+    stage.follow()
+    rows = stage.table().scan().to_arrow()
+    catalog = catalog_of(stage.choices())
+    catalog.create_table("default.mine", rows.schema).append(rows)
+    with pytest.raises(Refused, match=r"default\.mine has rows that are not of a topic"):
+        stage.open(table="default.mine")
+    assert len(stage.rows("mine")) == 10
+
+
+def test_a_table_that_a_user_made_is_filled(stage: LakeStage) -> None:
+    catalog = catalog_of(stage.choices())
+    catalog.create_namespace("default")
+    stage.follow(table="default.other")
+    schema = stage.table("other").schema()
+    catalog.create_table(identifier_of(stage.choices()), schema)
+    stage.follow()
+    assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []

@@ -1,0 +1,75 @@
+"""The last record of each key, over batches and partitions, and the files that have one of the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from moldau.lake import upsert
+from moldau.lake.upsert import Changes, replaced_files
+from moldau.protocol.record_builder import Record
+from tests.support.lake_stage import START_MS, LakeStage
+
+
+def rows(found: Sequence[tuple[bytes, int, int, int]]) -> pa.RecordBatch:
+    """Rows of (key, partition, offset, timestamp)."""
+    columns = [list(each) for each in zip(*found, strict=True)] or [[], [], [], []]
+    types = (pa.binary(), pa.int32(), pa.int64(), pa.timestamp("us", "UTC"))
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=["key", "partition", "offset", "timestamp"])
+
+
+def kept(*batches: pa.RecordBatch) -> set[tuple[bytes, int, int]]:
+    changes = Changes()
+    for each in batches:
+        changes.add(each)
+    return {(row["key"], row["partition"], row["offset"]) for row in changes.rows().to_pylist()}
+
+
+def test_in_a_partition_the_highest_offset_counts_whatever_its_time() -> None:
+    first, second = rows([(b"a", 0, 1, 900), (b"b", 0, 2, 1)]), rows([(b"a", 0, 3, 100)])
+    assert kept(first, second) == {(b"a", 0, 3), (b"b", 0, 2)}
+
+
+def test_between_partitions_the_latest_time_counts_then_the_higher_partition() -> None:
+    assert kept(rows([(b"a", 0, 9, 5), (b"a", 1, 0, 6)])) == {(b"a", 1, 0)}
+    assert kept(rows([(b"a", 1, 0, 5)]), rows([(b"a", 0, 9, 5)])) == {(b"a", 1, 0)}
+    assert kept(rows([(b"a", 2, 0, 5), (b"a", 0, 1, 7), (b"a", 0, 9, 6)])) == {(b"a", 0, 9)}
+
+
+def test_replaced_records_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upsert, "FILE_SIZE_MAX", 4_000)
+    changes = Changes()
+    for offset in range(0, 20_000, 100):
+        changes.add(rows([(b"key-%d" % (each % 7), 0, offset + each, 1) for each in range(100)]))
+        assert sum(each.nbytes for each in changes._kept) < 20_000
+    assert sorted(changes.rows()["offset"].to_pylist()) == [19_993 + each for each in range(7)]
+
+
+def test_nothing_changes_nothing() -> None:
+    assert Changes().rows().num_rows == 0
+    assert kept(rows([])) == set()
+
+
+def test_only_files_with_one_of_the_keys_are_replaced(tmp_path: Path) -> None:
+    stage = LakeStage(tmp_path)
+    for key in (b"a", b"m", b"z"):
+        stage.append([Record(key, b"1", START_MS), Record(key + b"+", b"1", START_MS)])
+        stage.follow(mode="upsert")
+    table = stage.table()
+    found = {
+        key: [file.record_count for file, _ in replaced_files(table, pa.array([key]))] for key in (b"m", b"m,", b"n")
+    }
+    assert found == {b"m": [2], b"m,": [], b"n": []}
+    assert list(replaced_files(table, pa.array([], pa.binary()))) == []
+    before = {each.file.file_path for each in table.scan().plan_files()}
+    stage.append([Record(b"m", b"2", START_MS)])
+    stage.follow(mode="upsert")
+    after = {each.file.file_path for each in stage.table().scan().plan_files()}
+    assert len(before & after) == 2 and len(after) == 3
