@@ -65,6 +65,7 @@ conformance: $(VENV)/.installed-tests compiled ## real clients, Kafka's tools, S
 	$(BIN)/python -m tests.conformance --broker both --nodes 3
 	$(BIN)/python -m tests.conformance.acl_decisions
 	$(BIN)/python -m tests.conformance.quota_throttling
+	$(BIN)/python -m tests.conformance.fault_effects
 
 conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives
 	$(BIN)/python -m tests.conformance --broker moldau --bounded

@@ -18,7 +18,8 @@ from moldau.testing.clients.installed import client, library
 from moldau.testing.clients.port import Client
 from moldau.testing.conveniences import Conveniences
 from moldau.testing.lifeline import Lifeline
-from moldau.testing.node import HOST, START_S, Node, NodeFailed
+from moldau.testing.node import START_S, Node, NodeFailed
+from moldau.testing.ports import HOST
 from moldau.testing.settings import REPLICAS_MAX, client_settings, node_settings, ports_of
 
 if TYPE_CHECKING:

@@ -6,24 +6,16 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from random import SystemRandom
 from typing import IO, Any, Final
 
 from moldau.testing.lifeline import Lifeline
 
-HOST: Final = "127.0.0.1"
-PORTS: Final = range(20_000, 32_000)
-"""Ports of nodes. They lie below those that systems give to outgoing connections: none of these takes the port of a
-node that a test has ended and will start again, and a client that connects to such a port is not connected to itself.
-"""
 START_S: Final = 30.0
 STOP_S: Final = 30.0
 LOG_LINES: Final = 100
@@ -195,23 +187,3 @@ def _variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in REMOVED_VARIABLES and not name.startswith(REMOVED_PREFIXES)
     }
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of `PORTS` on which no process listens now. Another process may take one before a node does."""
-    random = SystemRandom()  # the generator of the module belongs to the test, which may have seeded it
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.choice(PORTS)
-        if is_free(port):
-            found.add(port)
-    return list(found)
-
-
-def is_free(port: int) -> bool:
-    """Whether a node could listen on the port of the loopback address now."""
-    with socket.socket() as probe, suppress(OSError):
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of former clients do not count
-        probe.bind((HOST, port))
-        return True
-    return False

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moldau.testing.node import HOST, NodeFailed, free_ports, is_free
+from moldau.testing.node import NodeFailed
+from moldau.testing.ports import HOST, free_ports, is_free
 
 if TYPE_CHECKING:
     from moldau.testing.security import Security

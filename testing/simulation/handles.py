@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from moldau.testing.simulation.life import Life
 
 if TYPE_CHECKING:
-    from moldau.testing.simulation.loop import SimulatedLoop
+    from moldau.testing.simulation.schedule import Schedule
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class SimulatedHandle(asyncio.TimerHandle):
 
     def __init__(
         self,
-        loop: SimulatedLoop,
+        loop: Schedule,
         life: Life | None,
         context: Context | None,
         callback: Callable[..., object],

@@ -21,6 +21,7 @@ from moldau.protocol.primitives import BytesLike
 from moldau.testing.simulation.connection import Connection
 from moldau.testing.simulation.life import NANOSECONDS, Life
 from moldau.testing.simulation.loop import SimulatedLoop
+from moldau.testing.simulation.receiving_end import ReceivingEnd
 
 FIRST_EPHEMERAL_PORT = 49152
 _THIS_HOST = ("localhost", "127.0.0.1", "::1")
@@ -158,7 +159,7 @@ class Network:
         self._connections: dict[int, Connection] = {}
         self._cut: set[tuple[str, str]] = set()
         self._slow: dict[tuple[str, str], int] = {}
-        self.on_sent: Callable[[Connection, bytes], None] | None = None
+        self.on_sent: Callable[[ReceivingEnd, bytes], None] | None = None
         """Called with all data that is on its way to an end of a connection."""
         self.on_written: Callable[[Connection, BytesLike], None] | None = None
         """Called with all data that a process writes for an end of a connection, before it is on its way."""
@@ -306,7 +307,7 @@ class Network:
             self._connections[end.number] = end
         return near
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ReceivingEnd) -> None:
         """Remove the connection, once both ends are closed."""
         if connection.gone and connection.peer.gone:
             self._connections.pop(connection.number, None)

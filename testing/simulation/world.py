@@ -31,9 +31,10 @@ from moldau.storage.tiered.port import RemoteStorage
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.handles import SimulatedFuture, SimulatedTask
 from moldau.testing.simulation.life import NANOSECONDS, Life
-from moldau.testing.simulation.loop import SimulatedLoop, SimulationFailed
+from moldau.testing.simulation.loop import SimulatedLoop
 from moldau.testing.simulation.network import Network
 from moldau.testing.simulation.reality import RealityGuard, virtual_functions
+from moldau.testing.simulation.schedule import SimulationFailed
 from moldau.testing.simulation.storage import SimulatedBucket, SimulatedStorage, StorageFaults
 from moldau.testing.simulation.trace import Trace
 

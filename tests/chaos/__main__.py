@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from moldau.testing.ports import free_ports
 from tests.chaos.campaign import Campaign, Result
 from tests.chaos.cluster import Cluster
 from tests.chaos.cluster_campaign import ClusterCampaign, ClusterResult
@@ -20,7 +21,6 @@ from tests.chaos.load import Load
 from tests.chaos.processes import Node
 from tests.chaos.transaction_campaign import Transactions
 from tests.conformance.toolchain import Missing, Toolchain
-from tests.support.ports import free_ports
 
 
 def arguments() -> argparse.Namespace:

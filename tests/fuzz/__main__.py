@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from bench.processes import cpu_time, memory
+from moldau.testing.ports import free_ports
 from tests.fuzz.honest import TOPIC, HonestClient
 from tests.fuzz.requests import Surroundings
-from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 WARM_UP_S = 3.0
@@ -64,7 +64,7 @@ class Target(NamedTuple):
 
 
 def start(directory: Path, settings: list[str], log: IO[bytes], port: int | None = None) -> Target:
-    port, controller_port = port or free_port(), free_port()
+    port, controller_port = port or free_ports(1)[0], free_ports(1)[0]
     overrides = [
         f"listeners=PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "auto.create.topics.enable=false",

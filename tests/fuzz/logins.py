@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from bench.processes import memory
+from moldau.testing.ports import free_ports
 from tests.fuzz.__main__ import (
     ALLOWANCE_MB,
     FAILURES,
@@ -31,7 +32,6 @@ from tests.fuzz.__main__ import (
 from tests.fuzz.honest import TOPIC, HonestClient
 from tests.support.certificates import Authority
 from tests.support.identity_provider import IdentityProvider
-from tests.support.ports import free_ports
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 WARM_S = 8.0

@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from moldau.testing.ports import free_ports
 from tests.limits import connections, disks, lists, sizes
 from tests.limits.stage import Stage, Wrong, is_root
-from tests.support.ports import free_ports
 
 PORTS_EACH = 4
 JOBS = 4

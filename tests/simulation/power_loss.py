@@ -28,7 +28,7 @@ from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopi
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from moldau.testing.simulation.world import World
 from tests.support.history import History, Reading, Send
 from tests.support.history_check import Anomaly, anomalies, told

@@ -34,7 +34,7 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.schema import spec_of
 from moldau.storage.checkpoints.meta_properties import read_meta_properties
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from moldau.testing.simulation.world import Host, SimulatedEnvironment, World
 
 Response = TypeVar("Response")

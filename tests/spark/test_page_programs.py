@@ -15,8 +15,8 @@ from typing import Final
 
 import pytest
 
+from moldau.testing.ports import free_ports
 from tests.chaos.processes import Node
-from tests.support.ports import free_ports
 from tests.unit.docs.test_spark_page import COMMANDS, TEXT, words_of
 
 RECORDS: Final = 20_000

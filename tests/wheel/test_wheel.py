@@ -23,7 +23,7 @@ from building.hot_path import ROOT
 from building.mypyc_build import CannotCompile, refuse_without_c_compiler
 from building.wheel_tree import BESIDE, TARGET, files_of
 from moldau.spark_jobs.java_runtime import find_java, home_for_spark
-from tests.support.ports import free_ports
+from moldau.testing.ports import free_ports
 
 pytestmark = pytest.mark.processes
 

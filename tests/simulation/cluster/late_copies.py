@@ -25,7 +25,7 @@ from moldau.testing.simulation.network import FIRST_EPHEMERAL_PORT
 from tests.support.node import CONTROLLER_PORT
 
 if TYPE_CHECKING:
-    from moldau.testing.simulation.connection import Connection
+    from moldau.testing.simulation.receiving_end import ReceivingEnd
     from tests.support.cluster import Cluster, ClusterNode
 
 KEPT: Final = 300
@@ -78,9 +78,9 @@ class LateCopies:
         self._beats: deque[Sent] = deque(maxlen=BEATS_KEPT)
         cluster.world.network.on_sent = self._heard
 
-    def _heard(self, end: Connection, data: bytes) -> None:
+    def _heard(self, end: ReceivingEnd, data: bytes) -> None:
         """`data` is on its way to this end of a connection."""
-        port = end.get_extra_info("sockname")[1]
+        port = end.port
         if port >= FIRST_EPHEMERAL_PORT:
             return  # an answer
         unfinished = self._unfinished.setdefault(end.number, bytearray())

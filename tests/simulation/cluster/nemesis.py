@@ -30,7 +30,8 @@ from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINTS, decode_offsets
 from moldau.storage.log.log import Log
-from moldau.testing.simulation.disk import DiskFaults, Operation, SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import DiskFaults, Operation
 from tests.simulation.cluster.plan import DIRECTORIES, Fault, Plan
 from tests.simulation.cluster.storage_strikes import StorageStrikes, mend_storage, switch_copies
 from tests.support.cluster import CLUSTER_ID, voter_of

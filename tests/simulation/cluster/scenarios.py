@@ -27,7 +27,7 @@ from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffs
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.partition import HighWatermarkListener, Partition
 from moldau.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, TruncateTo
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from tests.simulation.cluster import fencing
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.group_offsets import GROUP, LOST, ask, commit, commit_request, coordinator, offset_request

@@ -20,7 +20,7 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol import record_validation
 from moldau.testing.simulation.disk import SimulatedDisk
-from moldau.testing.simulation.loop import SimulationFailed
+from moldau.testing.simulation.schedule import SimulationFailed
 from tests.simulation.cluster.heartbeats import Heartbeats
 from tests.simulation.cluster.late_copies import LateCopies
 from tests.simulation.cluster.nemesis import Nemesis

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from moldau.testing.simulation.disk import DiskFaults
+from moldau.testing.simulation.disk_calls import DiskFaults
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import Fault, Plan
 from tests.support.cluster import Cluster

@@ -16,7 +16,7 @@ from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.metadata import NoOpRecord
 from moldau.replication.partition import Partition
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from tests.simulation.invariants import Invariant
 from tests.simulation.invariants.aborted_transactions import AbortedTransactions
 from tests.simulation.invariants.acknowledged import check_acknowledged

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from moldau.security.principal import USER, Principal
-from moldau.testing.simulation.loop import SimulationFailed
+from moldau.testing.simulation.schedule import SimulationFailed
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plan import VOTERS, Fault, Plan
 from tests.simulation.invariants import Invariant

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.kraft.raft.log_view import OffsetAndEpoch
-from moldau.testing.simulation.loop import SimulationFailed
+from moldau.testing.simulation.schedule import SimulationFailed
 from tests.simulation.metadata.swarm import Swarm
 
 

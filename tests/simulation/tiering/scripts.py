@@ -15,7 +15,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_reader import records_of
 from moldau.replication.partition import Partition
 from moldau.storage.tiered.layout import parse_key
-from moldau.testing.simulation.loop import SimulationFailed
+from moldau.testing.simulation.schedule import SimulationFailed
 from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.simulation.invariants.observation import Observer
 from tests.simulation.tiering.rules import TieringRules

@@ -7,9 +7,9 @@ import threading
 import time
 from collections import Counter
 
+from moldau.testing.ports import free_ports
 from tests.chaos.cluster_faults import KILLS, KINDS, TRANSACTION_KILLS, UPGRADES, Deed, Role, cluster_rounds
 from tests.chaos.proxies import Network, caller_of
-from tests.support.ports import free_ports
 
 
 def test_every_kind_comes_once_before_any_comes_twice() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moldau.testing import Cluster, NodeFailed
-from moldau.testing.node import HOST, PORTS, free_ports
+from moldau.testing.ports import HOST, PORTS, free_ports
 
 pytestmark = pytest.mark.processes
 

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from moldau.testing import KafkaContainer
-from moldau.testing.node import HOST, free_ports
+from moldau.testing.ports import HOST, free_ports
 
 pytestmark = pytest.mark.processes
 

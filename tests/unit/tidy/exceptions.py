@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-CLASSES: Final = {
-    "moldau.testing.simulation.connection.Connection": "It has the methods of an asyncio transport.",
-    "moldau.testing.simulation.disk.SimulatedDisk": "It has the methods of the file port, and the faults of a disk.",
-    "moldau.testing.simulation.loop.SimulatedLoop": "It has the methods of an asyncio loop.",
-}
+CLASSES: Final[dict[str, str]] = {}
 """Classes of more than 30 methods."""
 
-MODULES: Final = {"testing/simulation/disk.py": "The file port and the faults of a disk are read together."}
+MODULES: Final[dict[str, str]] = {}
 """Modules of more than 600 lines."""
 
 FOLDERS: Final = {
@@ -23,4 +19,4 @@ FOLDERS: Final = {
 }
 """Folders of more than 25 modules; these two grow with the number of APIs, and each file is found by its API's name."""
 
-EXCEPTIONS_MAX: Final = {"classes": 3, "modules": 3, "folders": 2}
+EXCEPTIONS_MAX: Final = {"classes": 0, "modules": 0, "folders": 2}

@@ -21,7 +21,7 @@ from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended_text, pr
 from moldau.broker.config.loading import checked_config
 from moldau.storage.checkpoints.java_properties import read_properties
 from moldau.storage.files.local_files import LocalFiles
-from tests.support.ports import free_ports
+from moldau.testing.ports import free_ports
 
 ROOT = Path(__file__).parents[4]
 

@@ -14,10 +14,10 @@ import pytest
 
 from moldau.broker.config.sources import single_node_defaults
 from moldau.protocol.errors import ErrorCode
+from moldau.testing.ports import free_ports
 from tests.support.asking_client import METADATA, AskingClient, is_in_force
 from tests.support.certificates import Authority
 from tests.support.node import Client, Closed
-from tests.support.ports import free_ports
 from tests.support.scram_login import password_of, scram_log_in, without_password
 from tests.unit.broker.node.test_main import ROOT, read_until
 

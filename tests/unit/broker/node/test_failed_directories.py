@@ -19,7 +19,7 @@ from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffs
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from moldau.storage.checkpoints.meta_properties import META_PROPERTIES
 from moldau.storage.directory.previous_run import CLEAN_SHUTDOWN
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 
 BROKEN = "/data2"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from moldau.protocol.errors import ErrorCode
+from moldau.testing.ports import free_ports
 from tests.support.node import Client, Node, batch, serve_and
-from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[4]
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -102,8 +102,8 @@ def limited() -> None:
 
 @pytest.mark.processes
 def test_a_process_with_128_descriptors_serves_200_partitions(tmp_path: Path) -> None:
-    port = free_port()
-    listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{free_port()}"
+    port = free_ports(1)[0]
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{free_ports(1)[0]}"
     program = [
         sys.executable,
         "-m",

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_port, free_ports
+from moldau.testing.ports import free_ports
 
 pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[4]
 
 
 def start(data: Path) -> subprocess.Popen[str]:
-    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]},CONTROLLER://127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(data), "--override", listeners]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
@@ -89,7 +89,7 @@ def test_a_node_that_waits_for_its_peers_can_be_stopped(tmp_path: Path) -> None:
 def test_a_terminal_is_greeted_and_told_what_ctrl_c_does(tmp_path: Path) -> None:
     """Until the node serves, a person sees no detail of the log."""
     ours, theirs = pty.openpty()
-    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://127.0.0.1:{free_port()}"
+    listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]},CONTROLLER://127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(tmp_path), "--override", listeners]
     process = subprocess.Popen(command, cwd=ROOT, stderr=theirs, stdout=subprocess.DEVNULL)
     os.close(theirs)

@@ -14,7 +14,7 @@ import pytest
 from moldau.broker.cli.invocation import load_config
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.node.start_messages import refusal_line
-from tests.support.ports import free_port, free_ports
+from moldau.testing.ports import free_ports
 
 ROOT = Path(__file__).parents[4]
 COMMAND = [sys.executable, "-m", "moldau.broker.cli"]
@@ -51,7 +51,7 @@ def node(tmp_path: Path) -> Iterator[int]:
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = refused("--data", str(tmp_path), *listeners(port, free_port()))
+        line = refused("--data", str(tmp_path), *listeners(port, free_ports(1)[0]))
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in line
     assert "--override listeners=PLAINTEXT://127.0.0.1:" in line
 
@@ -77,7 +77,7 @@ def test_a_directory_of_another_cluster(tmp_path: Path, node: int) -> None:
     file.write_text(
         "process.roles=broker\nnode.id=2\ncontroller.listener.names=CONTROLLER\n"
         f"controller.quorum.bootstrap.servers=127.0.0.1:{node}\nlog.dirs={tmp_path}/second\n"
-        f"listeners=PLAINTEXT://127.0.0.1:{free_port()}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]}\n"
     )
     cluster_id = "5L6g3nShT-eMCtK--X86sw"
     subprocess.run([*COMMAND, "format", "-c", str(file), "-t", cluster_id], cwd=ROOT, check=True, capture_output=True)
@@ -93,7 +93,7 @@ def test_directories_of_two_clusters(tmp_path: Path) -> None:
         file.write_text(
             "process.roles=broker\nnode.id=2\ncontroller.listener.names=CONTROLLER\n"
             f"controller.quorum.bootstrap.servers=127.0.0.1:1\nlog.dirs={tmp_path}/{name}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{free_port()}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]}\n"
         )
         cluster_id = f"{name}L6g3nShT-eMCtK--X86sw"
         command = [*COMMAND, "format", "-c", str(file), "-t", cluster_id]

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.support.ports import free_port
+from moldau.testing.ports import free_ports
 
 pytestmark = pytest.mark.processes
 TOPIC: Final = "orders"
@@ -60,9 +60,9 @@ class S3Bucket:
 @contextmanager
 def broker(data: Path, *overrides: str) -> Iterator[str]:
     """The address of a broker that serves."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     given = [
-        f"listeners=PLAINTEXT://{address},CONTROLLER://127.0.0.1:{free_port()}",
+        f"listeners=PLAINTEXT://{address},CONTROLLER://127.0.0.1:{free_ports(1)[0]}",
         "remote.log.storage.system.enable=true",
         "remote.log.manager.task.interval.ms=500",
         "rlmm.config.remote.log.metadata.topic.num.partitions=1",

@@ -14,7 +14,7 @@ from moldau.storage.tiered.layout import CLUSTER_MANIFEST, ObjectKind, parse_key
 from moldau.storage.tiered.manifest import decode_manifest, encode_cluster_manifest
 from moldau.storage.tiered.metadata.remote_segment import SegmentState
 from moldau.storage.tiered.segment_copy import manifest_key
-from moldau.testing.simulation.loop import SimulationFailed
+from moldau.testing.simulation.schedule import SimulationFailed
 from moldau.testing.simulation.storage import SimulatedBucket
 from moldau.testing.simulation.world import World
 from tests.support.node import PROPERTIES, Node

@@ -16,7 +16,8 @@ from moldau.storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, offset_na
 from moldau.storage.log.log import Log
 from moldau.storage.log.segment_swap import SegmentCleaned
 from moldau.storage.log_config import LogConfig
-from moldau.testing.simulation.disk import SimulatedCrash, SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import SimulatedCrash
 from tests.unit.storage.compaction.histories import (
     NOW_MS,
     apply,

@@ -12,7 +12,8 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from moldau.testing.simulation.disk import DiskFaults, Operation, SimulatedDisk, SimulatedFile
+from moldau.testing.simulation.disk import SimulatedDisk, SimulatedFile
+from moldau.testing.simulation.disk_calls import DiskFaults, Operation
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 TOPIC_ID = bytes(range(1, 17))

@@ -9,7 +9,8 @@ import pytest
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from moldau.testing.simulation.disk import SimulatedCrash, SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import SimulatedCrash
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 
 ROOT = "/data"

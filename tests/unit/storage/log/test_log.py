@@ -13,7 +13,8 @@ from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig
-from moldau.testing.simulation.disk import Operation, SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import Operation
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, open_log, read_all
 
 

@@ -13,7 +13,8 @@ from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_snapshot import encode_snapshot
 from moldau.storage.producers.producer_state import ProducerBatch, ProducerEntry, ProducerStates
-from moldau.testing.simulation.disk import SimulatedCrash, SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import SimulatedCrash
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 
 ROOT = "/data"

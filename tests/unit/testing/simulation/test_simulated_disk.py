@@ -14,7 +14,8 @@ import pytest
 
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.port import FileSystem, write_atomically
-from moldau.testing.simulation.disk import Operation, SimulatedCrash, SimulatedDisk
+from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import Operation, SimulatedCrash
 from moldau.testing.simulation.pages import PENDING_WRITES_MAX, SECTOR_SIZE
 
 SEEDS = range(60)

@@ -13,8 +13,8 @@ import pytest
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Tasks
 from moldau.storage.files.port import write_atomically
-from moldau.testing.simulation.disk import Operation
-from moldau.testing.simulation.loop import SimulationFailed, SimulationStuck
+from moldau.testing.simulation.disk_calls import Operation
+from moldau.testing.simulation.schedule import SimulationFailed, SimulationStuck
 from moldau.testing.simulation.world import EPOCH_MS, SimulatedEnvironment, World
 
 

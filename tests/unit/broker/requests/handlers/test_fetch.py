@@ -15,7 +15,7 @@ from moldau.protocol.messages.delete_records import DeleteRecordsPartition, Dele
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.fetch import FetchResponse, ForgottenTopic, PartitionData, ReplicaState
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from tests.support.node import Client, Node, batch, fetch_request, produce_request, serve_and
 
 BATCH_SIZE = len(batch("a"))

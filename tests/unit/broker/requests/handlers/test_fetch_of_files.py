@@ -16,8 +16,8 @@ from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.node.node import Node
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.storage.files.local_files import LocalFile
+from moldau.testing.ports import free_ports
 from tests.support.node import PROPERTIES, Client, batch
-from tests.support.ports import free_ports
 
 PATIENCE_S = 30.0
 LARGE = 2 * SLICE_SIZE_MIN

@@ -13,7 +13,7 @@ from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import PartitionProduceResponse
 from moldau.protocol.primitives import crc32c
 from moldau.storage.segment import segment
-from moldau.testing.simulation.disk import Operation
+from moldau.testing.simulation.disk_calls import Operation
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 

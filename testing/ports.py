@@ -1,0 +1,47 @@
+"""Free ports of the loopback address, for nodes that a test starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(20_000, 32_000)
+"""Ports of nodes. They lie below those that systems give to outgoing connections: none of these takes the port of a
+node that a test has ended and will start again, and a client that connects to such a port is not connected to itself.
+"""
+STEP: Final = 997
+"""The distance between the places at which processes with successive ids begin."""
+_numbers = count(int.from_bytes(os.urandom(2)))
+"""The ports that this process looks at, from a random one on, so that processes with the same id in two containers on
+one network differ.
+"""
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports of `PORTS` in a row on which no process listens now. Another process may take one before a node does.
+
+    A process begins at a place of its own and goes on from there, so that two calls never give the same port before all
+    of `PORTS` were given.
+    """
+    found: list[int] = []
+    for _ in range(2 * len(PORTS)):
+        port = PORTS[(os.getpid() * STEP + next(_numbers)) % len(PORTS)]
+        found = [port] if not found or port != found[-1] + 1 else [*found, port]
+        if not is_free(port):
+            found = []
+        if len(found) == number:
+            return found
+    raise OSError(f"there are no {number} free ports in a row from {PORTS.start} to {PORTS.stop - 1}")
+
+
+def is_free(port: int) -> bool:
+    """Whether a node could listen on the port of the loopback address now."""
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of former clients do not count
+        probe.bind((HOST, port))
+        return True
+    return False
