@@ -6,7 +6,6 @@ secret = HMAC-SHA-512(key of the cluster, id)      the bearer logs in by SCRAM w
 
 from __future__ import annotations
 
-import hmac
 from base64 import b64encode
 from typing import Final, NamedTuple
 
@@ -57,6 +56,8 @@ def is_same(one: Principal, other: Principal) -> bool:
 
 def secret_of(token_id: str, key: bytes) -> bytes:
     """The secret of a token, 64 bytes, which the owner gets from CreateDelegationToken."""
+    import hmac
+
     return hmac.digest(key, token_id.encode(), "sha512")
 
 
@@ -69,6 +70,8 @@ def credential_of_token(mechanism: ScramMechanism, token_id: str, key: bytes) ->
     Its salt is derived from id and key, so that it is the same on every node. It takes some milliseconds to compute:
     cache it.
     """
+    import hmac
+
     salt = hmac.digest(key, SALT_LABEL + token_id.encode(), "sha256")
     password = b64encode(secret_of(token_id, key)).decode()
     return credential_of_password(mechanism, password, salt, ITERATIONS_MIN)

@@ -50,6 +50,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     settings = container_settings(properties, invocation.variables)
     config = load(settings, unknown_variables(invocation.variables))
     _format(config, invocation)
+    from moldau.broker.runtime.event_loop import import_event_loop
+
+    import_event_loop()
     from moldau.broker.node.main import StartOptions, serve
 
     return serve(config, invocation.errors, StartOptions())

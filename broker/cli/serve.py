@@ -113,6 +113,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     config = load_config(
         arguments.file, arguments.data, overrides, invocation.variables, console_settings(arguments, invocation)
     )
+    from moldau.broker.runtime.event_loop import import_event_loop
+
+    import_event_loop()
     from moldau.broker.node.main import StartOptions, serve
 
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"

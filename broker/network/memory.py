@@ -38,6 +38,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Iterable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from moldau.protocol.primitives import Chunk
@@ -422,3 +423,10 @@ class ReplyMemory:
                 owner.close("its replies do not leave, and there is no room for those of others", logging.WARNING)
                 owner.abort()
                 self.holds(owner, 0)
+
+
+def receive_buffer(size: int) -> memoryview:
+    """A buffer of so many bytes in which a node receives. Its pages take memory when bytes first arrive there; a
+    `bytearray` would write zeros into all of them.
+    """
+    return memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS))

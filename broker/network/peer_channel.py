@@ -23,6 +23,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, cast
 
+from moldau.broker.network.memory import receive_buffer
 from moldau.broker.network.peer_security import NotSecured, PeerLogin, PeerSecurity
 from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
 from moldau.protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
@@ -124,7 +125,7 @@ class PeerChannels:
         self.timeouts = timeouts
         self.client_id = client_id.encode()
         self.software_version = software_version
-        self.buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
+        self.buffer = receive_buffer(RECEIVE_BUFFER_SIZE)
         self._channels: dict[tuple[str, str, int], PeerChannel] = {}
 
     def to(self, purpose: str, host: str, port: int) -> PeerChannel:

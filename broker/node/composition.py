@@ -24,7 +24,7 @@ from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE
 from moldau.broker.network.connection_quota import AddressRates, Admission, connection_limits
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.memory import ReplyMemory, RequestMemory, request_memory_size_max
+from moldau.broker.network.memory import ReplyMemory, RequestMemory, receive_buffer, request_memory_size_max
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole, Route, role_of
 from moldau.broker.network.slow_requests import SlowRequests
@@ -417,7 +417,7 @@ class NodeParts:
             self.loop,
             self.environment,
             self.tasks.spawn,
-            memoryview(bytearray(RECEIVE_BUFFER_SIZE)),
+            receive_buffer(RECEIVE_BUFFER_SIZE),
             self.request_memory,
             self.reply_memory,
             self.purgatory,

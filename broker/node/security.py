@@ -5,7 +5,6 @@ authorizer.
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,6 +22,7 @@ from moldau.broker.config.sasl import (
 from moldau.broker.config.tls import ENCRYPTED, names_of_encrypted, tls_settings
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener_security import AuthenticationCounts, CertificatePrincipal, ListenerSecurity
+from moldau.broker.network.memory import receive_buffer
 from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.network.peer_security import NodeTls, PeerSecurity
 from moldau.broker.purgatory.timer_wheel import Timeouts
@@ -90,7 +90,7 @@ class NodeSecurity:
             from moldau.broker.network.tls.handshakes import Handshakes
             from moldau.broker.network.tls.stream import RAW_BUFFER_SIZE
 
-            handshakes, buffer = Handshakes(loop), memoryview(bytearray(RAW_BUFFER_SIZE))
+            handshakes, buffer = Handshakes(loop), receive_buffer(RAW_BUFFER_SIZE)
             for name in names:
                 self._tls[name] = NodeTls(
                     ReloadingTls(tls_settings(config, name), environment.wall_ms), handshakes, buffer
@@ -298,6 +298,8 @@ class NodeMechanisms:
         node logs in to others. It does not change with a restart. Where neither is set the cluster id is used instead,
         and a client that knows it can find out whether a user exists.
         """
+        import hmac
+
         key = token_key(self._config)
         if key is None:
             protocols = self._config.listener_protocols

@@ -29,7 +29,6 @@ from moldau.security.acl.bindings import (
     PatternType,
     PermissionType,
 )
-from moldau.security.acl.networks import SEPARATOR, InvalidNetwork, network_of
 
 RECORDS_MAX: Final = 10_000
 """The most ACLs that one request may create or delete."""
@@ -100,8 +99,10 @@ def refusal_of_host(host: str, metadata_version: int) -> ApiError | None:
     knows_networks = metadata_version >= NETWORK_ACLS_VERSION
     if not host and knows_networks:
         return invalid("Host pattern cannot be null or empty")
-    if SEPARATOR not in host:
+    if "/" not in host:
         return None
+    from moldau.security.acl.networks import InvalidNetwork, network_of  # here, because few clusters have such ACLs
+
     if not knows_networks:
         name = METADATA_VERSION_NAMES[NETWORK_ACLS_VERSION]
         message = f"CIDR-based ACL host patterns require metadata version {name} or higher."

@@ -6,7 +6,6 @@ may create a token for another user is decided before the request comes here.
 
 from __future__ import annotations
 
-import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from typing import TypeVar
@@ -134,10 +133,12 @@ def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | Erro
     refusal = refusal_of_requester(context)
     if refusal is not None:
         return refusal
+    from hmac import compare_digest
+
     key = context.settings.security.token_key
     assert key is not None, "a requester was let in without a key"
     for token in context.image.tokens.by_id.values():
-        if hmac.compare_digest(secret_of(token.id, key), bytes(secret)):
+        if compare_digest(secret_of(token.id, key), bytes(secret)):
             is_allowed = token.may_be_renewed_by(context.principal)
             return token if is_allowed else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     return ErrorCode.DELEGATION_TOKEN_NOT_FOUND

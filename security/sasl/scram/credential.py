@@ -4,12 +4,12 @@ SaltedPassword = PBKDF2(password, salt, iterations)
 ClientKey = HMAC(SaltedPassword, "Client Key")      StoredKey = H(ClientKey)
 ServerKey = HMAC(SaltedPassword, "Server Key")
 ClientProof = ClientKey xor HMAC(StoredKey, messages)      ServerSignature = HMAC(ServerKey, messages)
+
+The hash functions are imported where they are used: they bring OpenSSL, which a node without users does not need.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 from collections.abc import Callable
 from enum import IntEnum
@@ -82,6 +82,8 @@ def form_of(credential: ScramCredential) -> ScramForm:
 
 def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
     """Derive the salted password. The computation takes some milliseconds by design."""
+    import hashlib
+
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
 
 
@@ -121,11 +123,15 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
+    import hashlib
+
     return hashlib.new(mechanism.hash_name, data).digest()
 
 
 def keyed(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
     """HMAC with the hash function of the mechanism."""
+    import hmac
+
     return hmac.digest(key, data, mechanism.hash_name)
 
 

@@ -16,6 +16,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[4]
 UNUSED: Final = (
+    "_hashlib",
+    "_ssl",
     "aiofiles",
     "moldau.broker.metrics.service",
     "moldau.broker.network.authentication.sasl",
@@ -25,13 +27,17 @@ UNUSED: Final = (
     "moldau.broker.tiering",
     "moldau.coordinator.classic.join",
     "cryptography",
+    "hashlib",
+    "ipaddress",
     "lz4",
     "obstore",
+    "pathlib",
     "pickle",
     "re2",
     "moldau.security.acl.authorizer",
     "moldau.security.tls.principal_rules",
     "snappy",
+    "ssl",
     "moldau.storage.compaction.cleaning",
     "moldau.storage.tiered.index_cache",
     "moldau.storage.tiered.manifest",
@@ -45,6 +51,8 @@ ASKED: Final = {HANDLERS + name for name in ("api_versions", "fetch", "produce")
 ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 """ApiVersions, version 0."""
 PROGRAM: Final = """
+from moldau.broker.runtime.event_loop import import_event_loop
+import_event_loop()
 import asyncio, sys
 from moldau.broker.cli.invocation import load_config
 from moldau.broker.node.main import Formatting, NodeProcess, StartOptions, TimedLoop

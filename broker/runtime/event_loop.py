@@ -1,0 +1,41 @@
+"""The import of the event loop in the process of a node, without OpenSSL.
+
+asyncio and uvloop import `ssl` for their transports under TLS. A node has no such transport: its listeners and channels
+under TLS are those of `network/tls`, over plain transports. So a node without TLS would load OpenSSL for nothing, which
+takes a tenth of its memory (4.6 MB). While the two are imported, a module without content stands in the place of `ssl`;
+what imports `ssl` afterwards gets the real one.
+
+The loop of such a process takes no `ssl` arguments. Only `moldau serve` does this; a process that has imported asyncio
+or `ssl` before stays as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Final
+
+MODULE: Final = "ssl"
+ERROR_NUMBERS: Final = "SSL_ERROR_"
+"""How the names of numbers begin; the other names that the two libraries look up are classes and functions."""
+
+
+class AbsentTls(Exception):
+    """In the place of every class of `ssl`: nothing is an instance of it, and nothing raises it."""
+
+
+def import_event_loop() -> None:
+    """Import asyncio and uvloop, without `ssl` where neither of them was imported before."""
+    if MODULE in sys.modules or "asyncio" in sys.modules:
+        return
+    sys.modules[MODULE] = _without_content()
+    try:
+        import uvloop  # noqa: F401  it imports asyncio
+    finally:
+        del sys.modules[MODULE]
+
+
+def _without_content() -> ModuleType:
+    module = ModuleType(MODULE)
+    module.__dict__["__getattr__"] = lambda name: 0 if name.startswith(ERROR_NUMBERS) else AbsentTls
+    return module
