@@ -307,6 +307,8 @@ class NodeProcess:
         for each in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(each, self._stop, each.name)
         if self._start.until_eof:
+            if not self._environment.watchable_input():
+                raise ValueError("--until-eof needs a pipe as its standard input, and this is a file or a device")
             await self._loop.connect_read_pipe(lambda: InputEnd(lambda: self._stop("the end of its input")), sys.stdin)
 
     def _log_longest_step(self) -> None:

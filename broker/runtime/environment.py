@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import resource
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -167,6 +168,12 @@ class LocalEnvironment:
         _, hard = resource.getrlimit(resource.RLIMIT_CORE)
         if hard != 0:
             resource.setrlimit(resource.RLIMIT_CORE, (1, hard))
+
+    @staticmethod
+    def watchable_input() -> bool:
+        """Whether the event loop can wait for the end of the standard input. It cannot for a file, and /dev/null."""
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(sys.stdin.fileno())
 
     def entropy(self, size: int) -> bytes:
         return os.urandom(size)

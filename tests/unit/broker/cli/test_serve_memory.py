@@ -57,6 +57,13 @@ def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.processes
+def test_an_input_whose_end_cannot_be_waited_for_is_refused() -> None:
+    command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--memory", "--port", "0", "--until-eof"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "--until-eof needs a pipe" in done.stderr
+
+
 def settings(**given: object) -> list[str]:
     return own_settings(
         Namespace(**{"file": None, "data": None, "memory": False, "port": None, "control": None} | given)
