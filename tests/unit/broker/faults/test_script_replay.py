@@ -16,6 +16,7 @@ from tests.unit.broker.faults.test_control import served
 
 pytestmark = pytest.mark.processes
 TOPIC = "t"
+CLIENT = "app"
 
 
 def by_confluent_kafka(bootstrap: str) -> None:
@@ -27,7 +28,13 @@ def by_confluent_kafka(bootstrap: str) -> None:
 
 
 def by_kafka_python(bootstrap: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False, retries=20, retry_backoff_ms=10)
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap,
+        client_id=CLIENT,  # without it a process numbers its clients
+        enable_idempotence=False,
+        retries=20,
+        retry_backoff_ms=10,
+    )
     for _ in range(RECORDS):
         producer.send(TOPIC, b"x", partition=0).get(20)
     producer.close()
@@ -35,7 +42,7 @@ def by_kafka_python(bootstrap: str) -> None:
 
 def by_aiokafka(bootstrap: str) -> None:
     async def produce() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, retry_backoff_ms=10)
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, client_id=CLIENT, retry_backoff_ms=10)
         await producer.start()
         for _ in range(RECORDS):
             await producer.send_and_wait(TOPIC, b"x", partition=0)
