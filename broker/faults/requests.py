@@ -19,6 +19,7 @@ from moldau.broker.faults.faults import Faults, text_of
 from moldau.broker.faults.messages import message_from_json
 from moldau.broker.faults.subjects import (
     TopicNames,
+    give_topic_ids,
     partition_field,
     partition_list,
     partition_number,
@@ -145,7 +146,9 @@ class FaultyRequests:
         if action.error is not None:
             return self._refused(fault, subject, refusable, context, request)
         if action.answer is not None:
-            return message_from_json(refusable.response_class, action.answer)
+            answer = message_from_json(refusable.response_class, action.answer)
+            give_topic_ids(answer, request, self._name_of)
+            return answer
         if action.reset:
             break_off(context, "a fault resets it")
             return None

@@ -83,6 +83,31 @@ def _topic(value: object, field: Field, name_of: TopicNames) -> Iterator[tuple[s
         yield "topic", name, partitions
 
 
+def give_topic_ids(answer: object, request: object, name_of: TopicNames) -> None:
+    """Give the topics that an answer names the ids that the request has for them: in newer versions an answer has the
+    id alone.
+    """
+    ids = {}
+    for each in _structs(request):
+        topic_id = getattr(each, "topic_id", ZERO_UUID)
+        name = None if topic_id == ZERO_UUID else name_of(topic_id)
+        if name is not None:
+            ids[name] = topic_id
+    for each in _structs(answer):
+        if getattr(each, "topic_id", None) == ZERO_UUID:
+            each.topic_id = ids.get(topic_name(each, name_of) or "", ZERO_UUID)  # type: ignore[attr-defined]
+
+
+def _structs(value: object) -> Iterator[object]:
+    """A message and all structs in it."""
+    yield value
+    for field in fields_of(type(value)):
+        found = getattr(value, field.name, None)
+        if field.struct is not None and found:
+            for each in found if field.is_array else (found,):
+                yield from _structs(each)
+
+
 def topic_name(value: object, name_of: TopicNames) -> str | None:
     """The name of the topic that a struct is about; None where it tells none that is known."""
     for attribute in ("name", "topic", "topic_name"):
