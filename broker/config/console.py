@@ -1,4 +1,4 @@
-"""The setting of the console that has a form of its own: the rules of masking."""
+"""The settings of the console that have forms of their own: the rules of masking, and the schema registry."""
 
 from __future__ import annotations
 
@@ -30,3 +30,6 @@ def broken_console_rules(config: Config) -> Iterator[str]:
             mask_rule_parts(rule)
         except ValueError as problem:
             yield f"moldau.console.masks: {problem}"
+    registry = config.settings.password("moldau.console.schema.registry")
+    if registry is not None and not registry.reveal().startswith(("http://", "https://")):
+        yield "moldau.console.schema.registry must begin with http:// or https://"

@@ -88,7 +88,7 @@ async def describe_groups(visit: Visit) -> GroupList:
     if sort == "lag":
         rows.sort(key=lambda each: (-(each.records or 0), each.id))
     if sees_topics(visit):
-        rows = [replace(row, trend=growth(visit.history.of(row.id))) for row in rows]
+        rows = [replace(row, trend=growth(visit.kept.history.of(row.id))) for row in rows]
     compared = len(names) if sort == "lag" and total > len(names) else 0
     return GroupList(visit.field("q"), kind, sort, Rows(rows, total, next_page), errors, compared)
 
@@ -258,8 +258,8 @@ def without_acknowledged(lag: PartitionLag, reported: int | None) -> PartitionLa
 
 def watch(visit: Visit) -> None:
     """Begin to take points of the lags, where no visitor has begun it before."""
-    if visit.history.visited(visit.ports.environment.monotonic_ms()):
-        visit.ports.services.spawn(_sample(visit.ports, visit.history), "lags of groups")
+    if visit.kept.history.visited(visit.ports.environment.monotonic_ms()):
+        visit.ports.services.spawn(_sample(visit.ports, visit.kept.history), "lags of groups")
 
 
 async def _sample(ports: ConsolePorts, history: LagHistory) -> None:
@@ -332,7 +332,7 @@ async def describe_group(visit: Visit) -> GroupDescription:
     lags = [without_acknowledged(each, offsets.reported.get((each.topic, each.partition))) for each in lags]
     lags = [replace(each, metadata=offsets.metadata.get((each.topic, each.partition), "")) for each in lags]
     records, is_exact, behind_ms = total_lag(lags)
-    history = visit.history.of(group_id) if sees_topics(visit) else []
+    history = visit.kept.history.of(group_id) if sees_topics(visit) else []
     return GroupDescription(
         group_id,
         row.kind,

@@ -10,12 +10,13 @@ import asyncio
 import dataclasses
 import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
 from moldau.broker.console.lag_history import LagHistory
+from moldau.broker.console.schemas import Schemas
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -34,6 +35,15 @@ class Refusal(Exception):
         self.status = status
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a console keeps between visits."""
+
+    history: LagHistory = field(default_factory=LagHistory)
+    schemas: Schemas | None = None
+    """None where no schema registry is set."""
+
+
 class Visit:
     """One request for a page: what it asks for, and the client of its user."""
 
@@ -43,10 +53,10 @@ class Visit:
         path: str,
         variables: Mapping[str, str],
         query: Mapping[str, str],
-        history: LagHistory | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.client = client
-        self.history = LagHistory() if history is None else history
+        self.kept = Kept() if kept is None else kept
         self.path = path
         self.variables = variables
         self.query = query

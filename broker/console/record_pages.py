@@ -150,15 +150,19 @@ def wanted_of(visit: Visit, topic: str) -> Wanted:
         if find is None:
             raise Refusal(400, f"{pattern[:200]!r} is not an expression of RE2")
     key = visit.query.get("key") or None
+    contents = CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
+    form = visit.choice("form", FORMS)
+    is_decoded = contents is Contents.PLAIN and form != "hex"
     return Wanted(
         visit.choice("isolation", ISOLATIONS) == ISOLATIONS[0],
         None if key is None else key.encode("utf-8", "surrogateescape"),
         find,
         visit.choice("place", PLACES),
-        visit.choice("form", FORMS),
-        CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN),
+        form,
+        contents,
         visit.choice("whole", ("no", "yes")) == "yes",
         Masks(visit.ports.config.entries("moldau.console.masks"), topic),
+        visit.kept.schemas if is_decoded else None,
     )
 
 

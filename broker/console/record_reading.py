@@ -19,6 +19,7 @@ from moldau.broker.console.masking import Masks
 from moldau.broker.console.page import error_name
 from moldau.broker.console.partitions import Partition
 from moldau.broker.console.record_contents import Contents, contents_of
+from moldau.broker.console.schemas import Schemas
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
@@ -78,6 +79,8 @@ class Wanted:
     contents: Contents
     is_whole: bool
     masks: Masks
+    schemas: Schemas | None
+    """None where no registry is set, or bytes are wanted as they are."""
 
 
 @dataclass(slots=True)
@@ -183,10 +186,14 @@ def select(
                     continue
                 if len(shown) == limit:
                     return shown, record.offset
-                if wanted.masks and not header.is_control:
-                    record = wanted.masks.applied(record)
+                note = ""
+                if not header.is_control:
+                    if wanted.schemas is not None:
+                        record, note = wanted.schemas.readable(record)
+                    if wanted.masks:
+                        record = wanted.masks.applied(record)
                 if matches(record, wanted):
-                    shown.append(show(partition, record, wanted, is_control=header.is_control))
+                    shown.append(show(partition, record, wanted, note, is_control=header.is_control))
         except MalformedMessage as problem:
             shown.append(_problem(partition, max(offset, header.base_offset), header.size, str(problem)))
         offset = header.next_offset
@@ -210,10 +217,9 @@ def matches(record: Record, wanted: Wanted) -> bool:
     return any(find(text.decode("utf-8", "replace")) for text in texts)
 
 
-def show(partition: int, record: Record, wanted: Wanted, *, is_control: bool) -> ShownRecord:
-    """A record as text."""
+def show(partition: int, record: Record, wanted: Wanted, notes: str = "", *, is_control: bool) -> ShownRecord:
+    """A record as text, with notes."""
     value_max = WHOLE_SHOWN if wanted.is_whole else VALUE_SHOWN
-    notes = ""
     if is_control or wanted.contents is not Contents.PLAIN:
         decoded = contents_of(record, wanted.contents, is_control=is_control)
         key = _decoded(decoded.pop("key", None), record.key, KEY_SHOWN)

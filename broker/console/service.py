@@ -21,11 +21,12 @@ from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
 from moldau.broker.console.lag_history import LagHistory
 from moldau.broker.console.logins import COOKIE, Logins, check_form_key, check_origin
-from moldau.broker.console.page import Page, Refusal, Visit
+from moldau.broker.console.page import Kept, Page, Refusal, Visit
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import tail_records
 from moldau.broker.console.record_reading import printable
 from moldau.broker.console.rendering import Renderer, file_of
+from moldau.broker.console.schemas import Schemas
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
 from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
@@ -72,7 +73,9 @@ class Console:
         self._renderer = Renderer(ports.environment)
         self._hosts = host_names(ports)
         self._logins = Logins(ports)
-        self._history = LagHistory()
+        registry = ports.config.settings.password("moldau.console.schema.registry")
+        schemas = Schemas(registry.reveal(), ports.environment.monotonic_ms) if registry is not None else None
+        self._kept = Kept(LagHistory(), schemas)
 
     def resources(self) -> Resources:
         """The pages and files, each behind the checks that hold for all."""
@@ -112,7 +115,7 @@ class Console:
         if access is None:
             return None
         client = KafkaClient(self._ports, access, request.client_host)
-        return Visit(client, request.path, request.variables, request.query, self._history)
+        return Visit(client, request.path, request.variables, request.query, self._kept)
 
     async def tail(self, request: HttpRequest) -> Answer | Stream:
         """The live tail of a topic."""

@@ -46,6 +46,8 @@ class SchemaSource(NamedTuple):
     """The place of schemas: the URL of a registry, or a directory. The value is pickled into the tasks."""
 
     place: str
+    timeout_s: float = TIMEOUT_S
+    """How long a registry is waited for."""
 
     def schema(self, schema_id: int) -> Schema:
         """The schema with an id. Raises `ValueNotDecoded` where it does not exist or cannot be read."""
@@ -101,7 +103,7 @@ class SchemaSource(NamedTuple):
         if user:
             request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
         try:
-            with urlopen(request, timeout=TIMEOUT_S) as reply:
+            with urlopen(request, timeout=self.timeout_s) as reply:
                 answer = json.load(reply)
         except HTTPError as problem:
             kind = ValueNotDecoded if problem.code == HTTPStatus.NOT_FOUND else RegistryNotReached

@@ -181,6 +181,8 @@ moldau.console.hosts  list  []  list  honoured  read-only
     Further host names by which browsers reach the console, such as that of a proxy; other names are refused.
 moldau.console.masks  list  []  list  honoured  read-only
     Parts of records that the console does not show: TOPICS:PART or TOPICS:PART.FIELD, such as orders*:value.card.
+moldau.console.schema.registry  password  null  any  honoured  read-only
+    The URL of a schema registry, by which the console decodes Avro and Protobuf: http://user:password@host:8081.
 moldau.console.writes  boolean  false  any  honoured  read-only
     Whether users of the console may change topics, offsets and hanging transactions, each as far as the ACLs allow it.
 moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.3,3.4,3.5,3.6,3.7,3.8,3.9,4.0,4.1,4.2  honoured  read-only

@@ -1,0 +1,90 @@
+"""Keys and values that a schema registry has framed (moldau.console.schema.registry), as JSON: Avro, Protobuf, JSON.
+
+    0, id of the schema, payload ──▶ schema of the registry, fetched once ──▶ JSON, which is masked, searched and shown
+
+All of it runs in executor threads. A registry that does not answer costs one wait of `TIMEOUT_S` in `PAUSE_MS`; the
+records are then shown as their bytes, with a note.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from moldau.protocol.record_builder import Record
+
+if TYPE_CHECKING:
+    from moldau.tables.values.decoders import Decode
+
+MAGIC: Final = 0
+HEAD_SIZE: Final = 5
+"""The zero byte and the id."""
+TIMEOUT_S: Final = 3
+PAUSE_MS: Final = 30_000
+"""The time (ms) after which a schema that could not be fetched is asked for again."""
+SCHEMAS_MAX: Final = 500
+"""The most schemas that are kept; beyond, all are fetched again."""
+
+
+class Schemas:
+    """The schemas of one registry. `now_ms` is the monotonic clock."""
+
+    def __init__(self, registry: str, now_ms: Callable[[], int]) -> None:
+        self._registry = registry
+        self._now_ms = now_ms
+        self._decoders: dict[int, Decode] = {}
+        self._failed: dict[int, tuple[int, str]] = {}
+        """When a schema is asked for again, and why it cannot be used, by its id."""
+        self._silent_until_ms = 0
+
+    def readable(self, record: Record) -> tuple[Record, str]:
+        """The record with JSON in place of what is framed, and a note about schemas and problems."""
+        key, of_key = self._json_of(record.key)
+        value, of_value = self._json_of(record.value)
+        notes = [f"{name}: {note}" for name, note in (("key", of_key), ("value", of_value)) if note]
+        return record._replace(key=key, value=value), ", ".join(notes)
+
+    def _json_of(self, data: bytes | None) -> tuple[bytes | None, str]:
+        if data is None or len(data) < HEAD_SIZE or data[0] != MAGIC:
+            return data, ""
+        from moldau.tables.values.decoders import as_text
+        from moldau.tables.values.registry import ValueNotDecoded, unframed
+
+        schema_id, payload = unframed(data)
+        try:
+            decoded = self._decoder(schema_id)(payload)
+            text = json.dumps(json.loads(as_text(decoded)), ensure_ascii=False)
+        except ValueNotDecoded as problem:
+            return data, str(problem)
+        except Exception as problem:  # The libraries raise what Python raises on bytes that do not fit a schema.
+            return data, f"schema {schema_id} does not fit: {type(problem).__name__}"
+        return text.encode("utf-8", "surrogatepass"), f"schema {schema_id}"
+
+    def _decoder(self, schema_id: int) -> Decode:
+        """The decoder of a schema. Raises `ValueNotDecoded`."""
+        from moldau.tables.values.decoders import decoder_of
+        from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
+
+        found = self._decoders.get(schema_id)
+        if found is not None:
+            return found
+        now_ms = self._now_ms()
+        again_ms, why = self._failed.get(schema_id, (0, ""))
+        if now_ms < again_ms:
+            raise ValueNotDecoded(why)
+        if now_ms < self._silent_until_ms:
+            raise ValueNotDecoded(f"schema {schema_id}: the registry did not answer a moment ago")
+        try:
+            decoder = decoder_of(SchemaSource(self._registry, TIMEOUT_S).schema(schema_id), schema_id)
+        except ValueNotDecoded as problem:
+            if self._now_ms() - now_ms >= TIMEOUT_S * 1000:
+                self._silent_until_ms = self._now_ms() + PAUSE_MS
+            if len(self._failed) >= SCHEMAS_MAX:
+                self._failed.clear()
+            self._failed[schema_id] = (now_ms + PAUSE_MS, str(problem))
+            raise
+        if len(self._decoders) >= SCHEMAS_MAX:
+            self._decoders.clear()
+        self._decoders[schema_id] = decoder
+        return decoder

@@ -1,0 +1,108 @@
+"""Records that a schema registry has framed are shown, searched and masked as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from moldau.broker.config.values import linear_match
+from moldau.broker.console.lag import Fetched
+from moldau.broker.console.masking import Masks
+from moldau.broker.console.record_contents import Contents
+from moldau.broker.console.record_reading import ShownRecord, Wanted, select
+from moldau.broker.console.schemas import PAUSE_MS, Schemas
+from moldau.protocol.record_builder import Record, build_batch
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "town", "type": "string"}, {"name": "card", "type": "string"}],
+}
+
+
+def framed(schema_id: int, value: object) -> bytes:
+    fastavro = pytest.importorskip("fastavro")
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ORDER), value)
+    return struct.pack(">bi", 0, schema_id) + out.getvalue()
+
+
+@pytest.fixture
+def schemas(tmp_path: Path) -> Schemas:
+    (tmp_path / "7.avsc").write_text(json.dumps(ORDER))
+    return Schemas(str(tmp_path), lambda: 0)
+
+
+def selected(
+    schemas: Schemas,
+    values: list[bytes | None],
+    rules: tuple[str, ...] = (),
+    find: Callable[[str], object] | None = None,
+    form: str = "auto",
+) -> list[ShownRecord]:
+    batch = build_batch([Record(key=b"k", value=value, timestamp=1) for value in values])
+    wanted = Wanted(True, None, find, "value", form, Contents.PLAIN, True, Masks(rules, "orders"), schemas)
+    return select(0, Fetched(0, batch, [], len(values), len(values), 0), 0, len(values), 50, wanted)[0]
+
+
+def test_avro_is_shown_as_json_and_other_bytes_as_they_are(schemas: Schemas) -> None:
+    value = framed(7, {"id": 1, "town": "Žižkov", "card": "4111"})
+    shown, plain, null = selected(schemas, [value, b"plain", None])
+    assert json.loads(shown.value.text or "") == {"id": 1, "town": "Žižkov", "card": "4111"}
+    assert (shown.value.form, shown.notes) == ("json", "value: schema 7")
+    assert (plain.value.text, plain.notes, null.value.text) == ("plain", "", None)
+
+
+def test_a_search_looks_at_what_is_decoded_and_not_at_what_is_masked(schemas: Schemas) -> None:
+    values: list[bytes | None] = [framed(7, {"id": at, "town": "Žižkov", "card": "4111"}) for at in range(3)]
+    rules = ("orders:value.card",)
+    assert len(selected(schemas, values, rules, linear_match(".*Žižkov.*"))) == 3
+    assert selected(schemas, values, rules, linear_match("(?s).*4111.*")) == []
+    assert "4111" not in (selected(schemas, values, rules)[0].value.text or "")
+
+
+def test_what_cannot_be_decoded_is_shown_as_bytes_with_a_note_and_masked_as_a_whole(schemas: Schemas) -> None:
+    unknown = framed(8, {"id": 1, "town": "x", "card": "4111"})
+    cut = framed(7, {"id": 1, "town": "x", "card": "4111"})[:-2]
+    first, second = selected(schemas, [unknown, cut])
+    assert first.value.form == second.value.form == "hex"
+    assert "schema 8 is not in" in first.notes and "schema 7 does not fit" in second.notes
+    assert [each.value.text for each in selected(schemas, [unknown, cut], ("*:value.card",))] == ["***", "***"]
+
+
+def test_a_registry_that_has_no_schema_is_asked_again_only_after_a_while() -> None:
+    asked: list[str] = []
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Registry)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    now_ms = 0
+    schemas = Schemas(f"http://anna:secret@127.0.0.1:{server.server_port}", lambda: now_ms)
+    value = struct.pack(">bi", 0, 9) + b"payload"
+    try:
+        for _ in range(3):
+            _, note = schemas.readable(Record(value=value))
+            assert "answers 404" in note and "secret" not in note
+        assert asked == ["/schemas/ids/9"]
+        now_ms = PAUSE_MS
+        schemas.readable(Record(value=value))
+        assert len(asked) == 2
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
