@@ -39,7 +39,7 @@ REASONS: Final = {
     "tiered-class": "Java classes are not loaded: moldau.tiered.storage names the storage, and there is one keeper of"
     " the metadata.",
     "two-phase-commit": "Two-phase commit is unreleased in Apache Kafka 4.3 and is not part of this version.",
-    "warm-up": "Tasks of streams groups are assigned without warm-up replicas, as in Apache Kafka 4.3.1.",
+    "warm-up": "Tasks of streams groups are assigned without warm-up replicas, as in Apache Kafka 4.3.1 and 4.4.0.",
 }
 
 _NO_ZOOKEEPER: Final = (

@@ -115,6 +115,8 @@ class Broker:
     name = "broker"
     node_count = 1
     transaction_version = TRANSACTION_VERSION
+    release = RELEASE
+    """The metadata version that it is formatted with."""
     format_words: Sequence[str] = ()
     """More words of the command that formats it."""
 
@@ -209,7 +211,7 @@ class Apache(Broker):
     def format_command(self) -> list[str]:
         features = format_features(self.transaction_version)
         storage = [*self._toolchain.server_command(), "kafka.tools.StorageTool", "format", "--standalone", "-g"]
-        return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", RELEASE, *features]
+        return [*storage, "-t", CLUSTER_ID, "-c", str(self.properties), "--release-version", self.release, *features]
 
     def serve_command(self) -> list[str]:
         return [

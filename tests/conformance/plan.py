@@ -21,6 +21,7 @@ from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.secured_applications import SECURED_APPLICATION_SCENARIOS
 from tests.conformance.scenarios.secured_changes import SECURED_CHANGE_SCENARIOS
 from tests.conformance.scenarios.secured_clusters import SECURED_CLUSTER_SCENARIOS
+from tests.conformance.scenarios.share_groups import SHARE_GROUP_SCENARIOS
 from tests.conformance.scenarios.spark_connector import SPARK_SCENARIOS
 from tests.conformance.scenarios.tiered_directories import TIERED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.tools import TOOL_SCENARIOS, ToolScenario
@@ -50,6 +51,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *VOTER_SCENARIOS,
     *MIGRATION_SCENARIOS,
     *LIVE_GROUP_SCENARIOS,
+    *SHARE_GROUP_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
     *SECURED_CLUSTER_SCENARIOS,

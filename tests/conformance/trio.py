@@ -72,13 +72,9 @@ class Node(Broker):
 
     def format_command(self) -> list[str]:
         named = ["-t", CLUSTER_ID, "-c", str(self.properties), *self._quorum_words()]
-        if not self._java:
-            return [*MOLDAU, "format", *named, *self._features()]
-        features = self._features()
-        return [*self._java, "kafka.tools.StorageTool", "format", *named, "--release-version", RELEASE, *features]
-
-    def _features(self) -> list[str]:
-        return format_features(self.transaction_version)
+        program = [*self._java, "kafka.tools.StorageTool"] if self._java else MOLDAU
+        features = format_features(self.transaction_version)
+        return [*program, "format", *named, "--release-version", self.release, *features]
 
     def _quorum_words(self) -> list[str]:
         if not self._voters:
@@ -107,6 +103,8 @@ class Trio:
 
     node_count = NODES
     transaction_version = TRANSACTION_VERSION
+    release = RELEASE
+    """The metadata version that it is formatted with."""
 
     def __init__(
         self,
@@ -136,6 +134,7 @@ class Trio:
     def format(self) -> None:
         for node in self.nodes:
             node.transaction_version = self.transaction_version
+            node.release = self.release
             node.format()
 
     def start(self) -> None:

@@ -226,4 +226,12 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         "    elif member.state is MemberState.UNKNOWN:\n        step.note",
         Hunt.STREAMS_GROUPS,
     ),
+    Mutant(
+        476,
+        "topics that come are not searched for with the regular expressions that are resolved",
+        "coordinator/consumer/regular_expressions.py",
+        "        or resolved.version < step.image.topics_changed_at\n",
+        "",
+        Hunt.CONSUMER_GROUPS,
+    ),
 )

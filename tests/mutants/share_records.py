@@ -192,6 +192,31 @@ SHARE_RECORD_MUTANTS: Final = (
         Hunt.SHARE_RECORDS,
     ),
     Mutant(
+        473,
+        "what the leader before has not dead-lettered is left as it is",
+        PARTITION,
+        "                self._dead_letters.append(DeadLetter(first, last, count, is_rejected))\n",
+        "                del is_rejected\n",
+        Hunt.SHARE_RECORDS,
+    ),
+    Mutant(
+        474,
+        "a record that used up its deliveries as its lock ended has no dead letter",
+        PARTITION,
+        "            letters.append(DeadLetter(first, last, state.delivery_count, is_rejected=False))\n",
+        "            pass\n",
+        Hunt.SHARE_RECORDS,
+    ),
+    Mutant(
+        475,
+        "a run of dead letters that was split ends with its first one",
+        SHARING,
+        "                self._store(self.machine.end_dead_letter(letter), None)\n",
+        "                first = letter._replace(last_offset=letter.first_offset)\n"
+        "                self._store(self.machine.end_dead_letter(first), None)\n",
+        Hunt.SHARE_RECORDS,
+    ),
+    Mutant(
         470,
         "a renewed lock ends when it would have ended before",
         PARTITION,

@@ -4,6 +4,7 @@ leaves, forgets, comes back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
@@ -79,6 +80,8 @@ class ConsumerMember:
         self.instance = instance
         self.rebalance_ms = random.choice((5_000, 20_000, 60_000))
         self.assignor = random.choice((None, None, "uniform", "range"))
+        self.regex = ""
+        """The regular expression of topics to which it is subscribed as well; empty: none."""
         self.lives = 0
         self.begin()
 
@@ -114,6 +117,7 @@ class ConsumerMember:
                 request,
                 rebalance_timeout_ms=self.rebalance_ms,
                 subscribed_topic_names=[*self.topics],
+                subscribed_topic_regex=self.regex,
                 server_assignor=self.assignor,
             )
         owned = self.owned
@@ -147,9 +151,14 @@ class ConsumerMember:
         self.begin()
         return self._made(request)
 
-    def subscribe(self, topics: list[str]) -> None:
+    def subscribe(self, topics: list[str], regex: str) -> None:
         self.topics = topics
+        self.regex = regex
         self.told = None
+
+    def wants(self, topic: str) -> bool:
+        """Whether it is subscribed to a topic, by its name or by the regular expression."""
+        return topic in self.topics or re.fullmatch(self.regex, topic) is not None
 
     def claim(self, epoch: int, owned: Owned) -> Sent:
         """A heartbeat of this epoch that reports these partitions, whatever the member has."""

@@ -140,7 +140,7 @@ class ConsumerRules(HeartbeatRules[ConsumerPlace]):
                     return f"{member.member_id} is at {place}, group {group_id} at epoch {group.epoch}"
                 if member.owned != place.assigned:
                     return f"{member.member_id} owns {sorted(member.owned)}, and the log says {sorted(place.assigned)}"
-                mine = frozenset().union(*(partitions.get(topic, NOTHING) for topic in member.topics))
+                mine = frozenset().union(*(each for topic, each in partitions.items() if member.wants(topic)))
                 if member.owned - mine:
                     return f"{member.member_id} owns {sorted(member.owned - mine)}, to which it is not subscribed"
                 wanted |= mine

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
+from typing import Final
 
+from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
+from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.runtime.machine import Effects
 from tests.simulation.groups.consumer_member import ConsumerMember
 from tests.simulation.groups.consumer_rules import ConsumerRules
 from tests.simulation.groups.heartbeat_swarm import GROUPS, TOPICS, HeartbeatSwarm, Topics
+
+REGEXES: Final = ("t", "[tu]", "u|v", ".*", "w.*")
 
 
 class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
@@ -24,6 +31,9 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
             )
             for number in range(random.randint(2, 6))
         ]
+        self._patterns = Random(f"{seed}/regular expressions")
+        for member in self.members:
+            member.regex = self._regex()
         self.consumer_rules = ConsumerRules(self.members)
         super().__init__(random, topics, self.consumer_rules, GroupConfig())
         self._commits = 0
@@ -32,13 +42,47 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
             (self.reconcile, 40),
             (self.subscribe, random.choice((0, 2, 4))),
             (self.claim, random.choice((0, 2))),
+            (self.resolve, 10),
             (self.commit, random.choice((0, 10))),
             (self.commit_late, random.choice((0, 4))),
         ]
         self._former: list[tuple[ConsumerMember, int]] = []
         """Members with epochs that they had."""
+        self._searches: list[ResolveRegexes] = []
+
+    def _regex(self) -> str:
+        return self._patterns.choice(REGEXES) if self._patterns.random() < 0.3 else ""
+
+    # The search for topics, which is carried out late, or whose outcome gets lost
+
+    def stepped(self, event: events.Event, effects: Effects) -> None:
+        super().stepped(event, effects)
+        for command in effects.commands:
+            assert isinstance(command, ResolveRegexes)
+            self._searches.append(command)
+
+    def loaded(self) -> None:
+        super().loaded()
+        self._searches.clear()
+
+    def resolve(self) -> None:
+        if not self._searches:
+            return
+        search = self._searches.pop(self.random.randrange(len(self._searches)))
+        if self.random.random() >= 0.1:
+            self._report(search)
+
+    def _report(self, search: ResolveRegexes) -> None:
+        names = search.image.topic_names()
+        topics = {regex: frozenset(name for name in names if re.fullmatch(regex, name)) for regex in search.regexes}
+        begun_ms = self.shell.wall_ms - self.random.choice((0, 0, 2_000))
+        self.shell.step(RegexesResolved(search.group_id, topics, search.image.version, begun_ms))
+
+    # Members
 
     def follow(self, member: ConsumerMember) -> bool:
+        while self._searches:
+            self._report(self._searches.pop(0))
         if member.owned == member.target:
             return False
         self._reconcile(member)
@@ -56,7 +100,7 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
         member.reconcile()
 
     def subscribe(self) -> None:
-        self.random.choice(self.members).subscribe(self.topics.some())
+        self.random.choice(self.members).subscribe(self.topics.some(), self._regex())
 
     def claim(self) -> None:
         """A member says with the epoch before its own that it owns everything: it must be fenced."""

@@ -43,6 +43,7 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     node.partitions.group_left(KEY.group_id)
     second = node.partitions.get(KEY)
     assert isinstance(second, SharedPartition) and second is not first and not second.is_loaded
+    assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState], "the write is not answered yet"
     while host.deliver():
         pass
     assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState, ReadState]
