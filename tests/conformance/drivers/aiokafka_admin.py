@@ -15,7 +15,13 @@ from moldau.protocol.errors import ErrorCode
 from tests.conformance.outcome import Refused, Unavailable
 
 _CODES = frozenset(int(code) for code in ErrorCode)
-_SOURCES = {1: "DYNAMIC_TOPIC_CONFIG", 2: "DYNAMIC_BROKER_CONFIG", 4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG"}
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+}
 
 
 def refusal(error: KafkaError) -> Refused:

@@ -271,6 +271,7 @@ STORIES: Final = tuple(
     for name in (
         "cluster",
         "group_failover",
+        "dead_letters",
         "replica_reads",
         "bit_rot",
         "stopping_follower",
