@@ -1,3 +1,58 @@
-"""Moldau, a Kafka-compatible broker: the package under which a wheel installs every other one of this repository."""
+"""Moldau, a Kafka-compatible broker: the package under which a wheel installs every other one of this repository.
+
+What reads topics without a broker (`pip install 'moldau[arrow]'`) is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moldau.tables.engines.duckdb_views import duckdb as duckdb
+    from moldau.tables.engines.pandas_frame import pandas as pandas
+    from moldau.tables.engines.polars_scan import polars as polars
+    from moldau.tables.engines.topic_dataset import dataset as dataset
+    from moldau.tables.reading.topics import batches as batches
+    from moldau.tables.reading.topics import groups as groups
+    from moldau.tables.reading.topics import latest as latest
+    from moldau.tables.reading.topics import offsets as offsets
+    from moldau.tables.reading.topics import read_topic as read_topic
+    from moldau.tables.reading.topics import read_topic_async as read_topic_async
+    from moldau.tables.reading.topics import segments as segments
+    from moldau.tables.reading.topics import topics as topics
+    from moldau.tables.reading.topics import transactions as transactions
+    from moldau.tables.values.column_decoding import values as values
 
 __version__ = "0.1.0"
+
+_EXPORTED = {
+    "reading.topics": (
+        "read_topic",
+        "read_topic_async",
+        "latest",
+        "batches",
+        "segments",
+        "topics",
+        "offsets",
+        "groups",
+        "transactions",
+    ),
+    "engines.topic_dataset": ("dataset",),
+    "engines.duckdb_views": ("duckdb",),
+    "engines.polars_scan": ("polars",),
+    "engines.pandas_frame": ("pandas",),
+    "values.column_decoding": ("values",),
+}
+"""The public names, by the module of `moldau.tables` that has them."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _EXPORTED.items():
+        if name in names:
+            return getattr(import_module(f"moldau.tables.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *(name for names in _EXPORTED.values() for name in names)])

@@ -51,6 +51,7 @@ SUBCOMMANDS: Final = (
     Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "moldau.broker.cli.dump_log"),
     Subcommand("acls", "say which rule decides what a principal may do", "moldau.broker.cli.acls"),
     Subcommand("tier", "look after remote storage: status, verify, sweep", "moldau.broker.cli.tier"),
+    Subcommand("read", "print the rows of a topic, or of a query over topics", "moldau.broker.cli.read"),
     Subcommand("spark", "run a job over the segments of a topic", "moldau.broker.cli.spark"),
     Subcommand("follow-table", "keep an Iceberg table up to date with a topic", "moldau.broker.cli.follow_table"),
     Subcommand("version", "say which version this is", "moldau.broker.cli.version"),

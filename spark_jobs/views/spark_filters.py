@@ -6,7 +6,6 @@ Spark offers the predicates that compare a column with a value, all of which mus
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, number_of
@@ -46,10 +45,7 @@ class FilterReader:
         return True
 
     def _accepts_partitions(self, values: Iterable[object]) -> bool:
-        numbers = [value for value in values if isinstance(value, int)]
-        before = self.pushed.partitions
-        wanted = frozenset(numbers) if before is None else before & frozenset(numbers)
-        self.pushed = replace(self.pushed, partitions=wanted)
+        self.pushed = self.pushed.with_partitions(value for value in values if isinstance(value, int))
         return True
 
 

@@ -6,6 +6,7 @@ leave out rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -52,6 +53,11 @@ class PushedFilters:
         if column == "offset":
             return replace(self, offsets=intersection(self.offsets, start, end))
         return replace(self, times_us=intersection(self.times_us, start, end))
+
+    def with_partitions(self, numbers: Iterable[int]) -> PushedFilters:
+        """The filters, restricted further to these partitions."""
+        wanted = frozenset(numbers)
+        return replace(self, partitions=wanted if self.partitions is None else self.partitions & wanted)
 
 
 def intersection(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:

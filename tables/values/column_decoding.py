@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 PLACE: Final = ("topic", "partition", "offset")
 """The columns that name a value in an error."""
+
+
+def values(
+    rows: pa.Table | pa.RecordBatch | pa.ChunkedArray | pa.Array,
+    *,
+    registry: str,
+    returns: pa.DataType | None = None,
+    column: str = "value",
+    on_error: Literal["fail", "null"] = "fail",
+) -> pa.ChunkedArray:
+    """Values that a schema registry has framed, decoded by the schemas that their frames name: Avro, Protobuf, JSON.
+
+    `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is a struct,
+    whose fields are matched by name; None gives JSON. A null value gives null. A value that cannot be decoded raises
+    `ValueNotDecoded`, which names its topic, partition and offset where the rows have them; with on_error="null" it
+    becomes null.
+    """
+    import pyarrow as pa
+
+    if on_error not in ("fail", "null"):
+        raise Refused(f"on_error: {on_error} is neither fail nor null")
+    kind = pa.string() if returns is None else returns
+    if isinstance(rows, pa.Array | pa.ChunkedArray):
+        rows = pa.table({column: rows})
+    if column not in rows.schema.names:
+        raise Refused(f"column: the rows have no column {column}")
+    place = tuple(name for name in PLACE if name in rows.schema.names)
+    decoding = ColumnDecoding(SchemaSource(registry), kind, on_error == "null", place)
+    batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
+    decoded = (decoding.decode_column(each.column(column), *(each.column(name) for name in place)) for each in batches)
+    return pa.chunked_array(decoded, kind)
 
 
 class ColumnDecoding:
@@ -23,7 +58,7 @@ class ColumnDecoding:
 
     def decode_column(self, values: Any, *places: Any) -> Any:
         """An Arrow array of the type of the result. Raises `ValueNotDecoded`."""
-        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow as pa
 
         decoded = [self._decoded(values, row, places) for row in range(len(values))]
         try:

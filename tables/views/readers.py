@@ -31,11 +31,18 @@ class TableReader(Protocol):
         """The rows of a task. Raises `MalformedMessage`, `DataLost` and OSError."""
 
 
-def table_reader(options: ReadOptions, columns: Sequence[str], filters: PushedFilters | None = None) -> TableReader:
-    """The reader of the table that the options name. Only `records` takes filters. Raises `Refused`."""
+def table_reader(
+    options: ReadOptions,
+    columns: Sequence[str],
+    filters: PushedFilters | None = None,
+    task_size: int | None = None,
+) -> TableReader:
+    """The reader of the table that the options name. Only `records` takes filters, and a size of its tasks (bytes of
+    segments; None chooses it for Spark). Raises `Refused`.
+    """
     table = options.table
     if table == "records":
-        return RecordsReader(options, columns, filters=filters)
+        return RecordsReader(options, columns, filters=filters, task_size=task_size)
     if options.pushes_down or filters is not None:
         raise Refused(f"pushdown: table={table} takes over no predicates")
     if table == "batches":

@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 class RecordsReader:
     """Plans the read in one process, and reads its tasks in this or in others: it can be pickled."""
 
-    def __init__(self, options: ReadOptions, columns: Sequence[str], *, filters: PushedFilters | None = None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: Sequence[str],
+        *,
+        filters: PushedFilters | None = None,
+        task_size: int | None = None,
+    ) -> None:
+        """`task_size`: bytes of segments for one task of `tasks`; None chooses them for Spark."""
         self._options = options
         self._columns = tuple(columns)
         self._pushed = filters
+        self._task_size = task_size
 
     def tasks(self) -> Sequence[Task]:
         """The tasks of the read. Raises as `plan`."""
-        return self.plan().tasks
+        return self.plan(self._task_size).tasks
 
     def plan(self, task_size: int | None = None) -> Plan:
         """The plan of the read. Raises `Refused`; OSError and `CorruptCheckpoint` of the files."""

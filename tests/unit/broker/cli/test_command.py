@@ -26,7 +26,7 @@ def test_colour_is_for_terminals_whose_owner_does_not_object() -> None:
     assert Terminal(io.StringIO(), {}).painted("x", "red") == "x"
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["format"], ["dump-log"], ["tier"], ["version"]])
+@pytest.mark.parametrize("command", [[], ["serve"], ["format"], ["dump-log"], ["tier"], ["read"], ["version"]])
 def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([*command, "--help"])

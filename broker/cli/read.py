@@ -1,0 +1,219 @@
+"""`moldau read`: the rows of a topic, or of a query over topics, from the files of brokers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from moldau.broker.cli.invocation import CommandError, Invocation
+from moldau.broker.cli.spark_session import add_isolation
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from moldau.tables.reading.topic_scan import Progress
+
+DESCRIPTION: Final = """\
+Print the records of a topic, or the rows of an SQL query over topics, from the log directories and tiered storages of
+brokers, whether or not these run; they are not asked and not disturbed. An address (host:port) is asked for what the
+files do not have."""
+EPILOG: Final = """\
+examples:
+  moldau read --topic orders --limit 10
+  moldau read --path /var/lib/moldau,s3://bucket/prefix --topic orders --start 2026-11-20T06:00 --format jsonl
+  moldau read --topic orders --format parquet --output orders.parquet
+  moldau read --sql 'select partition, count(*) from orders group by 1'
+  moldau read --sql 'select * from moldau_offsets' --format csv
+  moldau read --table segments --topic orders --columns partition,baseOffset,bytes
+
+--sql: each topic is a view of its name, in double quotes where it has dots or dashes; moldau_topics, moldau_segments,
+moldau_offsets, moldau_groups and moldau_transactions describe the cluster. Only the columns, partitions, offsets and
+times that the query needs are read.
+
+table, jsonl, csv: bytes are shown as text where they are UTF-8, else as base64. table shows 1,000 rows at most.
+A file that --output names is there when it is complete.
+
+The command needs the extra 'arrow' (pip install 'moldau[arrow]'), and --sql the extra 'sql'."""
+PROGRESS_STEP: Final = 5
+"""Percent between two lines of progress."""
+_FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")
+_TABLES: Final = ("records", "latest", "batches", "segments", "topics", "offsets", "groups", "transactions")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--path", default="data", metavar="PLACE[,PLACE]", help="log directories, tiered storages, host:port (data)"
+    )
+    parser.add_argument("--topic", metavar="TOPIC[,TOPIC]", help="the topics to read, or those that a query may name")
+    parser.add_argument("--sql", metavar="QUERY", help="a query of DuckDB over the topics, in place of their rows")
+    parser.add_argument("--table", default="records", choices=_TABLES, help="what is read (default: records)")
+    parser.add_argument("--columns", metavar="NAME[,NAME]", help="the columns (default: all but headers)")
+    parser.add_argument("--start", metavar="WHERE", help="an offset, or a time: ISO 8601, UTC where it has no zone")
+    parser.add_argument("--end", metavar="WHERE", help="an offset or a time, which is not read any more")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
+    parser.add_argument("--snapshot", metavar="FILE", help="read what `moldau spark snapshot` has printed into a file")
+    add_isolation(parser)
+    parser.add_argument("--format", default="table", choices=_FORMATS, help="default: table")
+    parser.add_argument("--output", metavar="FILE", help="write there, and not to standard output")
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show progress on standard error (default: where it is a terminal)",
+    )
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Print the rows. An interrupt (Ctrl-C) leaves no file behind."""
+    needed = [("pyarrow", "arrow"), ("numpy", "arrow"), *([("duckdb", "sql")] if arguments.sql is not None else [])]
+    for module, extra in needed:
+        if find_spec(module) is None:
+            raise CommandError(f"{module} is not installed: pip install 'moldau[{extra}]'")
+    check_arguments(arguments, invocation)
+    from moldau.tables.engines.row_formats import output_file, write_rows
+
+    with failures_reported():
+        reader = query_reader(arguments) if arguments.sql is not None else topic_reader(arguments, invocation)
+        batches = limited(reader, arguments.limit)
+        target = output_file(Path(arguments.output)) if arguments.output else nullcontext(standard_output(invocation))
+        try:
+            with target as stream:
+                count = write_rows(batches, reader.schema, arguments.format, stream)
+        finally:
+            invocation.errors.erase()
+    if arguments.output:
+        invocation.errors.say(f"{count:,} rows: {arguments.output}")
+    return 0
+
+
+def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> None:
+    """Refuse what does not go together. Raises `CommandError`."""
+    if arguments.sql is not None:
+        for name in ("columns", "start", "end", "snapshot"):
+            if getattr(arguments, name) is not None:
+                raise CommandError(f"--{name}: a query says this itself")
+        if arguments.table != "records":
+            raise CommandError(f"--table: a query names what it reads (moldau_{arguments.table})")
+    elif arguments.topic is None and arguments.table in ("records", "latest", "batches"):
+        raise CommandError("--topic or --sql is missing")
+    if arguments.limit is not None and arguments.limit < 0:
+        raise CommandError(f"--limit: {arguments.limit} is below 0")
+    if arguments.format in ("parquet", "arrow") and not arguments.output and invocation.out.is_terminal:
+        raise CommandError(f"--format {arguments.format} is not for a terminal: --output FILE")
+
+
+def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
+    """The reader of a table. Raises as `moldau.read_topic`."""
+    from moldau.tables.reading.topics import read_topic
+
+    return read_topic(
+        arguments.path,
+        names_of(arguments.topic),
+        start=bound_of("--start", arguments.start),
+        end=bound_of("--end", arguments.end),
+        columns=names_of(arguments.columns),
+        isolation=arguments.isolation,
+        snapshot=arguments.snapshot,
+        table=arguments.table,
+        progress=progress_of(arguments, invocation),
+    )
+
+
+def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
+    """The reader of a query. Raises `Refused`, OSError and DuckDB's errors."""
+    from moldau.tables.engines.duckdb_views import duckdb
+    from moldau.tables.refusals import Refused
+
+    con = duckdb(None, arguments.path, names=names_of(arguments.topic), isolation=arguments.isolation)
+    found: Any = con.sql(arguments.sql)
+    if found is None:
+        raise Refused("--sql: the statement gives no rows")
+    return found.to_arrow_reader()
+
+
+def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.RecordBatch]:
+    """The batches with the first rows; all where there is no limit."""
+    left = rows_max
+    if left == 0:
+        return
+    for batch in reader:
+        part = batch if left is None else batch.slice(0, left)
+        yield part
+        if left is not None:
+            left -= part.num_rows
+            if not left:
+                return
+
+
+def names_of(given: str | None) -> list[str] | None:
+    """The names in a list separated by commas; None where it is not given."""
+    return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
+
+
+def bound_of(option: str, given: str | None) -> int | datetime | None:
+    """An offset or a time. Raises `CommandError`."""
+    if given is None:
+        return None
+    word = given.strip()
+    if word.isdecimal():
+        return int(word)
+    try:
+        time = datetime.fromisoformat(word)
+    except ValueError:
+        raise CommandError(f"{option}: {given!r} is neither an offset nor a time like 2026-11-20T06:00") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[Progress], None] | None:
+    """What shows how far the read is; None where it is not shown."""
+    is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
+    if not is_shown:
+        return None
+    shown = -1
+
+    def show(progress: Progress) -> None:
+        nonlocal shown
+        step = 100 * progress.tasks // max(1, progress.tasks_count) // PROGRESS_STEP
+        if step > shown:
+            shown = step
+            size = f"{progress.bytes / 1e6:,.1f} of {progress.bytes_count / 1e6:,.1f} MB"
+            invocation.errors.show(f"read {size}, {progress.rows:,} rows")
+
+    return show
+
+
+def standard_output(invocation: Invocation) -> IO[bytes]:
+    """The binary stream below standard output; a test may give a stream of its own."""
+    stream: IO[bytes] = getattr(invocation.out.stream, "buffer", sys.stdout.buffer)
+    return stream
+
+
+@contextmanager
+def failures_reported() -> Iterator[None]:
+    """Turn the failures of a read and of a query into `CommandError`."""
+    from moldau.protocol.primitives import MalformedMessage
+    from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+    from moldau.storage.tiered.port import RemoteStorageError
+    from moldau.tables.refusals import Refused
+
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
+        raise CommandError(str(problem)) from None
+    except engine_errors() as problem:
+        raise CommandError(str(problem)) from None
+
+
+def engine_errors() -> tuple[type[Exception], ...]:
+    """The errors of DuckDB, if it was imported."""
+    library: Any = sys.modules.get("duckdb")
+    return () if library is None else (library.Error,)

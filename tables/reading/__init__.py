@@ -1,0 +1,1 @@
+"""Reading a topic in this process: the arguments of a call, its filter, the threads that decode, and the rows."""

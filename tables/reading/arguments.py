@@ -1,0 +1,140 @@
+"""The arguments of a read, as the options of a table: places, topics, start and end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.options.offset_choices import EARLIEST, LATEST, OffsetChoice, Timestamps, refuse_reversed
+from moldau.tables.options.read_options import TABLES, ReadOptions, parse_options
+from moldau.tables.planning.planner import Planner, selected
+from moldau.tables.refusals import Refused
+
+Place: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+"""Log directories, roots of tiered storages (paths and URLs) and bootstrap addresses (host:port), one or several; in a
+text separated by commas.
+"""
+Topic: TypeAlias = "str | Sequence[str] | None"
+Bound: TypeAlias = "int | datetime | Mapping[int, int] | Literal['earliest', 'latest'] | None"
+"""Where a read starts or ends:
+
+| given             | as the start                             | as the end (exclusive)                           |
+|-------------------|------------------------------------------|--------------------------------------------------|
+| None              | the first record                         | the high watermark, or the last stable offset    |
+| an int            | the records of each partition from it on | the records of each partition before it          |
+| partition: offset | this offset, which has to exist; other partitions as with None | the same                   |
+| a datetime        | the first record at or after this time   | the same                                         |
+"""
+Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
+BOOTSTRAP: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def source_options(
+    place: Place,
+    topic: Topic,
+    *,
+    table: str,
+    isolation: str,
+    snapshot: str | None,
+    further: Mapping[str, str] | None,
+) -> ReadOptions:
+    """The options of a read without start and end. `further` are options of the data source (docs/spark.md), by name.
+    Raises `Refused`.
+    """
+    options: dict[str, str] = {"table": table, "kafka.isolation.level": isolation}
+    paths, brokers = places_of(place)
+    if paths:
+        options["path"] = ",".join(paths)
+    if brokers:
+        options["kafka.bootstrap.servers"] = ",".join(brokers)
+    topics = [topic] if isinstance(topic, str) else list(topic or ())
+    if topics:
+        options["subscribe"] = ",".join(topics)
+    if snapshot is not None:
+        options["snapshot"] = snapshot
+    if table not in TABLES:
+        raise Refused(f"table: {table} is not one of {', '.join(TABLES)}")
+    return parse_options({**options, **(further or {})})
+
+
+def places_of(place: Place) -> tuple[list[str], list[str]]:
+    """(paths and URLs, bootstrap addresses). What looks like host:port and is not a directory is an address. Raises
+    `Refused`.
+    """
+    given: Iterable[str | os.PathLike[str]] = [place] if isinstance(place, os.PathLike) else place
+    if isinstance(place, str):
+        given = place.split(",")
+    paths: list[str] = []
+    brokers: list[str] = []
+    for each in given:
+        name = os.fspath(each).strip()
+        if "," in name:
+            raise Refused(f"path: {name} has a comma, which separates places")
+        is_address = BOOTSTRAP.fullmatch(name) is not None and not os.path.isdir(name)
+        (brokers if is_address else paths).append(name)
+    return paths, brokers
+
+
+def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
+    """The options with start and end. An int is not among them: see `offset_bounds`. Raises `Refused` and OSError."""
+    keys: list[TopicPartition] = []
+    if isinstance(start, Mapping) or isinstance(end, Mapping):
+        planner = Planner(LocalFiles(), options)
+        keys = selected({key for origin in planner.origins for key in origin.partitions()}, options.subscription)
+    starting = _choice("start", start, keys, EARLIEST)
+    ending = _choice("end", end, keys, LATEST)
+    if starting == "latest":
+        raise Refused("start: latest reads nothing")
+    if ending == "earliest":
+        raise Refused("end: earliest reads nothing")
+    chosen = replace(
+        options,
+        starting=starting or options.starting,
+        ending=ending or options.ending,
+        unmatched_start_is_latest=options.unmatched_start_is_latest or isinstance(start, datetime),
+    )
+    refuse_reversed(chosen.starting, chosen.ending)
+    return chosen
+
+
+def _choice(name: str, bound: Bound, keys: Sequence[TopicPartition], otherwise: int) -> OffsetChoice | None:
+    """The choice of one end; None where it is not given, or given as an int."""
+    if bound is None or (isinstance(bound, int) and not isinstance(bound, bool)):
+        return None
+    if isinstance(bound, datetime):
+        return Timestamps(milliseconds_of(name, bound))
+    if isinstance(bound, Mapping):
+        unknown = sorted(bound.keys() - {partition for _, partition in keys})
+        if unknown:
+            raise Refused(f"{name}: there is no partition {unknown[0]}")
+        return {key: bound.get(key[1], otherwise) for key in keys}
+    if bound in ("earliest", "latest"):
+        return bound
+    raise Refused(f"{name}: {bound!r} is not an offset, a time with a time zone, or offsets by partition")
+
+
+def milliseconds_of(name: str, time: datetime) -> int:
+    """Milliseconds since the epoch, rounded up: the first record at or after a time. Raises `Refused` where the time
+    has no time zone.
+    """
+    if time.tzinfo is None:
+        raise Refused(f"{name}: {time} has no time zone")
+    return -((EPOCH - time) // timedelta(milliseconds=1))
+
+
+def offset_bounds(start: Bound, end: Bound) -> tuple[int | None, int | None]:
+    """The offsets that hold for every partition. Raises `Refused`."""
+    found = [bound if isinstance(bound, int) and not isinstance(bound, bool) else None for bound in (start, end)]
+    for name, offset in zip(("start", "end"), found, strict=True):
+        if offset is not None and offset < 0:
+            raise Refused(f"{name}: offset {offset} is below 0")
+    if None not in found and found[0] > found[1]:  # type: ignore[operator]
+        raise Refused(f"start {found[0]} is past end {found[1]}")
+    return found[0], found[1]

@@ -1,0 +1,158 @@
+"""A scan of a table: what is read, planned when a reader is made, and the reader of Arrow batches over its threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from moldau.tables.options.read_options import ReadOptions
+from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, intersection
+from moldau.tables.reading.decoding_threads import DecodingThreads
+from moldau.tables.reading.filter_bounds import FilterBounds
+from moldau.tables.refusals import Refused
+from moldau.tables.views.readers import TableReader, table_reader
+from moldau.tables.views.schemas import arrow_schema, every_column
+
+TASK_SIZE: Final = 16 << 20
+"""Bytes of segments for one task: threads take tasks, and their batches are handed out in the order of the tasks."""
+BATCH_ROWS: Final = 65_536
+THREADS_MAX: Final = 4
+NOTHING_PUSHED: Final = PushedFilters()
+
+
+class Progress(NamedTuple):
+    """How far a read is, when a batch is handed out."""
+
+    rows: int
+    """Rows that were handed out."""
+    tasks: int
+    """Tasks that are done, out of `tasks_count`."""
+    tasks_count: int
+    bytes: int
+    """Bytes of segments of the tasks that are done, out of `bytes_count`."""
+    bytes_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicScan:
+    """What is read of a table, and how. Nothing is opened before `reader`."""
+
+    options: ReadOptions
+    columns: tuple[str, ...]
+    """Names of the table's columns; at least one."""
+    filter: pc.Expression | None = None
+    """Rows for which it is true are kept."""
+    pushed: PushedFilters = NOTHING_PUSHED
+    """Further bounds, of the table `records`, which hold exactly."""
+    batch_rows: int = BATCH_ROWS
+    threads: int | None = None
+    progress: Callable[[Progress], None] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches. Raises `Refused` for a column that the table does not have."""
+        known = {column.name: column for column in every_column(self.options)}
+        for name in self.columns:
+            if name not in known:
+                raise Refused(f"columns: there is no column {name}; the columns are {', '.join(known)}")
+        if not self.columns:
+            raise Refused("columns names no column")
+        return arrow_schema(known[name] for name in self.columns)
+
+    def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> TopicScan:
+        """The scan with fewer columns, and with a further filter."""
+        both = wanted if self.filter is None else self.filter if wanted is None else self.filter & wanted
+        return replace(self, columns=self.columns if columns is None else columns, filter=both)
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Plan the read, and return a reader of its batches. The reader raises what a task raises.
+
+        Raises `Refused`, `DataLost`; `CorruptCheckpoint`, `RemoteStorageError`, `MalformedMessage` and OSError of the
+        places.
+        """
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches of `reader`. The read is planned by this call, not by the first batch."""
+        if self.batch_rows < 1:
+            raise Refused(f"batch_rows: {self.batch_rows} is below 1")
+        schema = self.schema
+        needed, pushed = self.columns, self.pushed
+        if self.filter is not None:
+            bounds = FilterBounds(self.filter, arrow_schema(every_column(self.options)))
+            needed = tuple(dict.fromkeys([*needed, *bounds.needed_columns()]))
+            if self.options.table == "records":
+                pushed = joined(pushed, bounds.pushed())
+        reader = table_reader(self.options, needed, None if pushed == NOTHING_PUSHED else pushed, TASK_SIZE)
+        tasks = reader.tasks()
+        threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter).read, self._threads_max())
+        return self._counted(threads, tasks)
+
+    def _threads_max(self) -> int:
+        if self.threads is None:
+            return min(THREADS_MAX, os.cpu_count() or 1)
+        if self.threads < 0:
+            raise Refused(f"threads: {self.threads} is below 0")
+        return self.threads
+
+    def _counted(self, threads: DecodingThreads, tasks: Any) -> Iterator[pa.RecordBatch]:
+        """The batches, none of them with more than `batch_rows` rows, and the reports of progress."""
+        sizes = {id(task): size_of(task) for task in tasks}
+        done = Progress(0, 0, len(tasks), 0, sum(sizes.values()))
+
+        def finished(task: Any) -> None:
+            nonlocal done
+            done = done._replace(tasks=done.tasks + 1, bytes=done.bytes + sizes[id(task)])
+            if self.progress is not None:
+                self.progress(done)
+
+        for batch in threads.batches(finished):
+            for start in range(0, batch.num_rows, self.batch_rows):
+                part = batch.slice(start, self.batch_rows)
+                done = done._replace(rows=done.rows + part.num_rows)
+                if self.progress is not None:
+                    self.progress(done)
+                yield part
+
+
+class FilteredTasks:
+    """Reads tasks, keeps the rows for which a filter is true, and returns the columns of a schema."""
+
+    def __init__(self, reader: TableReader, schema: pa.Schema, wanted: pc.Expression | None) -> None:
+        self._reader = reader
+        self._schema = schema
+        self._wanted = wanted
+
+    def read(self, task: Any) -> Iterator[pa.RecordBatch]:
+        """The batches of a task. Raises as `TableReader.read_task`."""
+        for batch in self._reader.read_task(task):
+            kept = batch if self._wanted is None else batch.filter(self._wanted)
+            if kept.num_rows:
+                yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
+
+
+def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:
+    """Both filters at once."""
+    both = first if second.partitions is None else first.with_partitions(second.partitions)
+    return replace(
+        both,
+        numbers=intersection(first.numbers, *second.numbers),
+        offsets=intersection(first.offsets, *second.offsets),
+        times_us=intersection(first.times_us, *second.times_us),
+    )
+
+
+def offsets_within(start: int | None, end: int | None) -> PushedFilters:
+    """The bounds for offsets in [start, end) of every partition."""
+    low, high = EVERYTHING
+    return PushedFilters(offsets=(low if start is None else start, high if end is None else end))
+
+
+def size_of(task: Any) -> int:
+    """Bytes of the segments of a task; 0 for a task of rows that the plan has made."""
+    return sum(getattr(each, "size", 0) for each in task)

@@ -1,0 +1,65 @@
+"""Framed values as columns of Arrow: by schema, as JSON, and with the place of a value that is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from struct import pack
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+import moldau
+from moldau.tables.refusals import Refused
+from moldau.tables.values.registry import ValueNotDecoded
+
+STRUCT = pa.struct([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> str:
+    (tmp_path / "7.json").write_text("{}")
+    return str(tmp_path)
+
+
+def framed(value: object) -> bytes:
+    return pack(">bi", 0, 7) + json.dumps(value).encode()
+
+
+def rows(*values: bytes | None) -> pa.Table:
+    count = len(values)
+    return pa.table(
+        {
+            "value": pa.array(values, pa.binary()),
+            "topic": ["t"] * count,
+            "partition": pa.array([3] * count, pa.int32()),
+            "offset": pa.array(range(40, 40 + count), pa.int64()),
+        }
+    )
+
+
+def test_values_become_json_or_structs(registry: str) -> None:
+    given = rows(framed({"id": 1, "name": "a"}), None, framed({"id": 2}))
+    assert [each and json.loads(each) for each in moldau.values(given, registry=registry).to_pylist()] == [
+        {"id": 1, "name": "a"},
+        None,
+        {"id": 2},
+    ]
+    structs = [{"id": 1, "name": "a"}, None, {"id": 2, "name": None}]
+    for form in (given, given["value"], given["value"].chunk(0), given.to_batches()[0]):
+        decoded = moldau.values(form, registry=registry, returns=STRUCT)
+        assert decoded.type == STRUCT and decoded.to_pylist() == structs
+
+
+def test_a_value_that_is_not_framed_is_named_or_null(registry: str) -> None:
+    given = rows(framed({"id": 1}), b"plain")
+    with pytest.raises(ValueNotDecoded, match="topic t, partition 3, offset 41: the value is not framed"):
+        moldau.values(given, registry=registry)
+    assert moldau.values(given, registry=registry, returns=STRUCT, on_error="null").to_pylist()[1] is None
+
+
+def test_what_cannot_be_decoded_at_all_is_refused(registry: str) -> None:
+    with pytest.raises(Refused, match="the rows have no column payload"):
+        moldau.values(rows(), registry=registry, column="payload")
+    with pytest.raises(Refused, match="on_error: skip is neither fail nor null"):
+        moldau.values(rows(), registry=registry, on_error="skip")  # type: ignore[arg-type]
