@@ -53,6 +53,11 @@ LABEL org.opencontainers.image.title="moldau" \
 RUN useradd --uid 1000 --no-create-home --shell /usr/sbin/nologin moldau \
  && for each in /var/lib/kafka/data /tmp/kafka-logs /tmp/kraft-combined-logs /mnt/shared/config; do \
       install -d -o moldau -g moldau "$each"; done
+# The places where start scripts for other images expect their commands; they change some of these files (docs/testing.md).
+COPY --chown=moldau:moldau building/image/etc/kafka /etc/kafka
+COPY --chown=moldau:moldau building/image/etc/confluent /etc/confluent
+COPY building/image/usr/local/bin/kafka-storage /usr/local/bin/kafka-storage
+RUN chown -R moldau:moldau /etc/kafka /etc/confluent /var/lib/kafka && install -d -o moldau -g moldau /opt/kafka
 COPY --from=build /opt/moldau /opt/moldau
 ENV PATH=/opt/moldau/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER moldau

@@ -110,6 +110,12 @@ examples: install ## a broker for tests in Java, Go and JavaScript; a language t
 lake: $(VENV)/.installed-tests compiled ## a writer of Iceberg tables killed 100 times, at each step of a commit: about ten minutes
 	$(BIN)/python -m tests.lake --kills 100
 
+.PHONY: containers
+
+containers: $(VENV)/.installed-tests ## the image under Testcontainers' Kafka modules for Python, Java and Go; needs Docker, and the image built
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) testcontainers==4.15.0
+	$(BIN)/python -m tests.containers
+
 .PHONY: wheel
 
 wheel: | $(BIN)/python ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any

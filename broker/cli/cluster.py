@@ -24,6 +24,7 @@ examples:
   moldau cluster --nodes 5 --data /tmp/five --port 19092
   moldau cluster --rack a,b,c --override num.partitions=6
   moldau cluster --host 192.0.2.7 --rack machine-7       reachable from other machines
+  docker run -p 9092-9094:9092-9094 moldau moldau cluster --listen 0.0.0.0 --data data
 
 The exit status is 0 after a clean stop, 1 where a node failed. KAFKA_ variables are not read: use --override."""
 DEFAULT_NODES: Final = 3
@@ -42,6 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=9092, help="the port of node 1; the other nodes have the next ones (default: 9092)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
+    parser.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        help="the address on which clients are accepted, such as 0.0.0.0 (default: --host)",
+    )
+    parser.add_argument(
+        "--advertise",
+        metavar="LIST",
+        help="what clients are told: host:port of each node, separated by commas (default: --host and the node's port)",
+    )
     parser.add_argument("--rack", metavar="NAMES", help="broker.rack: one name, or several given to the nodes in turn")
     parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="a setting of every node; may be repeated"
@@ -93,7 +104,10 @@ def _layout(arguments: argparse.Namespace) -> Layout:
     except MalformedOverride as problem:
         raise CommandError(str(problem)) from None
     racks = tuple(filter(None, (arguments.rack or "").split(",")))
-    layout = Layout(directory, count, arguments.host, arguments.port, racks, overrides)
+    advertised = tuple(filter(None, (arguments.advertise or "").split(",")))
+    if advertised and len(advertised) != count:
+        raise CommandError(f"--advertise names {len(advertised)} addresses for {count} nodes")
+    layout = Layout(directory, count, arguments.host, arguments.port, racks, overrides, arguments.listen, advertised)
     if layout.ports[0] < 1 or layout.ports[-1] > 65535:
         raise CommandError(
             f"--port {arguments.port} is too high: {count} nodes need {len(layout.ports)} ports from there on"

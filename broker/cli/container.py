@@ -1,11 +1,13 @@
 """`moldau container`: the command of the container image.
 
-It accepts the environment variables of Apache Kafka's image.
+It accepts the environment variables of Apache Kafka's image, and says in its words that the node serves: programs that
+start the image wait for these lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,13 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from moldau.broker.config import Config
+    from moldau.broker.node.start_messages import StartReport
 
 DESCRIPTION: Final = """\
 Format the node's directories where that is missing, and run it, as Apache Kafka's image does.
 
 Settings: /mnt/shared/config/server.properties where it is mounted, then the KAFKA_ variables (KAFKA_NODE_ID is node.id:
 after KAFKA_, _ is a dot, __ an underscore, ___ a dash). With neither: a node of one on 9092. CLUSTER_ID is the id of
-the cluster. What is for the JVM (KAFKA_HEAP_OPTS, KAFKA_JMX_PORT ...) is passed over."""
+the cluster. What is for the JVM (KAFKA_HEAP_OPTS, KAFKA_JMX_PORT ...) is passed over.
+
+When the node serves, the lines that Apache Kafka logs at that moment go to the standard output."""
 EPILOG: Final = """\
 examples:
   docker run -p 9092:9092 moldau
@@ -35,11 +40,29 @@ cluster.
 HTTP_LISTENER: Final = "moldau.http.listener"
 HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
 DATA: Final = "/var/lib/kafka/data"
+ZOOKEEPER: Final = "zookeeper.connect"
+SERVING: Final = (
+    "[BrokerLifecycleManager id={id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
+    "[KafkaServer id={id}] started",
+)
+"""What a broker of Apache Kafka logs when it serves; the second line is that of a broker with ZooKeeper. The modules of
+Testcontainers wait for one of these lines, or for `STARTED`.
+"""
+STARTED: Final = "[KafkaRaftServer nodeId={id}] Kafka Server started"
+"""What every node of Apache Kafka logs when it serves."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
-    parser.add_argument("--config", default=MOUNTED, metavar="FILE", help=f"settings, where it exists ({MOUNTED})")
+    parser.add_argument(
+        "-c", "--config", default=MOUNTED, metavar="FILE", help=f"settings, where it exists ({MOUNTED})"
+    )
+    parser.add_argument("--format", action="store_true", help="format the directories, and end")
+    parser.add_argument("-t", "--cluster-id", metavar="ID", help="with --format: the id where CLUSTER_ID is not set")
+    parser.add_argument(
+        "-S", "--add-scram", action="append", default=[], metavar="CREDENTIAL", help="with --format: a SCRAM credential"
+    )
+    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="with --format: has no effect")
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
@@ -49,13 +72,21 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
     settings = container_settings(properties, invocation.variables)
     config = load(settings, unknown_variables(invocation.variables))
-    _format(config, invocation)
+    _format(config, invocation, arguments.cluster_id, arguments.add_scram)
+    if arguments.format:
+        return 0
     from moldau.broker.runtime.event_loop import import_event_loop
 
     import_event_loop()
     from moldau.broker.node.main import StartOptions, serve
 
-    return serve(config, invocation.errors, StartOptions())
+    return serve(config, invocation.errors, StartOptions(greet=lambda report: greet(invocation, report)))
+
+
+def greet(invocation: Invocation, report: StartReport) -> None:
+    """Print what Apache Kafka logs when a node serves."""
+    for line in (*(SERVING if report.listeners else ()), STARTED):
+        invocation.out.say(line.format(id=report.node_id))
 
 
 def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
@@ -67,7 +98,28 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
 
     own = {HTTP_LISTENER: HTTP_ADDRESS}
     said = dict(properties) | from_environment(variables)
+    if said.get(ZOOKEEPER, "").startswith("localhost:") and "process.roles" not in said:
+        said = without_zookeeper(said)
     return own | (said if said.keys() - own.keys() else single_node() | said)
+
+
+def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a broker with ZooKeeper, as those of a single node that is its own controller.
+
+    DIVERGES: Apache Kafka from 4.0 on refuses them. Suites of tests whose start script runs ZooKeeper in the same
+    container keep working.
+    """
+    listeners = said.get("listeners", "PLAINTEXT://:9092")
+    controller = f"127.0.0.1:{max(map(int, re.findall(r':([0-9]+)', listeners)), default=9092) + 1}"
+    protocols = said.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
+    return {name: value for name, value in said.items() if name not in ("broker.id", ZOOKEEPER)} | {
+        "process.roles": "broker,controller",
+        "node.id": said.get("node.id", said.get("broker.id", "1")),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": controller,
+        "listeners": f"{listeners},CONTROLLER://{controller}",
+        "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+    }
 
 
 def single_node() -> dict[str, str]:
@@ -90,17 +142,19 @@ def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> 
         raise CommandError("the settings of this container cannot be used", *refusal.problems) from None
 
 
-def _format(config: Config, invocation: Invocation) -> None:
+def _format(config: Config, invocation: Invocation, cluster_id: str | None, scram: Sequence[str]) -> None:
+    """Format the directories that are not; `cluster_id` is for directories without an id and a variable."""
     from secrets import token_bytes
     from time import time_ns
 
     from moldau.broker.cli.format_storage import check_cluster_id, cluster_id_of_a_formatted_directory
+    from moldau.broker.cli.scram_credentials import InvalidScram, scram_record
     from moldau.broker.metadata.storage_format import FormatError, format_directories
     from moldau.storage.files.local_files import LocalFiles
 
     files = LocalFiles()
     said = invocation.variables.get("CLUSTER_ID")
-    cluster_id = said or cluster_id_of_a_formatted_directory(files, config) or CLUSTER_ID
+    cluster_id = said or cluster_id_of_a_formatted_directory(files, config) or cluster_id or CLUSTER_ID
     check_cluster_id(cluster_id)
     try:
         lines = format_directories(
@@ -112,11 +166,12 @@ def _format(config: Config, invocation: Invocation) -> None:
             standalone=config.is_controller and not config.controller_quorum_voters,
             entropy=token_bytes,
             now_ms=time_ns() // 1_000_000,
+            credentials=[scram_record(each, token_bytes) for each in scram],
         )
     except PermissionError as refusal:
         hint = f"make user 1000 its owner, or mount a named volume at {DATA}"
         raise CommandError(f"{refusal.filename or config.log_dirs[0]} cannot be written: {hint}") from None
-    except (FormatError, OSError) as refusal:
+    except (FormatError, InvalidScram, OSError) as refusal:
         raise CommandError(str(refusal)) from None
     for line in lines:
         invocation.errors.say(line)

@@ -164,8 +164,8 @@ PROPERTIES: Final = "server.properties"
 class Layout:
     """The nodes 1 to `node_count`.
 
-    Their client listeners have consecutive ports from `port` on; the ports of the controllers and those of the
-    consoles follow.
+    Their client listeners have consecutive ports from `port` on; the ports of the controllers, those of the consoles
+    and, where `advertised` is given, those between the brokers follow.
     """
 
     directory: str
@@ -175,6 +175,12 @@ class Layout:
     racks: tuple[str, ...] = ()
     """Racks, assigned to the nodes in turn."""
     overrides: Mapping[str, str] = field(default_factory=dict)
+    listen: str | None = None
+    """The address on which the nodes accept clients; None: `host`."""
+    advertised: tuple[str, ...] = ()
+    """What the clients of each node are told, as host:port; empty: `host` and the node's own port. The nodes then
+    reach each other by a listener of their own, because these addresses may be known to clients alone.
+    """
 
     @property
     def node_ids(self) -> range:
@@ -187,11 +193,12 @@ class Layout:
 
     @property
     def ports(self) -> range:
-        return range(self.port, self.port + 2 * self.node_count + len(self.voter_ids))
+        lists = 3 if self.advertised else 2
+        return range(self.port, self.port + lists * self.node_count + len(self.voter_ids))
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(self.address(node_id) for node_id in self.node_ids)
+        return ",".join(self.advertised or (self.address(node_id) for node_id in self.node_ids))
 
     def port_of(self, node_id: int) -> int:
         return self.port + node_id - 1
@@ -199,6 +206,10 @@ class Layout:
     def http_port_of(self, node_id: int) -> int:
         """The port of a node's console and metrics."""
         return self.port + self.node_count + len(self.voter_ids) + node_id - 1
+
+    def port_between_brokers(self, node_id: int) -> int:
+        """The port of a node for the other nodes, where clients are told other addresses."""
+        return self.http_port_of(self.node_count) + node_id
 
     @property
     def console(self) -> str:
@@ -217,7 +228,13 @@ class Layout:
     def properties(self, node_id: int) -> dict[str, str]:
         """The properties of one node, in which overrides take precedence."""
         replicas = min(self.node_count, REPLICAS_MAX)
-        listeners = [f"PLAINTEXT://{self.address(node_id)}"]
+        listen = _in_url(self.listen or self.host)
+        listeners = [f"PLAINTEXT://{listen}:{self.port_of(node_id)}"]
+        told = [f"PLAINTEXT://{self.advertised[node_id - 1] if self.advertised else self.address(node_id)}"]
+        if self.advertised:
+            between = f"BROKER://{self._host}:{self.port_between_brokers(node_id)}"
+            listeners.append(between)
+            told.append(between)
         roles = ["broker"]
         if node_id in self.voter_ids:
             listeners.append(f"CONTROLLER://{self._controller(node_id)}")
@@ -229,8 +246,8 @@ class Layout:
             "controller.quorum.voters": voters,
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "BROKER" if self.advertised else "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": f"{self.directory_of(node_id)}/data",
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),
@@ -238,16 +255,22 @@ class Layout:
             "moldau.http.listener": f"http://{self._host}:{self.http_port_of(node_id)}",
             "moldau.console": "true",
         }
+        if self.listen or self.advertised:
+            properties["advertised.listeners"] = ",".join(told)
         if self.racks:
             properties["broker.rack"] = self.racks[(node_id - 1) % len(self.racks)]
         return properties | dict(self.overrides)
 
     @property
     def _host(self) -> str:
-        return f"[{self.host}]" if ":" in self.host else self.host
+        return _in_url(self.host)
 
     def _controller(self, node_id: int) -> str:
         return f"{self._host}:{self.port + self.node_count + node_id - 1}"
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

@@ -62,6 +62,29 @@ def test_racks_go_round_and_overrides_win() -> None:
     assert {config.integer("num.partitions") for config in configs} == {6}
 
 
+def test_clients_elsewhere_are_told_addresses_of_their_own() -> None:
+    told = ("localhost:32768", "localhost:32769", "localhost:32770")
+    layout = Layout("/d", 3, listen="0.0.0.0", advertised=told)
+    configs = [checked_config(layout.properties(node_id)) for node_id in layout.node_ids]
+    addresses = [{each.name: each for each in config.advertised_listeners} for config in configs]
+    assert [f"{each['PLAINTEXT'].host}:{each['PLAINTEXT'].port}" for each in addresses] == list(told)
+    assert layout.bootstrap == ",".join(told)
+    assert {config.inter_broker_listener_name for config in configs} == {"BROKER"}
+    assert {each["BROKER"].host for each in addresses} == {"127.0.0.1"}
+    for config in configs:
+        bound = {each.name: each.host for each in config.listeners}
+        assert bound == {"PLAINTEXT": "0.0.0.0", "BROKER": "127.0.0.1", "CONTROLLER": "127.0.0.1"}
+    ports = [each.port for config in configs for each in config.listeners]
+    ports += [int(config.text("moldau.http.listener").rpartition(":")[2]) for config in configs]
+    assert sorted(ports) == list(layout.ports)
+
+
+def test_nodes_may_listen_elsewhere_than_where_clients_are_sent() -> None:
+    config = checked_config(Layout("/d", 1, listen="0.0.0.0").properties(1))
+    assert [(each.host, each.port) for each in config.advertised_listeners] == [("127.0.0.1", 9092)]
+    assert {each.name: each.host for each in config.listeners} == {"PLAINTEXT": "0.0.0.0", "CONTROLLER": "127.0.0.1"}
+
+
 def test_the_file_of_a_node_says_what_the_node_was_given() -> None:
     properties = Layout("/a\\b", 1, "::1").properties(1)
     assert read_properties(properties_text(properties)) == properties
@@ -104,6 +127,7 @@ def test_how_a_node_ended_is_said_in_words() -> None:
     [
         (["--nodes", "0"], "--nodes takes 1 to 100"),
         (["--port", "65533"], "3 nodes need 9 ports from there on"),
+        (["--advertise", "a:1,b:2"], "--advertise names 2 addresses for 3 nodes"),
         (["--override", "num.partitions"], "--override takes name=value"),
         (["--override", "num.partitions=0"], "the settings of node 1 cannot be used"),
     ],

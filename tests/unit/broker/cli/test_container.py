@@ -9,6 +9,7 @@ import pytest
 
 from moldau.broker.cli import main
 from moldau.broker.cli.container import HTTP_LISTENER, container_settings, load
+from moldau.broker.cli.invocation import CommandError
 
 COMBINED = {
     "KAFKA_NODE_ID": "1",
@@ -82,3 +83,37 @@ def test_nobody_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_variable_that_names_no_setting_leaves_the_node_of_one_as_it_is() -> None:
     assert container_settings({}, {"KAFKA_LIB": "/opt/kafka-lib"}) == container_settings({}, {})
+
+
+def test_the_variables_of_a_broker_with_zookeeper_are_those_of_a_node_of_one() -> None:
+    variables = {
+        "KAFKA_BROKER_ID": "7",
+        "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181",
+        "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:32768,BROKER://172.17.0.2:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    }
+    config = load(container_settings({}, variables))
+    assert (config.node_id, config.is_broker, config.is_controller) == (7, True, True)
+    assert {each.name: each.port for each in config.listeners} == {
+        "PLAINTEXT": 9093,
+        "BROKER": 9092,
+        "CONTROLLER": 9094,
+    }
+    assert [each.port for each in config.advertised_listeners] == [32768, 9092]
+    with pytest.raises(CommandError):
+        load(container_settings({}, {**variables, "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181"}))
+
+
+def test_directories_are_formatted_without_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_LOG_DIRS", str(tmp_path))
+    for name, value in COMBINED.items():
+        if name != "KAFKA_LOG_DIRS":
+            monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CLUSTER_ID", raising=False)
+    credential = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
+    for cluster_id in ("4L6g3nShT-eMCtK--X86sw", "MkU3OEVBNTcwNTJENDM2Qk"):
+        arguments = ["-t", cluster_id, "--ignore-formatted", "--add-scram", credential]
+        assert main(["container", "--format", *arguments, "-c", str(tmp_path / "missing")]) == 0
+    assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in (tmp_path / "meta.properties").read_text()
