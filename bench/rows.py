@@ -163,6 +163,7 @@ ROWS: Final = (
         for codec in ("none", "lz4", "zstd")
         for row in (
             _at_least(f"spark: {size} values, {codec}: full scan, against the JVM connector", "spark", 3.0, 5.0),
+            _at_least(f"spark: {size} values, {codec}: all columns, against ready batches", "spark", 0.85),
             _at_least(f"spark: {size} values, {codec}: all columns, against Parquet", "spark", 0.9),
             _at_most(
                 f"spark: {size} values, {codec}: count and bytes from headers, against Parquet's count", "spark", 3.0
@@ -185,6 +186,7 @@ ROWS: Final = (
     ),
     _at_least("spark: 100 B values, lz4: sustained stream from files, against the JVM connector", "spark", 2.0),
     _at_most("spark: small trigger over a broker: latency, in times the JVM connector's", "spark", 1.2),
+    _at_least("spark: from an object store, 8 tasks, against ready batches", "spark", 0.85),
     _percent("spark: from an object store, 8 tasks: of what obstore alone downloads", "spark", 70),
     _within("spark: planning 1,000,000 tiered segments", "spark_planning", 30),
     _within("spark: planning 1,000,000 tiered segments: memory", "spark_planning", 1500),

@@ -1,18 +1,22 @@
-"""Spark reads the tiered segments of a topic from an object store, beside what obstore alone downloads of them.
+"""Spark reads the tiered segments of a topic from an object store, beside what obstore alone downloads of them, and
+beside batches that are ready and come from no store.
 
-A broker copies the segments to an S3 server on this machine (versitygw). Then Spark and obstore take turns.
+A broker copies the segments to an S3 server on this machine (versitygw). Then the three take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import obstore
 
+from bench import spark_floor
 from bench.cold_read import BUCKET
-from bench.figures import OURS, Figure
+from bench.figures import OURS, PEER, Figure
 from bench.object_server import REGION
 from moldau.storage.tiered.layout import ObjectKind
 from moldau.storage.tiered.object_options import ObjectStoreOptions
@@ -44,33 +48,47 @@ def await_copies(endpoint: str, size: int) -> None:
         time.sleep(0.2)
 
 
-def figures(session: SparkSession, endpoint: str, rounds: int) -> list[Figure]:
-    """Eight tasks, to noop, in shares of the rate of obstore alone: all columns, and columns without the values.
+def figures(session: SparkSession, endpoint: str, rounds: int, home: Path) -> list[Figure]:
+    """Eight tasks, to noop, in shares of the rate of obstore alone: all columns, and columns without the values; and
+    against ready batches, for which `home` gets files.
 
     Without the values all bytes are still downloaded and checked, but few of them go from Python to Java.
     """
-    source = session.read.format("moldau").option("subscribe", TOPIC).option("minPartitions", str(TASKS))
-    source = source.option("moldau.tiered.storage.endpoint", endpoint)
-    source = source.option("moldau.tiered.storage.region", REGION)
+    options = {
+        "path": URL,
+        "subscribe": TOPIC,
+        "minPartitions": str(TASKS),
+        "moldau.tiered.storage.endpoint": endpoint,
+        "moldau.tiered.storage.region": REGION,
+    }
+    source = session.read.format("moldau").options(**options)
+    ready = spark_floor.ready_rows(session, options, home / "objects-ready")
     size = sum(each for _, each in objects(endpoint))
 
-    def scan(columns: str) -> float:
-        rows = source.option("columns", columns).load(URL)
+    def scan(columns: str | None) -> float:
+        """MB/s of these columns; without them of the ready batches."""
+        rows = ready if columns is None else source.option("columns", columns).load()
         began = time.perf_counter()
         rows.write.format("noop").mode("overwrite").save()
         return size / (time.perf_counter() - began) / 1e6
 
     rates: dict[str, list[float]] = {"all columns": [], "without the values": []}
     alone: list[float] = []
+    floor: list[float] = []
     for number in range(rounds + 1):
         measured = [scan(ALL_COLUMNS), scan(FEW_COLUMNS)]
-        peer = asyncio.run(downloaded(endpoint))
+        peer, least = asyncio.run(downloaded(endpoint)), scan(None)
         mine = " and ".join(f"{each:.0f}" for each in measured)
-        print(f"  spark from an object store: {mine} MB/s, obstore alone {peer:.0f} MB/s", flush=True)
+        print(
+            f"  spark from an object store: {mine} MB/s, obstore alone {peer:.0f}, ready batches {least:.0f}",
+            flush=True,
+        )
         if number:
             alone.append(peer)
+            floor.append(least)
             for values, rate in zip(rates.values(), measured, strict=True):
                 values.append(rate)
+    shutil.rmtree(home / "objects-ready")
     note = f"{size >> 20} MiB of segments without a codec, 1 KiB values, {TASKS} tasks; versitygw on the same machine"
     shares = {
         name: [100 * rate / peer for rate, peer in zip(values, alone, strict=True)] for name, values in rates.items()
@@ -79,6 +97,7 @@ def figures(session: SparkSession, endpoint: str, rounds: int) -> list[Figure]:
     return [
         Figure(f"{whole}: rate", "MB/s", {OURS: rates["all columns"]}, False, note),
         Figure(f"{whole}: of what obstore alone downloads", "%", {OURS: shares["all columns"]}, False),
+        Figure(f"{whole}, against ready batches", "MB/s", {OURS: rates["all columns"], PEER: floor}, False),
         Figure(f"{few}: rate", "MB/s", {OURS: rates["without the values"]}, False),
         Figure(f"{few}: of what obstore alone downloads", "%", {OURS: shares["without the values"]}, False),
     ]

@@ -1,6 +1,7 @@
-"""Spark reads a topic: from the files by this source, from the broker by Spark's Kafka connector, as Parquet.
+"""Spark reads a topic: from the files by this source, from the broker by Spark's Kafka connector, as Parquet, and the
+same batches without any work on them (`spark_floor`).
 
-All three in one session on two cores, in turns, of the same records; the broker runs all the time, because the
+All of them in one session on two cores, in turns, of the same records; the broker runs all the time, because the
 connector needs it. Every column is read, and nothing is done with it (`noop`).
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bench import spark_objects, spark_streams
+from bench import spark_floor, spark_objects, spark_streams
 from bench.cold_read import BUCKET
 from bench.cold_read import settings as tiered_settings
 from bench.figures import OURS, PEER, Figure
@@ -80,6 +81,7 @@ class Work(NamedTuple):
     ours: float
     connector: float
     parquet: float = 0
+    floor: float = 0
 
 
 class Times(NamedTuple):
@@ -90,10 +92,12 @@ class Times(NamedTuple):
     parquet: float
     batches: float
     parquet_count: float
+    floor: float
+    """Ready batches of the same form."""
     broker_cpu: float
     """Of the broker, while this source read."""
     cpu: Work
-    """Of Spark and its Python workers, in the three scans: seconds."""
+    """Of Spark and its Python workers, in the four scans: seconds."""
     latest: Work | None = None
     """The last value of each key: by the table `latest`, and by Spark SQL over the connector."""
     export: Work | None = None
@@ -132,7 +136,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             # The last segment of each partition stays with the broker.
             left = PARTITIONS * int(config["segment.bytes"])
             spark_objects.await_copies(endpoint, count * TIERED.value_size - left)
-            figures += spark_objects.figures(session, endpoint, form.rounds)
+            figures += spark_objects.figures(session, endpoint, form.rounds, server.directory)
     remove(server)
     return figures
 
@@ -219,6 +223,8 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
     ours = session.read.format("moldau").option("subscribe", topic.name)
     kafka = session.read.format("kafka").option("kafka.bootstrap.servers", address).option("subscribe", topic.name)
     ours.load(data).write.parquet(parquet)
+    home = running.server.directory / f"{topic.name}-ready"
+    ready = spark_floor.ready_rows(session, {"path": data, "subscribe": topic.name}, home)
     counted = "sum(records) AS records", "sum(bytes) AS bytes"
 
     def scan(load: Callable[[], object]) -> tuple[float, float]:
@@ -233,7 +239,8 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
         cpu = cpu_time_with_children(running.pid) - cpu
         connector, connector_cpu = scan(kafka.load)
         columnar, columnar_cpu = scan(lambda: session.read.parquet(parquet))
-        work = Work(my_cpu, connector_cpu, columnar_cpu)
+        floor, floor_cpu = scan(lambda: ready)
+        work = Work(my_cpu, connector_cpu, columnar_cpu, floor_cpu)
         began = time.perf_counter()
         (row,) = ours.option("table", "batches").load(data).where("NOT isControl").selectExpr(*counted).collect()
         batches = time.perf_counter() - began
@@ -242,8 +249,9 @@ def in_turns(session: SparkSession, running: Running, topic: Topic, rounds: int)
         assert session.read.parquet(parquet).count() == row.records
         counted_s = time.perf_counter() - began
         jobs = (latest(ours, kafka, data), export(session, kafka, data, topic.name)) if topic.codec == "lz4" else ()
-        runs.append(Times(mine, connector, columnar, batches, counted_s, cpu, work, *jobs))
+        runs.append(Times(mine, connector, columnar, batches, counted_s, floor, cpu, work, *jobs))
     shutil.rmtree(parquet)
+    shutil.rmtree(home)
     return runs[spark_streams.WARM_UP_ROUNDS :]
 
 
@@ -304,6 +312,7 @@ def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
     cpu = median(run.broker_cpu for run in runs)
     connector = {OURS: mine, PEER: rates([run.connector for run in runs])}
     parquet = {OURS: mine, PEER: rates([run.parquet for run in runs])}
+    floor = {OURS: mine, PEER: rates([run.floor for run in runs])}
     counts = {OURS: [run.batches for run in runs], PEER: [run.parquet_count for run in runs]}
     note = f"{count:,} records, {MASTER}; the broker used {cpu:.2f} s of CPU meanwhile"
     for run in runs:
@@ -311,9 +320,11 @@ def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
     sys.stdout.flush()
     cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.connector for run in runs]}
     columnar_cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.parquet for run in runs]}
+    floor_cpus = {OURS: [run.cpu.ours for run in runs], PEER: [run.cpu.floor for run in runs]}
     more = [
         Figure(f"spark: {topic}: full scan, CPU of Spark, in times the JVM connector's", "s", cpus),
         Figure(f"spark: {topic}: all columns, CPU of Spark, in times Parquet's", "s", columnar_cpus),
+        Figure(f"spark: {topic}: all columns, CPU of Spark, in times that of ready batches", "s", floor_cpus),
     ]
     for name, works in (
         ("latest value of each key, against Spark SQL over the JVM connector", [run.latest for run in runs]),
@@ -326,6 +337,7 @@ def figures_of(topic: Topic, count: int, runs: list[Times]) -> list[Figure]:
     return [
         *more,
         Figure(f"spark: {topic}: full scan, against the JVM connector", "rows/s", connector, False, note),
+        Figure(f"spark: {topic}: all columns, against ready batches", "rows/s", floor, False),
         Figure(f"spark: {topic}: all columns, against Parquet", "rows/s", parquet, False),
         Figure(f"spark: {topic}: count and bytes from headers, against Parquet's count", "s", counts),
     ]

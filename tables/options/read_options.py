@@ -104,13 +104,15 @@ _WITHOUT_SELECTION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The partitions to read; exactly one of the fields is given."""
+    """The partitions to read; exactly one of the first four fields is given."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     pattern: str | None = None
     is_everything: bool = False
     """All topics, internal ones among them."""
+    is_optional: bool = False
+    """Whether a topic that does not exist is left out, instead of refused."""
 
 
 @dataclass(frozen=True, slots=True)

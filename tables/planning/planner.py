@@ -430,7 +430,7 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
     else:
         wanted = set(selection.topics)
         for topic in selection.topics:
-            if topic not in topics:
+            if topic not in topics and not selection.is_optional:
                 raise Refused(f"subscribe: no partition of {topic} is in these log directories")
     chosen = [key for key in keys if key[0] in wanted]
     warn_of_gaps(chosen)

@@ -5,8 +5,8 @@ The records are read as read_committed: offsets of a transaction count once it i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,17 +21,19 @@ from moldau.protocol.records.record_frames import (
     value_version,
 )
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue
+from moldau.tables.options.read_options import TopicSelection
 from moldau.tables.views.latest import last_rows
 from moldau.tables.views.records import RecordsReader
 from moldau.tables.views.rows import Row, row_batches, time_of
 from moldau.tables.views.schemas import arrow_schema, table_columns
+from moldau.tables.views.share_offsets import SHARE_STATE, StoredRecord, share_offset_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from moldau.tables.origins.port import Task
+    from moldau.tables.origins.port import Slice, Task
 
 
 class InternalReader(RecordsReader):
@@ -56,6 +58,42 @@ class InternalReader(RecordsReader):
                     last[key] = value
         rows, schema = rows_of(self._options.table, last), arrow_schema(table_columns(self._options))
         return row_batches(rows, schema, self._columns)
+
+
+class OffsetsReader(InternalReader):
+    """The reader of `offsets`: committed offsets, and in one more task the start offsets of share groups."""
+
+    def tasks(self) -> list[Task]:
+        committed = super().tasks()
+        share = self._share_slices()
+        return [*committed, (*share, *(each for task in committed for each in task))] if share else committed
+
+    def read_task(self, task: Task) -> Iterator[pa.RecordBatch]:
+        """See `InternalReader.read_task`."""
+        if not task or task[0].topic != SHARE_STATE:
+            return super().read_task(task)
+        states = [each for each in task if each.topic == SHARE_STATE]
+        groups = [each for each in task if each.topic != SHARE_STATE]
+        rows = share_offset_rows(self._records(states), self._records(groups))
+        return row_batches(rows, arrow_schema(table_columns(self._options)), self._columns)
+
+    def _share_slices(self) -> list[Slice]:
+        """All slices of the topic with the state of share groups; none where no share group has read, and where the
+        options choose other ends than the current ones, because the topic has offsets of its own.
+        """
+        options = self._options
+        if options.snapshot is not None or options.starting != "earliest" or options.ending != "latest":
+            return []
+        selection = TopicSelection(topics=(SHARE_STATE,), is_optional=True)
+        reader = RecordsReader(replace(options, subscription=selection), ("key", "value"))
+        return [each for task in reader.plan().tasks for each in task]
+
+    def _records(self, slices: Sequence[Slice]) -> Iterator[StoredRecord]:
+        for batch in self.batches(tuple(slices), ("key", "value", "timestamp")):
+            keys, values, times = (batch.column(name) for name in ("key", "value", "timestamp"))
+            times_us = times.cast("int64").to_pylist()
+            for key, value, time_us in zip(keys.to_pylist(), values.to_pylist(), times_us, strict=True):
+                yield StoredRecord(key, value, time_us // 1000)
 
 
 OFFSET_KEYS: Final = (0, 1)

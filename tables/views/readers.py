@@ -53,6 +53,10 @@ def table_reader(
         from moldau.tables.views.latest import LatestReader
 
         return LatestReader(options, columns)
+    if table == "offsets":
+        from moldau.tables.views.internal_records import OffsetsReader
+
+        return OffsetsReader(options, columns)
     if table in INTERNAL:
         from moldau.tables.views.internal_records import InternalReader
 

@@ -92,3 +92,10 @@ def test_tiered_nodes_reach_the_store_that_is_started() -> None:
         assert variables["AWS_ACCESS_KEY_ID"] == store["MINIO_ROOT_USER"]
         assert variables["AWS_SECRET_ACCESS_KEY"] == store["MINIO_ROOT_PASSWORD"]
     assert f"{store['MINIO_ROOT_USER']} {store['MINIO_ROOT_PASSWORD']}" in script and "store/moldau" in script
+
+
+def test_what_the_image_is_made_of_is_in_the_context() -> None:
+    """`.dockerignore` leaves out everything that it does not name."""
+    copied = re.findall(r"^COPY (?!--from)(?:--\S+ )?(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    named = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
+    assert {path.partition("/")[0] for paths in copied for path in paths.split()} <= named

@@ -16,7 +16,15 @@ from moldau.protocol.records.offsets import (
     OffsetCommitValue,
 )
 from moldau.protocol.records.record_frames import type_prefix
+from moldau.protocol.records.share_groups import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicPartitionsInfo,
+)
+from moldau.protocol.records.share_state import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from moldau.protocol.records.transactions import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, read_offsets
+from moldau.storage.files.local_files import LocalFiles
 from tests.support.recorded_groups import groups_log
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.tables import rows_of
@@ -47,6 +55,13 @@ def write(directory: Path, topic: str, *partitions: list[bytes]) -> None:
     for partition, batches in enumerate(partitions):
         ends[topic, partition] = write_partition(directory, batches, topic=topic, partition=partition)
     write_checkpoints(directory, ends)
+
+
+def write_more(directory: Path, topic: str, *partitions: list[bytes]) -> None:
+    """Another topic beside those that are there."""
+    known = read_offsets(LocalFiles(), str(directory), HIGH_WATERMARKS)
+    written = [write_partition(directory, batches, topic=topic, partition=n) for n, batches in enumerate(partitions)]
+    write_checkpoints(directory, {**known, **{(topic, number): end for number, end in enumerate(written)}})
 
 
 def test_committed_offsets_are_the_last_ones_of_each_group(tmp_path: Path) -> None:
@@ -127,3 +142,57 @@ def test_transactions_show_their_state_and_partitions(tmp_path: Path) -> None:
         TIME,
     )
     assert row["partitions"] == [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 2}]
+
+
+ORDERS, GONE = b"o" * 16, b"g" * 16
+
+
+def share_topics(group: str, **topics: bytes) -> Record:
+    """What __consumer_offsets says of the topics of a share group."""
+    known = [TopicPartitionsInfo(topic_id=each, topic_name=name, partitions=[0, 1]) for name, each in topics.items()]
+    key = type_prefix(15) + encode(ShareGroupStatePartitionMetadataKey(group_id=group), 0)
+    value = ShareGroupStatePartitionMetadataValue(initialized_topics=known)
+    return Record(key, type_prefix(0) + encode(value, 0), TIME_MS)
+
+
+def snapshot(group: str, topic_id: bytes, partition: int, start: int | None, epoch: int = 0) -> Record:
+    key = type_prefix(0) + encode(ShareSnapshotKey(group_id=group, topic_id=topic_id, partition=partition), 0)
+    if start is None:
+        return Record(key, None, TIME_MS)
+    value = ShareSnapshotValue(
+        snapshot_epoch=epoch, state_epoch=1, leader_epoch=3, start_offset=start, create_timestamp=1, write_timestamp=1
+    )
+    return Record(key, type_prefix(0) + encode(value, 0), TIME_MS)
+
+
+def update(group: str, topic_id: bytes, partition: int, start: int) -> Record:
+    key = type_prefix(1) + encode(ShareUpdateKey(group_id=group, topic_id=topic_id, partition=partition), 0)
+    value = ShareUpdateValue(snapshot_epoch=0, leader_epoch=4, start_offset=start)
+    return Record(key, type_prefix(0) + encode(value, 0), TIME_MS)
+
+
+def test_share_groups_show_where_they_go_on(tmp_path: Path) -> None:
+    write(
+        tmp_path, "__consumer_offsets", [build_batch([commit("g", 0, 5)])], [build_batch([share_topics("s", t=ORDERS)])]
+    )
+    states = [
+        [
+            snapshot("s", ORDERS, 0, 7),
+            update("s", ORDERS, 0, 9),
+            update("s", ORDERS, 0, -1),
+            snapshot("s", ORDERS, 1, -1),
+        ],
+        [snapshot("s", GONE, 0, 3), snapshot("r", ORDERS, 0, 4), snapshot("r", ORDERS, 0, None)],
+        [update("q", ORDERS, 1, 2), snapshot("q", ORDERS, 1, 6, epoch=1)],
+    ]
+    write_more(tmp_path, "__share_group_state", *([build_batch(each)] for each in states))
+    rows = rows_of(tmp_path, table="offsets")
+    assert [(row["group"], row["topic"], row["partition"], row["offset"], row["leaderEpoch"]) for row in rows] == [
+        ("g", "t", 0, 5, 2),
+        ("s", "t", 0, 9, 4),
+        ("s", "Z2dnZ2dnZ2dnZ2dnZ2dnZw", 0, 3, 3),
+        ("q", "t", 1, 6, 3),
+    ]
+    assert rows[1]["commitTimestamp"] == TIME and rows[1]["expireTimestamp"] is None
+    at_an_offset = rows_of(tmp_path, table="offsets", endingOffsets='{"__consumer_offsets": {"0": 1, "1": 0}}')
+    assert [row["group"] for row in at_an_offset] == ["g"]
