@@ -206,7 +206,7 @@ class Follower:
         lag = sum(max(0, end - self._ledger.offsets.get(each, 0)) for each, end in ends.items())
         named = f", {misfits.count:,} that do not fit" if misfits.count else ""
         self._ports.say(
-            f"commit {progress.commits_count}: {attempt.files.rows_count:,} rows{named}; {lag:,} offsets behind"
+            f"commit {progress.commits_count}: {counted_rows(attempt.files.rows_count)}{named}; {lag:,} offsets behind"
         )
 
     def _note_conflict(self, conflict: CommitConflict) -> None:
@@ -215,6 +215,11 @@ class Follower:
         self._ports.say(f"conflict, the round is made anew: {conflict}")
         if self._conflicts > CONFLICTS_MAX:
             raise Refused(f"{conflict}; the commits of other programs leave this one no room") from None
+
+
+def counted_rows(count: int) -> str:
+    """A number of rows as text."""
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"
 
 
 class Misfits:

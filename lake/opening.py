@@ -90,7 +90,7 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
         named = (*identifier[:-1], identifier[-1] + SUFFIX)
         letters = DeadLetters(LakeTable(catalog, named, ports.sink), has_headers=choices.settings.has_headers)
         letters.claim(wanted)
-    columns = columns_of(catalog, identifier, choices, is_new=table.is_new)
+    columns = columns_of(catalog, identifier, choices)
     follower = Follower(reading, table, columns, ledger, choices.settings, ports.follow, letters)
     follower.progress.orphans_count = len(orphans)
     return follower, table
@@ -127,7 +127,7 @@ def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
     return parts
 
 
-def columns_of(catalog: Catalog, identifier: tuple[str, ...], choices: FollowChoices, *, is_new: bool) -> Columns:
+def columns_of(catalog: Catalog, identifier: tuple[str, ...], choices: FollowChoices) -> Columns:
     """The columns that the rows of a table get. Raises `Refused` where the table has others."""
     schema = schema_to_pyarrow(catalog.load_table(identifier).schema(), include_field_ids=False)
     name, has_headers = ".".join(identifier), choices.settings.has_headers

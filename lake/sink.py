@@ -81,7 +81,6 @@ class LakeTable:
         self._file_size_max = file_size_max
         self.name = ".".join(identifier)
         self.writer = str(attempt_id(ports.random(10)))
-        self.is_new = False
 
     def claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
         """Make the table where there is none, and become its writer. Returns how far the table is.
@@ -150,7 +149,6 @@ class LakeTable:
         if unit is not None:
             with making.update_spec() as spec:
                 spec.add_field(TIME_COLUMN, UNITS[unit](), f"{TIME_COLUMN}_{unit}")
-        self.is_new = True
         made = making.commit_transaction()
         self._ports.step("table made")
         return made

@@ -161,6 +161,7 @@ class FollowCommand:
     async def run(self, address: HttpAddress | None) -> int:
         """Follow until a signal, or once. Returns the exit status. Raises as `open_follower` and `catch_up`."""
         from moldau.broker.runtime.environment import LocalEnvironment
+        from moldau.lake.follower import counted_rows
         from moldau.lake.opening import open_follower
 
         loop = asyncio.get_running_loop()
@@ -179,8 +180,8 @@ class FollowCommand:
                 self._server.stop()
         if self._arguments.once and not self._stopping.is_set():
             place = await asyncio.to_thread(lambda: table.metadata_location)
-            rows = follower.progress.rows_count
-            self._invocation.out.say(f"{table.name} has all of {self._arguments.topic}: {rows:,} rows were added")
+            rows = counted_rows(follower.progress.rows_count)
+            self._invocation.out.say(f"{table.name} has all of {self._arguments.topic}: {rows} added")
             self._invocation.out.say(place)
         return EXIT_INTERRUPTED if self._signal == signal.SIGINT else 0
 

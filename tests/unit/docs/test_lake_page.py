@@ -61,7 +61,7 @@ def test_the_page_runs_as_it_stands(
         program = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
         exec(compile(program, "lake.md", "exec"), {})
     shown = capsys.readouterr().out
-    assert "default.orders has all of orders: 6 rows were added" in shown
-    assert "default.accounts has all of accounts: 2 rows were added" in shown
-    assert "default.payments has all of payments: 1 rows were added" in shown
+    assert "default.orders has all of orders: 6 rows added" in shown
+    assert "default.accounts has all of accounts: 2 rows added" in shown
+    assert "default.payments has all of payments: 1 row added" in shown
     assert '6 rows up to {"0": 3, "1": 3}' in shown

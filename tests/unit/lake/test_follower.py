@@ -130,7 +130,7 @@ def test_the_first_misfit_suspends_and_is_named(stage: LakeStage) -> None:
     assert stage.offsets() == [(0, 0)] and stage.orphans() == []
     follower = stage.follow(registry=str(stage.schemas), misfits="skip")
     assert follower.progress.misfits_count == 2 and stage.offsets() == [(0, 0), (0, 1)]
-    assert "1 rows, 2 that do not fit" in stage.said[-1]
+    assert "1 row, 2 that do not fit" in stage.said[-1]
 
 
 def test_misfits_become_dead_letters_with_their_reason(stage: LakeStage) -> None:

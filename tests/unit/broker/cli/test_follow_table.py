@@ -48,7 +48,7 @@ def test_one_run_takes_what_is_there(stage: LakeStage, capsys: pytest.CaptureFix
     assert main(words(stage, "--once")) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
-        "default.t has all of t: 30 rows were added",
+        "default.t has all of t: 30 rows added",
         stage.table().metadata_location,
     ]
     assert shown.err.splitlines() == [
