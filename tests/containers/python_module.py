@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.support.ports import free_ports
+from moldau.testing.ports import free_ports
 
 IMAGE = os.environ["MOLDAU_IMAGE"]
 KafkaContainer: Any = import_module("testcontainers.kafka").KafkaContainer

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.support.ports import free_ports
+from moldau.testing.ports import free_ports
 
 ROOT: Final = Path(__file__).parents[3]
 IMAGE: Final = ROOT / "building" / "image"

@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
+from pyiceberg.catalog import load_catalog
+
 from moldau.lake import opening
 from moldau.lake.orphans import ATTEMPT_NAME, referenced
 from tests.support.lake_stage import LakeStage, all_offsets
@@ -41,8 +43,7 @@ def test_rows_are_there_once_and_files_of_failed_attempts_are_deleted(
         "s3.secret-access-key": "s",
         "s3.region": "us-east-1",
     }
-    load = opening.load_catalog
-    monkeypatch.setattr(opening, "load_catalog", lambda name, **given: load(name, **given, **properties))
+    monkeypatch.setattr(opening, "load_catalog", lambda name, **given: load_catalog(name, **given, **properties))
     stage = LakeStage(tmp_path)
     chosen: dict[str, Any] = {"warehouse": None, "catalog": "prod", "table": "sales.orders"}
     stage.numbered(30, days=2)
