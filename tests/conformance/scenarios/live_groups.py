@@ -1,4 +1,4 @@
-"""Scenarios of a consumer group that changes its protocol while it lives, with members in Java and of librdkafka."""
+"""Scenarios of a consumer group that changes its protocol while it lives, with members of three clients."""
 
 from __future__ import annotations
 
@@ -145,8 +145,10 @@ def changed_and_back(work: Workshop) -> None:
         group.leave("a")
         group.join("java", "d", CONSUMER)
         group.leave("b")
+        group.join("franz-go", "j", CONSUMER)
         group.join("confluent", "e", CLASSIC)
         group.leave("c")
+        group.leave("j")
         group.join("java", "f", CLASSIC)
         group.leave("d")
         group.await_type("CLASSIC")
@@ -154,10 +156,12 @@ def changed_and_back(work: Workshop) -> None:
         gently = len(group.crowd.seen()) - len(set(group.crowd.seen()))
         expect(gently == 0, f"{gently} records were seen twice, although every member left in peace")
         group.join("java", "g", CONSUMER)
+        group.join("franz-go", "k", CONSUMER)
         group.kill_coordinator()
         group.kill_member("e")
         group.join("confluent", "h", CONSUMER)
         group.kill_member("f")
+        group.kill_member("k")
         group.kill_coordinator()
         group.await_type("CONSUMER")
         group.join("confluent", "i", CLASSIC)
@@ -175,7 +179,7 @@ def changed_and_back(work: Workshop) -> None:
 LIVE_GROUP_SCENARIOS: Final = (
     DirectoryScenario(
         "groups-change-protocol",
-        "a live group goes to KIP-848 and back, with members in Java and of librdkafka; members and nodes are killed",
+        "a live group goes to KIP-848 and back, with members of three clients; members and nodes are killed",
         changed_and_back,
     ),
 )
