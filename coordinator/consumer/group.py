@@ -257,6 +257,8 @@ class ConsumerGroup:
         )
 
     def _count(self, former: ConsumerMember | None, member: ConsumerMember | None) -> None:
+        if former is not None and member is not None and former.asks_the_same(member):
+            return
         _recount(self.subscriptions.by_name, _topics(former), _topics(member))
         _recount(self.subscriptions.regexes, _patterns(former), _patterns(member))
         _recount(self.assignors, _assignors(former), _assignors(member))

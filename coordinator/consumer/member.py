@@ -91,6 +91,15 @@ class ConsumerMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
+    def asks_the_same(self, other: ConsumerMember) -> bool:
+        """Whether another value of the member has the same subscription, assignor and protocol."""
+        return (
+            self.subscribed_topics is other.subscribed_topics
+            and self.subscribed_regex == other.subscribed_regex
+            and self.assignor == other.assignor
+            and self.classic is other.classic
+        )
+
     def owned_epoch(self, topic_id: bytes, partition: int) -> int | None:
         """The epoch in which the member got a partition that it owns; None: it does not own the partition."""
         for partitions in (self.assigned.get(topic_id), self.revoking.get(topic_id)):

@@ -59,6 +59,8 @@ class MemberUpdate:
     """Those of the group after the request, if the topics were looked at."""
     target_epoch: int = 0
     target: Assignment = field(default_factory=dict)
+    ids: dict[str, bytes | None] = field(default_factory=dict)
+    """The ids of topics by name that were looked up in this update; None: there is no such topic."""
 
     def change_subscription(self, *, is_classic: bool = False) -> Refused | None:
         """Store what has changed about the member, and raise the group epoch if the topics of the group changed.
@@ -127,8 +129,7 @@ class MemberUpdate:
 
     def _assigned_members(self) -> Mapping[str, AssignedMember]:
         """All members after the request. A static member that replaces another has the target of that one."""
-        group, updated, image = self.group, self.updated, self.step.image
-        ids: dict[str, bytes | None] = {}
+        group, updated, image, ids = self.group, self.updated, self.step.image, self.ids
         replaced = None if updated.instance_id is None else group.static_members.get(updated.instance_id)
         members = {
             member_id: AssignedMember(
@@ -153,7 +154,7 @@ class MemberUpdate:
         moved = Reconciliation(
             self.target_epoch,
             self.target,
-            topic_ids(group, member, self.step.image, {}),
+            topic_ids(group, member, self.step.image, self.ids),
             self.is_subscription_changed,
             owned,
             group.is_owned,
@@ -205,7 +206,7 @@ def topic_ids(
         if name not in known:
             topic = image.topic_of_name(name)
             known[name] = None if topic is None else topic.id
-    return frozenset(topic_id for name in names if (topic_id := known[name]) is not None)
+    return frozenset(filter(None, map(known.__getitem__, names)))
 
 
 def partition_counts(members: Iterable[AssignedMember], image: CoordinatorImage) -> Mapping[bytes, int]:

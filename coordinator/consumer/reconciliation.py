@@ -95,7 +95,7 @@ class Reconciliation:
                 assigned[topic] = kept
             if gone:
                 revoking[topic] = gone
-            for partition in sorted(wanted - kept.keys()):
+            for partition in sorted(missing) if (missing := wanted - kept.keys()) else ():
                 if self.is_owned_by_any(topic, partition) and partition not in member.revoking.get(topic, ()):
                     has_unreleased = True
                 else:
