@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.requests import authorization, handlers
 from moldau.broker.requests.api import api
-from moldau.broker.requests.parts import RECORDS_SIZE, ListPath, Parts, cut
+from moldau.broker.requests.parts import LIGHT_SIZE, RECORDS_SIZE, ListPath, Parts, cut
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -115,7 +115,8 @@ GROUP_ROWS: Final = (
             (
                 ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
                 ListPath("topics.partition_indexes", "topics.partitions"),
-            )
+            ),
+            size=LIGHT_SIZE,
         ),
     ),
     api(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from moldau.broker.metadata.refusals import refused
 from moldau.broker.requests.list_lengths import LengthGuard, exceeds, weight
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_client_quotas import (
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SIZE: Final = 32
 """The most elements of a part: their handler takes about a millisecond."""
+LIGHT_SIZE: Final = 128
+"""The same where a handler looks each element up in a dictionary, and does no more."""
 RECORDS_SIZE: Final = 256
 """Elements of a part whose handler writes records: that many are one batch."""
 SLICE_NS: Final = 2_000_000
@@ -55,6 +57,8 @@ ANSWERED_AT_ONCE: Final = 128
 """The most elements of an answer that is given at once."""
 STEP: Final = 32
 """Elements of a longer answer between two looks at the clock."""
+ANSWER_SLICE_NS: Final = 500_000
+"""The slice (ns) of such an answer: its elements are kept, so that a collection of garbage may fall into it."""
 SORTED_AT_ONCE: Final = 64
 """The most names that are sorted without a pause."""
 Answering = Generator[None, None, object]
@@ -331,7 +335,7 @@ class LongRequests:
         try:
             while True:
                 await self.turn()
-                end_ns = self.clock_ns() + SLICE_NS
+                end_ns = self.clock_ns() + ANSWER_SLICE_NS
                 for _ in range(SLICE_PARTS_MAX):
                     for _ in range(STEP):
                         next(answering)
@@ -339,7 +343,7 @@ class LongRequests:
                         break
         except StopIteration as done:
             if done.value is not None:  # None: the client is gone, and the generator is closed
-                reply.complete(done.value)
+                when_ready(done.value, reply.complete)
         finally:
             if begins:
                 context.access.end_request()

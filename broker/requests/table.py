@@ -16,7 +16,7 @@ from moldau.broker.requests import authorization, handlers
 from moldau.broker.requests.api import Api, Wrap, api, handler_asks, on_cluster, open_to_all, route
 from moldau.broker.requests.group_rows import GROUP_ROWS
 from moldau.broker.requests.long_lists import FetchParts, MetadataParts, TopicPages, too_many_topics
-from moldau.broker.requests.parts import RECORDS_SIZE, ListPath, Parts, cut
+from moldau.broker.requests.parts import LIGHT_SIZE, RECORDS_SIZE, ListPath, Parts, cut
 from moldau.broker.requests.produce_hook import produce_hook
 from moldau.broker.requests.services import Services
 from moldau.broker.requests.share_rows import SHARE_ROWS
@@ -216,7 +216,7 @@ ROWS: Final = (
         OffsetForLeaderEpochRequest,
         broker=lambda: handlers.offset_for_leader_epoch.handle,
         rule=lambda: authorization.topic_rules.offset_for_leader_epoch,
-        parts=cut("topics.partitions"),
+        parts=cut("topics.partitions", size=LIGHT_SIZE),
     ),
     api(
         AddPartitionsToTxnRequest,

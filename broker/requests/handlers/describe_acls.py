@@ -60,7 +60,7 @@ def handle(services: DescribeAclsServices, context: RequestContext, request: Des
 
 def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
     response = DescribeAclsResponse()
-    # Many small dictionaries: to let one grow, or to free one, would take long.
+    # Many small dictionaries: to let one grow would take long.
     described: list[dict[tuple[int, str, int], DescribeAclsResource]] = [{} for _ in range(DICTIONARIES)]
     for binding in image.acls.by_id.values():
         yield
@@ -85,7 +85,8 @@ def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
                 permission_type=binding.permission,
             )
         )
-    while described:
-        if described.pop():
+    for resources in described:
+        while resources:
+            resources.popitem()  # All at once would take long.
             yield
     return response

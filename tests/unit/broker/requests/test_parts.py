@@ -234,6 +234,69 @@ def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
     assert len(slices) == 2 * further, "each in turn"
 
 
+def test_a_slice_of_a_long_answer_leaves_room_for_a_collection_of_garbage() -> None:
+    """A clock by which each look takes a quarter of its slice."""
+    order: list[str] = []
+
+    class Clock:
+        now_ns = 0
+
+        def precise_ns(self) -> int:
+            self.now_ns += parts.ANSWER_SLICE_NS // 4
+            return self.now_ns
+
+    def answering() -> Answering:
+        for _ in range(parts.ANSWERED_AT_ONCE + 40 * parts.STEP):
+            order.append("element")
+            yield
+        return Pending()
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        turns = LongRequests(
+            cast("Any", Clock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+        )
+
+        def tick() -> None:
+            order.append("tick")
+            if not tasks[0].done():
+                loop.call_soon(tick)
+
+        turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
+        loop.call_soon(tick)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(story())
+    later = order[parts.ANSWERED_AT_ONCE :]
+    slices = [len([*group]) for name, group in itertools.groupby(later) if name == "element"]
+    assert sum(slices) == 40 * parts.STEP and max(slices) == 4 * parts.STEP
+
+
+def test_an_answer_that_is_not_there_yet_completes_the_reply_later() -> None:
+    inner: Pending[object] = Pending()
+
+    def answering() -> Answering:
+        for _ in range(2 * parts.ANSWERED_AT_ONCE):
+            yield
+        return inner
+
+    async def story() -> list[object]:
+        works: list[Coroutine[object, object, None]] = []
+        turns = LongRequests(
+            cast("Any", SlowClock()), asyncio.get_running_loop(), lambda work, name="": works.append(cast("Any", work))
+        )
+        reply = turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
+        replies: list[object] = []
+        cast("Pending[object]", reply).listen(replies.append)
+        await works[0]
+        assert replies == []
+        inner.complete("answer")
+        return replies
+
+    assert asyncio.run(story()) == ["answer"]
+
+
 def test_an_answer_that_fails_in_a_later_slice_fails_on_its_connection_alone() -> None:
     """As one that fails at once: it is no task of its own, whose failure would stop the broker."""
 
