@@ -81,6 +81,13 @@ class Groups:
         for runner in runners:
             runner.submit(event)
 
+    def look_at_topic(self, name: str) -> None:
+        """Compute the hash of a topic, which is remembered, before the machine of a group does that reads the topic."""
+        image = self._current_image()
+        topic = image.topic_of_name(name)
+        if topic is not None:
+            image.topic_hash(topic)
+
     def fresh_id(self) -> str:
         """A member id: a random uuid (version 4) as text."""
         raw = bytearray(self._environment.entropy(16))

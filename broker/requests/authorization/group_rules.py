@@ -58,6 +58,7 @@ from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.parts import Answering
     from moldau.broker.requests.services import Services
     from moldau.kraft.image.topics import TopicsImage
 
@@ -137,9 +138,15 @@ def consumer_group_heartbeat(services: Services, context: RequestContext, reques
     if not group(AclOperation.READ, request.group_id).is_met(context.access):
         return refuse_all(context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = dict.fromkeys(request.subscribed_topic_names or ())
-    if not all(topic(AclOperation.DESCRIBE, name).is_met(context.access) for name in names):
-        return refuse_all(context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return answer(context, request)
+
+    def answering() -> Answering:
+        for name in names:
+            yield
+            if not topic(AclOperation.DESCRIBE, name).is_met(context.access):
+                return refuse_all(context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return answer(context, request)
+
+    return services.long_requests.answer(context, answering()) if names else answer(context, request)
 
 
 _DESCRIBED_GROUPS: Rule = ElementsRule(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.requests.parts import ANSWERED_AT_ONCE, Answering, LongRequests
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refusal
@@ -32,18 +33,38 @@ class ConsumerGroupHeartbeatServices(Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
+
 
 def handle(
     services: ConsumerGroupHeartbeatServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
+) -> object:
+    """A long subscription takes the time of the machine for the hashes of its topics: they are computed before, in
+    slices.
+    """
     if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
         return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
     fresh_id = "" if request.member_id else services.groups.fresh_id()
     access = context.access
-    return submit_event(
-        services.groups.runner_of(request.group_id),
-        context.version,
-        lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, access),
-        lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
-    )
+
+    def submitted() -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
+        return submit_event(
+            services.groups.runner_of(request.group_id),
+            context.version,
+            lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, access),
+            lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
+        )
+
+    names = request.subscribed_topic_names
+    if names is None or len(names) < ANSWERED_AT_ONCE:
+        return submitted()
+
+    def looking() -> Answering:
+        for name in dict.fromkeys(names):
+            services.groups.look_at_topic(name)
+            yield
+        return submitted()
+
+    return services.long_requests.answer(context, looking())
