@@ -308,6 +308,11 @@ class LocalLogs:
             broker_epoch = -1  # A directory that failed may have lost writes.
         for directory in self._opened:
             mine = of_directory(directory, high_watermarks)
+            keys, count = list(directory.logs), self._recovery_threads
+            shares = [share for first in range(count) if (share := keys[first::count])]
+            await asyncio.gather(
+                *(self._environment.offload(partial(directory.close_share, share, now_ms)) for share in shares)
+            )
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, mine))
             if not is_clean:
                 log.error("log directory %s was not closed cleanly: the next start recovers it", directory.path)

@@ -14,7 +14,7 @@ Nothing is written there any more, and no failed sync is tried again.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial as bind
 from typing import Final, NamedTuple
 
@@ -65,12 +65,14 @@ NO_REPORTS: Final = DirectoryReports()
 
 
 class LogDirectory:
-    """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`, `close` and
-    `CheckpointWork.run` may run in a thread.
+    """One log directory and its logs. Its methods run on the event loop; `load`, `make`, `damaged.repair`,
+    `close_share`, `close` and `CheckpointWork.run` may run in a thread.
     """
 
     __slots__ = (
         "_boot_id",
+        "_close_error",
+        "_closed",
         "_lock",
         "_reports",
         "checkpoints",
@@ -97,6 +99,9 @@ class LogDirectory:
         """The damaged logs in this directory, which are not served."""
         self.failure: OSError | None = None
         """Why the directory is offline, None while it is served."""
+        self._closed: set[TopicPartition] = set()
+        """The logs that `close_share` has closed."""
+        self._close_error: OSError | None = None
         self.previous_run = PreviousRun(fs, path, boot_id)
         if self.previous_run.may_have_lost_writes:
             self.checkpoints.lower_high_watermarks()
@@ -348,6 +353,21 @@ class LogDirectory:
             log.close(0, clean=False)
         self._lock.release()
 
+    def close_share(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
+        """Flush and close some of the logs; `close` is to follow, and meets the first error again. Several threads may
+        do this at a time, each with logs of its own: one waits for the disk while another writes. Blocks for the syncs.
+        """
+        self._reports = self._reports._replace(failure=None)
+        for key in keys:
+            if self.failure is not None or self._close_error is not None:
+                return
+            try:
+                self.logs[key].close(now_ms, clean=True, syncs_parent=False)
+            except OSError as error:
+                self._close_error = error
+                return
+            self._closed.add(key)
+
     def close(
         self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> bool:
@@ -359,10 +379,13 @@ class LogDirectory:
         try:
             if self.failure is not None:
                 raise self.failure
+            if self._close_error is not None:
+                raise self._close_error
             # The order matters. A checkpoint may only cover what the logs have synced; the file of the clean shutdown
             # is written last, when every checkpoint is.
-            for log in self.logs.values():
-                log.close(now_ms, clean=True, syncs_parent=False)
+            for key, log in self.logs.items():
+                if key not in self._closed:
+                    log.close(now_ms, clean=True, syncs_parent=False)
             work = self.checkpoint(high_watermarks)
             work.run()
             self.checkpointed(work)

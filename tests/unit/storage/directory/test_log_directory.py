@@ -12,6 +12,7 @@ from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.directory.previous_run import SERVING_EPOCH
 from moldau.storage.files.local_files import LocalFiles
 from moldau.testing.simulation.disk import SimulatedDisk
+from moldau.testing.simulation.disk_calls import Operation
 from tests.unit.storage.stories import NOW_MS, SMALL, append, batch, read_all
 
 TOPIC_ID = bytes(range(1, 17))
@@ -64,6 +65,34 @@ def test_what_a_killed_process_left_to_the_page_cache_is_synced_before_anybody_r
     disk.crash()
     last = LogDirectory.open(disk, "/data", ignore).load("orders", 0, config, NOW_MS, ignore)
     assert read_all(last) == {0: "stored, never synced"}
+
+
+def test_logs_that_are_closed_in_shares_are_as_durable() -> None:
+    disk = SimulatedDisk("a seed")
+    directory = LogDirectory.open(disk, "/data", ignore)
+    for partition in range(4):
+        append(directory.create("orders", partition, TOPIC_ID, SMALL, NOW_MS), f"of {partition}")
+    directory.close_share([("orders", 2), ("orders", 0)], NOW_MS)
+    assert directory.close(NOW_MS, 77)
+    disk.crash()
+    again = LogDirectory.open(disk, "/data", ignore)
+    assert again.previous_run.clean_broker_epoch == 77
+    load_all(again)
+    assert {key[1]: read_all(log)[0] for key, log in again.logs.items()} == {each: f"of {each}" for each in range(4)}
+
+
+def test_an_error_while_a_share_is_closed_makes_the_end_unclean() -> None:
+    disk = SimulatedDisk()
+    directory = LogDirectory.open(disk, "/data", ignore)
+    for partition in range(3):
+        append(directory.create("t", partition, TOPIC_ID, SMALL, NOW_MS), "a")
+    disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
+    directory.close_share([("t", 0)], NOW_MS)
+    steps = disk.steps
+    directory.close_share([("t", 1)], NOW_MS)
+    assert disk.steps == steps, "after an error nothing more is written"
+    assert not directory.close(NOW_MS, 3)
+    assert not disk.exists("/data/.kafka_cleanshutdown")
 
 
 def test_only_one_process_serves_a_directory(tmp_path: Path) -> None:
