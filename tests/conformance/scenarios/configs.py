@@ -13,10 +13,11 @@ OF_THIS_PROCESS = ("listeners", "advertised.listeners", "log.dirs", "log.dir", "
 
 
 def modified(entries: Entries) -> dict[str, Json]:
+    """Values of the topic's own. A cluster with eligible leader replicas has a dynamic default of one more name."""
     return {
         name: entry["value"]
         for name, entry in sorted(entries.items())
-        if str(entry["source"]).startswith("DYNAMIC") and entry["value"] is not None
+        if entry["source"] == "DYNAMIC_TOPIC_CONFIG" and entry["value"] is not None
     }
 
 
