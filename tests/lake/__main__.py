@@ -1,9 +1,10 @@
 """Kill a writer of tables at each step of a commit, and read the tables with other readers afterwards.
 
     python -m tests.lake --kills 100
-    python -m tests.lake --kills 100 --duckdb DIR --spark-jar JAR
+    python -m tests.lake --kills 100 --duckdb DIR --spark OTHER --spark-jar JAR
 
-DIR is a directory where `pip install --target` has put DuckDB and its extensions for Iceberg and Avro, of one version.
+DIR is a directory where `pip install --target` has put DuckDB and its extensions for Parquet, Avro and Iceberg, of one
+version; OTHER is one with a version of pyspark for which there is a jar of Iceberg's Spark runtime, JAR.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ print(*con.execute(query).fetchone())
 """
 SPARK = """
 import sys
-from moldau.spark_jobs.session import local_session
-with local_session("lake", settings={"spark.jars": sys.argv[2]}) as spark:
-    rows = spark.read.format("iceberg").load(sys.argv[1])
-    print(rows.count(), rows.select("partition", "offset").distinct().count())
+from pyspark.sql import SparkSession
+settings = {"spark.jars": sys.argv[2], "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+rows = spark.read.format("iceberg").load(sys.argv[1])
+print(rows.count(), rows.select("partition", "offset").distinct().count())
+spark.stop()
 """
 
 
@@ -52,6 +55,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--duckdb", metavar="DIR")
+    parser.add_argument("--spark", metavar="DIR")
     parser.add_argument("--spark-jar", metavar="JAR")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -71,8 +75,8 @@ def main() -> None:
                 found = counted(DUCKDB, [place, arguments.duckdb], arguments.duckdb)
                 assert found == (expected, expected), (kind, found)
                 print(f"{kind}: DuckDB reads the same {expected:,} rows")
-            if arguments.spark_jar is not None:
-                found = counted(SPARK, [place, arguments.spark_jar], str(Path.cwd()))
+            if arguments.spark is not None:
+                found = counted(SPARK, [place, arguments.spark_jar], arguments.spark)
                 assert found == (expected, expected), (kind, found)
                 print(f"{kind}: Spark reads the same {expected:,} rows")
 
