@@ -22,6 +22,7 @@ SPARK: Final = ("spark_jobs", "tables", "storage", "protocol")
 OF_HOT_PATH: Final = ("crowd", "e2e", "hot", "librdkafka", "loads", "open", "request_latency", "tail", "tools")
 """The groups of `bench.groups` whose figures are those of the compiled modules."""
 OF_SPARK: Final = ("spark", "spark_planning")
+TABLES: Final = ("tables", "storage", "protocol")
 GROUP_OF_ROW: Final = {row.name: row.group for row in ROWS}
 
 
@@ -48,6 +49,8 @@ def measured_paths(figure: Figure) -> tuple[str, ...]:
     group = GROUP_OF_ROW.get(figure.name, "")
     if group in OF_HOT_PATH:
         return HOT_PATH
+    if group == "tables":
+        return TABLES
     return SPARK if group in OF_SPARK or figure.name.startswith("spark:") else PRODUCT
 
 

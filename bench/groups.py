@@ -84,6 +84,7 @@ GROUPS: Final = (
         is_long=True,
         rounds=1,
     ),
+    Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", is_in_quick=False),
     Group(
         "spark",
         "bench.spark_reads",

@@ -40,6 +40,7 @@ from tests.support.produced_histories import (
     place_of,
     row_from_columns,
     rows_of_files,
+    rows_of_reader,
     segments_of,
 )
 
@@ -88,14 +89,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(history=histories())
-def test_the_rows_are_those_of_a_consumer(place: Place, history: History) -> None:
+@pytest.mark.parametrize("read", [rows_of_files, rows_of_reader])
+def test_the_rows_are_those_of_a_consumer(
+    place: Place, history: History, read: Callable[[Sequence[Path], str], list[Row]]
+) -> None:
+    def rows(place: Place, topic: str) -> list[Row]:
+        return read(place.paths, topic)
+
     writer = place.writer(history.policy)
     try:
         writer.play(history.steps)
-        assert_same_rows(place, writer.topic)
+        assert_same_rows(place, writer.topic, rows)
     finally:
         writer.close()
-    assert_same_rows(place, writer.topic)
+    assert_same_rows(place, writer.topic, rows)
 
 
 def assert_same_rows(place: Place, topic: str, read: Callable[[Place, str], list[Row]] | None = None) -> list[Row]:

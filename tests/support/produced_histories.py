@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from hypothesis import strategies as st
 
+import moldau
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARKS, LOG_STARTS, TopicPartition, read_offsets
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.tables import read_table
@@ -240,6 +241,12 @@ def rows_of_files(paths: Sequence[Path], topic: str, **options: str) -> list[Row
     given = {"subscribe": topic, "includeHeaders": "true", "columns": COLUMNS, **options}
     table = read_table(",".join(map(str, paths)), **given, **{"kafka.isolation.level": "read_committed"})
     return sorted(map(row_from_columns, table.to_pylist()), key=place_of)
+
+
+def rows_of_reader(paths: Sequence[Path], topic: str) -> list[Row]:
+    """The rows of `moldau.read_topic`, decoded by two threads."""
+    reader = moldau.read_topic(list(paths), topic, columns=COLUMNS.split(","), threads=2)
+    return sorted(map(row_from_columns, reader.read_all().to_pylist()), key=place_of)
 
 
 def row_from_columns(row: dict[str, object]) -> Row:

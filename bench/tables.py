@@ -1,0 +1,271 @@
+"""A topic as Arrow batches without Spark: against its codec alone, against a consumer and pandas, and what is skipped.
+
+Producers are confluent-kafka with its default batches; values are JSON of random words and numbers. Each measurement is
+a process of its own on one core, which decodes in its only thread; the first of its two passes warms it up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Final, NamedTuple
+
+from bench.figures import OURS, PEER, Figure
+from bench.groups import Form
+from bench.processes import cpu_time_with_children
+from bench.spark_reads import await_high_watermarks
+from bench.subjects import Bench, Running
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import decompress
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
+from moldau.protocol.record_reader import RECORDS_SIZE_MAX
+
+SEED: Final = 31
+PARTITIONS: Final = 4
+VALUES: Final = 20_000
+"""Different values; more than fit into the window of a codec."""
+SKIPPED: Final = ("offset", "timestamp")
+PASSES: Final = 2
+BATCH_SIZE_MAX: Final = 4 << 20
+"""Of a batch without compression: frames of librdkafka do not say it."""
+
+
+class Topic(NamedTuple):
+    """The size of a value, the codec, and how many records there are."""
+
+    value_size: int
+    codec: str
+    records: int
+    records_quick: int
+
+    def __str__(self) -> str:
+        return f"{'1 KiB' if self.value_size == 1024 else f'{self.value_size} B'} values, {self.codec}"
+
+    @property
+    def name(self) -> str:
+        return f"table-{self.value_size}-{self.codec}"
+
+
+DECODED: Final = (
+    Topic(1024, "lz4", 600_000, 150_000),
+    Topic(100, "zstd", 2_000_000, 500_000),
+    Topic(100, "none", 2_000_000, 500_000),
+)
+PLAIN: Final = Topic(1024, "none", 600_000, 150_000)
+"""Of which offsets and timestamps are read, and the rest is skipped."""
+CONSUMED: Final = DECODED[1]
+
+
+class Pass(NamedTuple):
+    """One pass over a topic."""
+
+    seconds: float
+    rows: int
+    size: int
+    """Bytes of records without compression."""
+
+
+def measure(bench: Bench, form: Form) -> list[Figure]:
+    server = bench.new("moldau", extra=("log.retention.ms=-1",))
+    server.format()
+    figures: list[Figure] = []
+    with Running(server) as running:
+        for topic in (*DECODED, PLAIN):
+            count = topic.records_quick if form.is_quick else topic.records
+            produce(running, topic, count)
+            await_high_watermarks(server.data, topic.name, count)
+        for topic in DECODED:
+            runs = [(aside("scan", server.data, topic), aside("codec", server.data, topic)) for _ in range(form.rounds)]
+            figures += decoding_figures(topic, runs)
+        skipped = [aside("skip", server.data, PLAIN) for _ in range(form.rounds)]
+        rates = [each.size / each.seconds / 1e6 for each in skipped]
+        note = f"{PLAIN}: {skipped[0].rows:,} records; offset and timestamp are read"
+        figures.append(Figure("tables: offsets and timestamps: skipped", "MB/s", {OURS: rates}, False, note))
+        figures.append(against_a_consumer(running, server.data, form.rounds))
+    return figures
+
+
+def decoding_figures(topic: Topic, runs: list[tuple[Pass, Pass]]) -> list[Figure]:
+    """The rate of the scan, and its share of that of the codec."""
+    scans = [scan.size / scan.seconds / 1e6 for scan, _ in runs]
+    floors = [codec.size / codec.seconds / 1e6 for _, codec in runs]
+    floor = "reading and checksums alone" if topic.codec == "none" else "the codec alone"
+    first = runs[0][0]
+    note = f"{first.rows:,} records, {median(scans):,.0f} MB/s of plain records; {floor}: {median(floors):,.0f} MB/s"
+    shares = [100 * scan / codec for scan, codec in zip(scans, floors, strict=True)]
+    rows = [scan.rows / scan.seconds for scan, _ in runs]
+    return [
+        Figure(f"tables: {topic}: all columns on one core, of {floor}", "%", {OURS: shares}, False, note),
+        Figure(f"tables: {topic}: all columns on one core", "rows/s", {OURS: rows}, False),
+    ]
+
+
+def against_a_consumer(running: Running, data: Path, rounds: int) -> Figure:
+    """Into a data frame of pandas: by this package, and by a consumer and a list of dicts."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    cpu = 0.0
+    for _ in range(rounds):
+        before = cpu_time_with_children(running.pid)
+        mine = aside("pandas", data, CONSUMED)
+        cpu += cpu_time_with_children(running.pid) - before
+        consumer = aside("consume", f"127.0.0.1:{running.server.port}", CONSUMED)
+        ours.append(mine.rows / mine.seconds)
+        theirs.append(consumer.rows / consumer.seconds)
+    note = f"{CONSUMED}: {mine.rows:,} records, one core; the broker used {cpu:.2f} s of CPU meanwhile"
+    return Figure(
+        "tables: into pandas, against confluent-kafka, dicts and pandas",
+        "rows/s",
+        {OURS: ours, PEER: theirs},
+        False,
+        note,
+    )
+
+
+def produce(running: Running, topic: Topic, count: int) -> None:
+    """Records of the form of a topic, with the batches that the client makes by default."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    address = f"127.0.0.1:{running.server.port}"
+    running.connect().close()
+    admin = AdminClient({"bootstrap.servers": address})
+    for made in admin.create_topics([NewTopic(topic.name, PARTITIONS, 1)]).values():
+        made.result(30)
+    values = list(documents(topic.value_size))
+    producer = Producer({"bootstrap.servers": address, "compression.type": topic.codec, "linger.ms": 50})
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic.name, values[number % VALUES], b"key-%08d" % (number // 8), number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(300) == 0
+
+
+def documents(size: int) -> Iterator[bytes]:
+    """Values of this size: JSON of random numbers and words."""
+    dice = Random(SEED)
+    words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(3, 10))) for _ in range(2000)]
+    for number in range(VALUES):
+        head = f'{{"id":{number},"user":"{dice.getrandbits(48):012x}","amount":{dice.random() * 1e4:.2f},"note":"'
+        while len(head) < size:
+            head += dice.choice(words) + " "
+        yield (head[: size - 2] + '"}').encode()
+
+
+def aside(work: str, place: Path | str, topic: Topic) -> Pass:
+    """One measurement in a process of its own."""
+    command = [sys.executable, "-m", "bench.tables", work, str(place), topic.name, topic.codec]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    print(f"  tables {topic}: {work} {told.strip()}", flush=True)
+    return Pass(*json.loads(told))
+
+
+def main() -> None:
+    work, place, topic, codec = sys.argv[1:]
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    seconds, rows = 0.0, 0
+    for _ in range(PASSES):
+        began = time.perf_counter()
+        if work == "codec":
+            rows = expanded(place, topic, codec)
+        else:
+            rows = {"scan": scanned, "skip": skipped, "pandas": framed, "consume": consumed}[work](place, topic)
+        seconds = time.perf_counter() - began
+    size = 0 if work in ("consume", "pandas") else plain_size(place, topic)
+    print(json.dumps([seconds, rows, size]))
+
+
+def scanned(place: str, topic: str) -> int:
+    import moldau
+
+    return sum(batch.num_rows for batch in moldau.read_topic(place, topic, threads=0))
+
+
+def skipped(place: str, topic: str) -> int:
+    import moldau
+
+    return sum(batch.num_rows for batch in moldau.read_topic(place, topic, columns=SKIPPED, threads=0))
+
+
+def framed(place: str, topic: str) -> int:
+    import moldau
+
+    return len(moldau.pandas(place, topic, threads=0))
+
+
+def consumed(address: str, topic: str) -> int:
+    """Every message as a dict, and these as a data frame."""
+    import pandas
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "tables", "enable.auto.commit": False})
+    parts = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+    wanted = sum(consumer.get_watermark_offsets(part, 10)[1] for part in parts)
+    consumer.assign(parts)
+    rows: list[dict[str, object]] = []
+    while len(rows) < wanted:
+        rows += [
+            {
+                "key": message.key(),
+                "value": message.value(),
+                "topic": message.topic(),
+                "partition": message.partition(),
+                "offset": message.offset(),
+                "timestamp": message.timestamp()[1],
+            }
+            for message in consumer.consume(10_000, timeout=10)
+        ]
+    consumer.close()
+    return len(pandas.DataFrame(rows))
+
+
+def expanded(place: str, topic: str, codec: str) -> int:
+    """What the codec alone does: each batch is read and decompressed; without a codec its checksum is computed. Returns
+    the number of batches.
+    """
+    import lz4.frame  # type: ignore[import-untyped]
+    import zstandard
+
+    zstd = zstandard.ZstdDecompressor()
+    count = 0
+    for data, position, header in stored(place, topic):
+        if codec == "none":
+            assert crc_is_valid(data, position, header)
+        else:
+            body = memoryview(data)[position + HEADER_SIZE : position + header.size]
+            _ = lz4.frame.decompress(body) if codec == "lz4" else zstd.decompress(body, max_output_size=BATCH_SIZE_MAX)
+        count += 1
+    return count
+
+
+def stored(place: str, topic: str) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    """The batches of the files of a topic, each as (bytes of a piece of the file, its position there, its header)."""
+    for path in sorted(Path(place).glob(f"{topic}-*/*.log")):
+        data = path.read_bytes()
+        for position, header in iterate_batches(data):
+            yield data, position, header
+
+
+def plain_size(place: str, topic: str) -> int:
+    """Bytes of the records of a topic without compression."""
+
+    size = 0
+    for data, position, header in stored(place, topic):
+        body = memoryview(data)[position + HEADER_SIZE : position + header.size]
+        size += len(decompress(header.codec, body, size_max=RECORDS_SIZE_MAX)) if header.is_compressed else len(body)
+    return size
+
+
+if __name__ == "__main__":
+    main()
