@@ -224,7 +224,7 @@ max.decompressed.message.bytes  int  2147483639  1..2147483639  honoured  cluste
 message.max.bytes  int  1048588  0..  honoured  cluster-wide
     Largest batch that is taken.
 num.recovery.threads.per.data.dir  int  2  1..  honoured  cluster-wide
-    Threads a directory for recovery at start, as the file of settings has it.
+    Threads a directory for recovery at start and for the flush at a stop, as the file of settings has it.
 num.replica.alter.log.dirs.threads  int  null  any  accepted:move-directories  read-only
     Threads that move replicas between directories.
 producer.id.expiration.ms  int  86400000  1..  honoured  cluster-wide
