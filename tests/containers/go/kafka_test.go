@@ -15,7 +15,7 @@ import (
 func TestTheModuleStartsIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	container, err := kafka.Run(ctx, os.Getenv("MOLDAU_IMAGE"), kafka.WithClusterID("MkU3OEVBNTcwNTJENDM2Qk"))
+	container, err := kafka.Run(ctx, os.Getenv("MOLDAU_IMAGE")+":latest", kafka.WithClusterID("MkU3OEVBNTcwNTJENDM2Qk"))
 	testcontainers.CleanupContainer(t, container)
 	if err != nil {
 		t.Fatal(err)
