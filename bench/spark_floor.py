@@ -28,7 +28,7 @@ def ready_rows(
     session: SparkSession, options: Mapping[str, str], home: Path, columns: tuple[str, ...] = COLUMNS
 ) -> DataFrame:
     """A table of as many rows as the source finds with these options, from ready batches. `home` gets a file for each
-    task, and may be removed when the table is not read any more. The offsets of the topic have no gaps.
+    task, and may be removed when the table is not read any more.
     """
     import pyarrow as pa
 
@@ -42,7 +42,7 @@ def ready_rows(
         path = home / f"{number}.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, sample.schema) as stream:
             stream.write_batch(sample)
-        tasks.append((str(path), sum(each.end_offset - each.start_offset for each in task)))
+        tasks.append((str(path), sum(batch.num_rows for batch in reader.batches(task, ("offset",)))))
     (home / "tasks").write_bytes(pickle.dumps(tasks))
     session.dataSource.register(ready_source())
     schema = MoldauDataSource({**options, "columns": ",".join(columns)}).schema()
