@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl
 
 from moldau import __version__
 from moldau.broker.console.change import Change, Preview
-from moldau.broker.console.changes import CHANGES
 from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
@@ -82,6 +81,8 @@ class Console:
         made: dict[str, dict[str, Handler]] = {page.path: {"GET": self._page(page)} for page in PAGES}
         made |= {f"/static/{name}": {"GET": self._file(name)} for name in FILES}
         if self._ports.config.flag("moldau.console.writes"):
+            from moldau.broker.console.changes import CHANGES  # A console without changes does not need its memory.
+
             for path, change in CHANGES.items():
                 made.setdefault(path, {})["POST"] = self._change(change)
         made["/topics/{name}/records/tail"] = {"GET": self.tail}
