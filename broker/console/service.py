@@ -56,12 +56,14 @@ HEADERS: Final = (
     ),
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
+    ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""A page loads its own style and script, is in no frame, and sends forms to this node alone."""
+"""A page loads its own style and script, is in no frame, and sends forms to this node alone. With the policy
+`no-referrer` a browser would name the origin of a form `null`.
+"""
 
 
 class Console:

@@ -121,3 +121,12 @@ def test_a_transaction_that_hangs_is_found_and_ended() -> None:
         assert [each["value"]["text"] for each in (await json_of(page))["records"]] == ["behind"]
 
     serve_and(story, **WRITES, **TRANSACTIONS, transaction_partition_verification_enable="false")
+
+
+def test_browsers_are_told_to_name_the_origin_of_a_form() -> None:
+    """Under `no-referrer` they send `Origin: null`, which is refused."""
+
+    async def story(node: Node) -> None:
+        assert (await get("/topics"))[1]["referrer-policy"] == "same-origin"
+
+    serve_and(story, **WRITES)

@@ -272,3 +272,15 @@ def test_a_record_of_a_stranger_runs_nothing(node: Filled, browser: Any) -> None
     assert page.locator("#records img, #records script").count() == 0
     context.close()
     assert errors == []
+
+
+def test_a_form_is_taken_from_a_browser(node: Filled, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{node.console}/topics")
+    page.locator("summary", has_text="Create a topic").click()
+    page.fill("input[name=name]", "made-by-hand")
+    page.locator("form", has=page.locator("input[name=replicas]")).locator("button").click()
+    page.wait_for_url("**/topics/made-by-hand")
+    assert page.locator("h1").inner_text() == "Topic made-by-hand"
+    context.close()
