@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
-import time
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +11,7 @@ from moldau.broker.cli.spark_session import add_isolation
 
 if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
-    from moldau.broker.http.server import HttpServer
-    from moldau.broker.runtime.environment import LocalEnvironment
-    from moldau.lake.follower import Follower
-    from moldau.lake.opening import FollowChoices, LakePorts
-    from moldau.lake.sink import LakeTable
+    from moldau.lake.opening import FollowChoices
 
 DESCRIPTION: Final = """\
 Keep a table of Apache Iceberg up to date with a topic: each offset once, without Spark, and without asking a broker.
@@ -41,7 +33,6 @@ stores. docs/lake.md has the columns, the evolution of schemas, the metrics, and
 INTERVAL_S: Final = 30.0
 ROUND_SIZE: Final = 64
 """MiB of segments that one commit takes, by default."""
-EXIT_INTERRUPTED: Final = 130
 _NEEDED: Final = ("pyiceberg", "pyarrow", "numpy", "sqlalchemy")
 
 
@@ -100,8 +91,11 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[iceberg]'")
     if not arguments.interval > 0 or arguments.round_size < 1:
         raise CommandError("--interval and --round-size must be positive")
+    from asyncio import run as run_coroutine
+
     from sqlalchemy.exc import SQLAlchemyError
 
+    from moldau.broker.cli.table_follower import TableFollower
     from moldau.lake.opening import CATALOG_ERRORS
     from moldau.protocol.primitives import MalformedMessage
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
@@ -110,7 +104,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
     address = metrics_address(arguments.metrics)
     try:
-        return asyncio.run(FollowCommand(arguments, invocation).run(address))
+        return run_coroutine(TableFollower(arguments, choices_of(arguments), invocation).run(address))
     except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
         raise CommandError(str(problem)) from None
     except (SQLAlchemyError, *CATALOG_ERRORS) as problem:
@@ -146,90 +140,3 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
         unit_named(arguments.partition_by),
         FollowSettings(arguments.round_size << 20, arguments.misfits, arguments.headers),
     )
-
-
-class FollowCommand:
-    """One run of the command. The follower works on an executor thread; signals and metrics are served meanwhile."""
-
-    def __init__(self, arguments: argparse.Namespace, invocation: Invocation) -> None:
-        self._arguments = arguments
-        self._invocation = invocation
-        self._stopping = asyncio.Event()
-        self._signal: int | None = None
-        self._server: HttpServer | None = None
-
-    async def run(self, address: HttpAddress | None) -> int:
-        """Follow until a signal, or once. Returns the exit status. Raises as `open_follower` and `catch_up`."""
-        from moldau.broker.runtime.environment import LocalEnvironment
-        from moldau.lake.follower import counted_rows
-        from moldau.lake.opening import open_follower
-
-        loop = asyncio.get_running_loop()
-        environment = LocalEnvironment(loop)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, number)
-        choices = choices_of(self._arguments)
-        follower, table = await asyncio.to_thread(open_follower, choices, self._ports(environment))
-        self._say_opened(follower, table)
-        if address is not None:
-            await self._serve(address, follower, table, environment)
-        try:
-            await self._follow(follower)
-        finally:
-            if self._server is not None:
-                self._server.stop()
-        if self._arguments.once and not self._stopping.is_set():
-            place = await asyncio.to_thread(lambda: table.metadata_location)
-            rows = counted_rows(follower.progress.rows_count)
-            self._invocation.out.say(f"{table.name} has all of {self._arguments.topic}: {rows} added")
-            self._invocation.out.say(place)
-        return EXIT_INTERRUPTED if self._signal == signal.SIGINT else 0
-
-    async def _follow(self, follower: Follower) -> None:
-        while not self._stopping.is_set():
-            await asyncio.to_thread(follower.catch_up)
-            if self._arguments.once:
-                return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._arguments.interval)
-
-    def _stop(self, number: int) -> None:
-        self._signal = number
-        self._stopping.set()
-
-    def _ports(self, environment: LocalEnvironment) -> LakePorts:
-        from moldau.lake.follower import FollowPorts
-        from moldau.lake.opening import LakePorts
-        from moldau.lake.sink import SinkPorts
-
-        follow = FollowPorts(environment.wall_ms, self._say, self._stopping.is_set)
-        return LakePorts(environment.fs, SinkPorts(environment.entropy, environment.wall_ms), follow, time.sleep)
-
-    def _say(self, line: str) -> None:
-        if self._arguments.progress:
-            self._invocation.errors.say(line)
-
-    def _say_opened(self, follower: Follower, table: LakeTable) -> None:
-        progress = follower.progress
-        begun = ", ".join(f"{each} at {offset:,}" for each, offset in sorted(progress.offsets.items()))
-        swept = (
-            f"; {progress.orphans_count} files of attempts that failed were deleted" if progress.orphans_count else ""
-        )
-        self._say(f"{table.name} follows {self._arguments.topic} from partition {begun or 'none yet'}{swept}")
-
-    async def _serve(
-        self, address: HttpAddress, follower: Follower, table: LakeTable, environment: LocalEnvironment
-    ) -> None:
-        from moldau.broker.http.server import Answer, HttpRequest, HttpServer
-        from moldau.broker.runtime.tasks import Tasks
-        from moldau.lake.metrics import CONTENT_TYPE, metrics_text
-
-        async def metrics(_: HttpRequest) -> Answer:
-            text = metrics_text(follower.progress, table.name, self._arguments.topic, environment.wall_ms())
-            return Answer(200, CONTENT_TYPE, text)
-
-        tasks = Tasks(lambda reason: self._invocation.errors.say(f"moldau: {reason}", "red"))
-        loop = asyncio.get_running_loop()
-        self._server = HttpServer(loop, {"/metrics": {"GET": metrics}}, tasks.spawn)
-        port = await self._server.start(address, "--metrics")
-        self._say(f"metrics are at http://{address.host or '127.0.0.1'}:{port}/metrics")

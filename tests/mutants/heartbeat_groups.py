@@ -118,7 +118,7 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         411,
         "a heartbeat is answered before its records are committed",
         HEARTBEAT,
-        "        step.when_committed(ReplyWhenCommitted(event.waiter, answer, partial(_refused_by_the_log)))\n",
+        "        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))\n",
         "        step.reply(event.waiter, answer)\n",
         Hunt.CONSUMER_GROUPS,
     ),

@@ -49,6 +49,7 @@ def test_every_pinned_version_is_one_that_the_project_accepts() -> None:
     for requirement in accepted:
         name, _, bound = requirement.lower().partition(">=")
         bounds[name.partition("[")[0]] = bound.partition(",")[0]
+    bounds.pop("moldau")  # an extra that has another one
     assert bounds["uvloop"] == "0.23"
     for name, bound in bounds.items():
         assert numbers(pinned[name]) >= numbers(bound), name

@@ -17,6 +17,13 @@ from tests.simulation.share.topic_log import TopicLog
 SETTINGS = ShareSettings(ShareLimits(5, 500, 15_000, True), False, "earliest")
 
 
+class NewestFirst(Random):
+    """The newest request on its way arrives first."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return start - 1
+
+
 def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_stored() -> None:
     """All members have gone and come back while an acknowledgement was on its way to the share coordinator."""
     log = TopicLog(Random(1))
@@ -43,7 +50,9 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     node.partitions.group_left(KEY.group_id)
     second = node.partitions.get(KEY)
     assert isinstance(second, SharedPartition) and second is not first and not second.is_loaded
-    assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState], "the write is not answered yet"
+    host.random = NewestFirst()
+    assert host.deliver()
+    assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState], "the read waits for the write"
     while host.deliver():
         pass
     assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState, ReadState]
