@@ -167,14 +167,13 @@ def test_progress_reaches_the_end(directory: Path, threads: int) -> None:
 
 def test_a_reader_that_is_dropped_ends_its_threads(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_scan, "TASK_SIZE", 4096)
-    before = threading.active_count()
     reader = moldau.read_topic(directory, "t", threads=2)
     reader.read_next_batch()
     del reader
-    for thread in threading.enumerate():
-        if thread.name == "moldau decoding":
-            thread.join(10)
-    assert threading.active_count() == before
+    decoders = [thread for thread in threading.enumerate() if thread.name == "moldau decoding"]
+    for thread in decoders:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in decoders)
 
 
 def test_the_asynchronous_form_gives_the_same(directory: Path) -> None:
