@@ -10,14 +10,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bench.client import Client
-from bench.coordinator_loading import Rows, figures_of_loads, prepared
+from bench.coordinator_loading import Rows
 from bench.figures import Figure
 from bench.groups import Form
-from bench.offset_loading import find_first_group, group_names, wait_for_group
-from bench.start import compile_packages
+from bench.offset_loading import figures_of_groups, group_names
 from bench.subjects import Bench
-from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.coordinator.consumer.member import ConsumerMember
 from moldau.coordinator.consumer.records import (
     current_change,
@@ -52,19 +49,8 @@ ROWS: Final = Rows("group loading", "10,000 groups with 1,000,000 offsets", "gro
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
     """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
-    compile_packages()
     groups = group_names(GROUPS_COUNT)
-    log = groups_log(groups)
-    servers = {}
-    for name in bench.names:
-        servers[name] = prepared(
-            bench.new(name), GROUP_METADATA_TOPIC, log, lambda client: find_first_group(client, groups[0])
-        )
-
-    def wait(client: Client) -> None:
-        wait_for_group(client, groups[-1])
-
-    return figures_of_loads(servers, form.rounds, ROWS, wait)
+    return figures_of_groups(bench, form, ROWS, groups, groups_log(groups))
 
 
 def groups_log(groups: Iterable[str]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -37,15 +38,19 @@ ROWS: Final = Rows("offset loading", "a million offset records", "offsets", "a m
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
     """Brokers that were killed with the same log start in turns; other requests go on meanwhile."""
-    compile_packages()
     groups = group_names(GROUPS_COUNT)
-    log = offsets_log(groups)
+    return figures_of_groups(bench, form, ROWS, groups, offsets_log(groups))
+
+
+def figures_of_groups(bench: Bench, form: Form, rows: Rows, groups: Sequence[str], log: bytes) -> list[Figure]:
+    """The loads of a log of these groups, until the last of them is there."""
+    compile_packages()
 
     def begin(client: Client) -> None:
         find_first_group(client, groups[0])
 
     servers = {name: prepared(bench.new(name), GROUP_METADATA_TOPIC, log, begin) for name in bench.names}
-    return figures_of_loads(servers, form.rounds, ROWS, lambda client: wait_for_group(client, groups[-1]))
+    return figures_of_loads(servers, form.rounds, rows, lambda client: wait_for_group(client, groups[-1]))
 
 
 def group_names(count: int) -> list[str]:

@@ -32,7 +32,6 @@ CATALOG_ERRORS: Final = tuple(
     each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
 )
 """What pyiceberg raises; these classes have no base of their own."""
-MODES: Final = ("auto", "append", "upsert")
 
 
 @dataclass(frozen=True, slots=True)

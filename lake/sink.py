@@ -28,7 +28,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 
 from moldau.lake.data_files import FILE_SIZE_MAX, TIME_COLUMN, UNITS, AttemptFiles, Step
 from moldau.lake.ledger import PREFIX, TAG, Ledger, ledger_in
-from moldau.lake.orphans import attempt_id, sweep
+from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, sweep
 from moldau.tables.refusals import Refused
 
 OWNED: Final = "moldau.topic"
@@ -80,7 +80,7 @@ class LakeTable:
         self._ports = ports
         self._file_size_max = file_size_max
         self.name = ".".join(identifier)
-        self.writer = str(attempt_id(ports.random(10)))
+        self.writer = str(attempt_id(ports.random(ATTEMPT_RANDOM_SIZE)))
 
     def claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
         """Make the table where there is none, and become its writer. Returns how far the table is.
@@ -193,7 +193,7 @@ class Attempt:
         self.table = table
         self.ledger = ledger
         self._ports = ports
-        self._uuid = attempt_id(ports.random(10))
+        self._uuid = attempt_id(ports.random(ATTEMPT_RANDOM_SIZE))
         self._transaction = table.transaction()
         self._replaced: list[DataFile] = []
         self.files = AttemptFiles(self._transaction, str(self._uuid), ports.step, file_size_max)

@@ -15,8 +15,6 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.refusals import Refused
 
-FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")
-BINARY: Final = ("parquet", "arrow")
 CELL_MAX: Final = 40
 """Characters of a cell in a table of text."""
 TABLE_ROWS_MAX: Final = 1000
@@ -46,8 +44,8 @@ def output_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, stream: IO[bytes]) -> int:
-    """Write all batches to a stream in one of `FORMATS`. Returns the number of rows. Raises OSError and as the
-    batches.
+    """Write all batches to a stream in one of the formats of `WRITERS`. Returns the number of rows. Raises OSError and
+    as the batches.
     """
     count = 0
     writer = WRITERS[kind](schema, stream)

@@ -38,7 +38,7 @@ def shown(directory: Path, capfdbinary: pytest.CaptureFixture[bytes], *arguments
 
 def test_the_words_of_the_command_are_those_of_the_tables() -> None:
     assert sorted(read._TABLES) == sorted(TABLES)
-    assert read._FORMATS == row_formats.FORMATS == tuple(row_formats.WRITERS)
+    assert tuple(row_formats.WRITERS) == read._FORMATS
     for line in read.EPILOG.splitlines():
         if line.startswith("  moldau read"):
             assert parser(first_word="read").parse_args(shlex.split(line)[1:])
