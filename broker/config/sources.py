@@ -92,5 +92,19 @@ def single_node_defaults(data_directory: str) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": data_directory,
-        "offsets.topic.replication.factor": "1",
+        **internal_topics(replicas=1),
+    }
+
+
+def internal_topics(replicas: int) -> dict[str, str]:
+    """The settings of the internal topics for so many brokers: without them a cluster of one or two could not create
+    the topics of transactions and of share groups, whose replication factor is 3 by default.
+    """
+    in_sync = str(max(1, replicas - 1))
+    return {
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": in_sync,
     }

@@ -49,10 +49,11 @@ def test_three_nodes_are_voters_and_brokers_further_ones_brokers_only() -> None:
 def test_replicas_and_voters_follow_the_number_of_nodes(count: int, voters: int, replicas: int, in_sync: int) -> None:
     config = checked_config(Layout("/d", count).properties(1))
     assert len(config.controller_quorum_voters) == voters
-    assert (
-        config.integer("default.replication.factor") == config.integer("offsets.topic.replication.factor") == replicas
-    )
-    assert config.integer("min.insync.replicas") == in_sync
+    internal = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    for name in ("default", *internal):
+        assert config.integer(f"{name}.replication.factor") == replicas
+    for name in ("min.insync.replicas", *(f"{topic}.min.isr" for topic in internal[1:])):
+        assert config.integer(name) == in_sync
 
 
 def test_racks_go_round_and_overrides_win() -> None:

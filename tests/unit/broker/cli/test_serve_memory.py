@@ -6,13 +6,15 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.cli.serve import formatting, free_ports, own_settings
@@ -28,6 +30,23 @@ def opened_by(pid: int) -> Iterator[Path]:
             yield link.readlink()
 
 
+def shared(bootstrap: str) -> list[bytes]:
+    """What a share group gets of the records."""
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ConfigResource.Type.GROUP, "s", incremental_configs=[earliest])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for altered in admin.incremental_alter_configs([group]).values():
+        altered.result(20)
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": "s"})
+    consumer.subscribe(["t"])
+    read: list[bytes] = []
+    deadline = time.monotonic() + 30
+    while len(read) < RECORDS and time.monotonic() < deadline:
+        read += [message.value() or b"" for message in consumer.poll(1) if message.error() is None]
+    consumer.close()
+    return read
+
+
 @pytest.mark.processes
 def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--memory", "--port", "0", "--greeting", "json"]
@@ -35,10 +54,12 @@ def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
     try:
         assert node.stdout is not None
         bootstrap = json.loads(node.stdout.readline())["listeners"]["PLAINTEXT"]
-        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
+        producer.init_transactions(20)
+        producer.begin_transaction()
         for number in range(RECORDS):
             producer.produce("t", str(number))
-        assert producer.flush(20) == 0
+        producer.commit_transaction(20)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
         read: list[bytes | None] = []
@@ -48,6 +69,7 @@ def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
             read += [message.value() for message in messages if message.error() is None]
         consumer.close()
         assert read == [str(number).encode() for number in range(RECORDS)]
+        assert sorted(shared(bootstrap)) == sorted(read)
         assert not [path for path in opened_by(node.pid) if path.is_relative_to(tmp_path) or path.suffix == ".log"]
         node.send_signal(signal.SIGTERM)
         assert node.wait(20) == 0
