@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.cli.serve import formatting, free_ports, own_settings
@@ -62,11 +62,11 @@ def test_a_node_in_memory_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
         producer.commit_transaction(20)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
-        read: list[bytes | None] = []
+        read: list[bytes] = []
         while len(read) < RECORDS:
             messages = consumer.consume(RECORDS, 10)
             assert messages, f"{len(read)} of {RECORDS} records"
-            read += [message.value() for message in messages if message.error() is None]
+            read += [message.value() or b"" for message in messages if message.error() is None]
         consumer.close()
         assert read == [str(number).encode() for number in range(RECORDS)]
         assert sorted(shared(bootstrap)) == sorted(read)
