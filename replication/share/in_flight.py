@@ -191,10 +191,12 @@ class InFlightState:
 class InFlightBatch:
     """A run of records that was acquired or loaded as one."""
 
-    __slots__ = ("first_offset", "last_offset", "offsets", "whole")
+    __slots__ = ("first_offset", "last_offset", "offsets", "open_from", "whole")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset
+        self.open_from = first_offset
+        """The states before this offset are final, and stay so."""
         self.last_offset = last_offset
         self.whole: InFlightState | None = whole
         """The state of all records; None once they have states of their own."""

@@ -188,6 +188,7 @@ class SharePartition:
     def release_acquired(self, member_id: str) -> StateWrite | None:
         """Make available what the member has acquired: its session ends."""
         transitions: list[Transition] = []
+        limits = self.limits()
         for batch in self.batches:
             whole = batch.whole
             if whole is not None and whole.member_id == member_id and whole.state is ACQUIRED:
@@ -195,17 +196,21 @@ class SharePartition:
                     batch.split(self.locks)
                 else:
                     outcome = ARCHIVED if batch.last_offset < self.start_offset else AVAILABLE
-                    self.begin_transition(batch, whole, outcome, transitions)
+                    self.begin_transition(batch, whole, outcome, limits, transitions)
             for offset, state in batch.offsets.items():
                 if state.member_id == member_id and state.state is ACQUIRED:
                     outcome = ARCHIVED if offset < self.start_offset else AVAILABLE
-                    self.begin_offset_transition(offset, state, outcome, transitions)
+                    self.begin_offset_transition(offset, state, outcome, limits, transitions)
         return self._write(transitions)
 
     def begin_transition(
-        self, batch: InFlightBatch, whole: InFlightState, outcome: RecordState, transitions: list[Transition]
+        self,
+        batch: InFlightBatch,
+        whole: InFlightState,
+        outcome: RecordState,
+        limits: ShareLimits,
+        transitions: list[Transition],
     ) -> None:
-        limits = self.limits()
         if whole.begin_transition(outcome, limits.delivery_count_max, limits.used_up):
             stored = StoredBatch(batch.first_offset, batch.last_offset, whole.state, whole.delivery_count)
             transitions.append(Transition(whole, stored))
@@ -213,9 +218,13 @@ class SharePartition:
                 self.delivery_complete_count += self.counted(batch.first_offset, batch.last_offset)
 
     def begin_offset_transition(
-        self, offset: int, state: InFlightState, outcome: RecordState, transitions: list[Transition]
+        self,
+        offset: int,
+        state: InFlightState,
+        outcome: RecordState,
+        limits: ShareLimits,
+        transitions: list[Transition],
     ) -> None:
-        limits = self.limits()
         if state.begin_transition(outcome, limits.delivery_count_max, limits.used_up):
             transitions.append(Transition(state, StoredBatch(offset, offset, state.state, state.delivery_count)))
             if state.is_final:
@@ -379,6 +388,7 @@ class SharePartition:
             self.batches.remove_before(following.first_offset)
         else:
             self.start_offset = max(self.start_offset, last_final + 1)
+            batch.open_from = last_final + 1
             self.batches.remove_before(batch.first_offset)
         self.delivery_complete_count -= final_count
         return True
@@ -419,7 +429,7 @@ class SharePartition:
                 last_final = batch.last_offset
                 count += self.counted(batch.first_offset, batch.last_offset)
                 continue
-            for offset, state in batch.offsets.items():
+            for offset, state in batch.states(batch.open_from, batch.last_offset):
                 if state.is_in_transition or not state.is_final:
                     return last_final, count
                 last_final = offset
@@ -463,7 +473,9 @@ class SharePartition:
     def archive(
         self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state_before: RecordState
     ) -> int | None:
-        """Archive the records of a range of offsets whose state is `state_before`; how many, None where none is."""
+        """Archive the records of a range of offsets whose state is `state_before`, which is not final; how many, None
+        where none is.
+        """
         count = 0
         for batch in batches:
             if batch.first_offset > last_offset:
@@ -477,7 +489,7 @@ class SharePartition:
                     count += batch.size
                     continue
                 batch.split(self.locks)
-            for _, state in batch.states(first_offset, last_offset):
+            for _, state in batch.states(max(first_offset, batch.open_from), last_offset):
                 if state.state is state_before:
                     state.archive()
                     count += 1
@@ -537,12 +549,13 @@ class Acknowledging:
     def _whole(self, kind: int, batch: InFlightBatch, whole: InFlightState) -> Refusal | None:
         if kind == RENEW:
             return self._renew(batch.first_offset, batch.last_offset, whole)
-        self._partition.begin_transition(batch, whole, self._limits.outcomes[kind], self.transitions)
+        limits = self._limits
+        self._partition.begin_transition(batch, whole, limits.outcomes[kind], limits, self.transitions)
         return None
 
     def _offsets(self, request: AcknowledgementBatch, batch: InFlightBatch) -> Refusal | None:
         first = max(request.first_offset, self._partition.start_offset)
-        types = request.types
+        types, limits = request.types, self._limits
         for offset, state in batch.states(first, request.last_offset):
             if state.state is not ACQUIRED:
                 return not_valid("The offset cannot be acknowledged. The offset is not acquired.")
@@ -554,7 +567,8 @@ class Acknowledging:
                 if refusal is not None:
                     return refusal
             else:
-                self._partition.begin_offset_transition(offset, state, self._limits.outcomes[kind], self.transitions)
+                outcome = limits.outcomes[kind]
+                self._partition.begin_offset_transition(offset, state, outcome, limits, self.transitions)
         return None
 
     def _renew(self, first_offset: int, last_offset: int, state: InFlightState) -> Refusal | None:

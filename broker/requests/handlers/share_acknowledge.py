@@ -219,5 +219,7 @@ def response_of(
         node_endpoints=[
             NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
             for node in endpoints_of(services, context.listener.name, leaders)
-        ],
+        ]
+        if leaders
+        else [],
     )
