@@ -5,6 +5,7 @@ form ──▶ Preview, a page whose form holds what would change ──▶ that
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -47,13 +48,14 @@ def is_confirmed(form: Mapping[str, str]) -> bool:
     return form.get("confirm") == "yes"
 
 
-def number(form: Mapping[str, str], name: str, default: int) -> int:
-    """A whole number of a form. Raises `Refusal`."""
+def number(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> int:
+    """A whole number of a form, which the field of a request with so many bits can hold. Raises `Refusal`."""
     text = form.get(name, "").strip()
-    try:
-        return int(text) if text else default
-    except ValueError:
-        raise Refusal(400, f"{name} is {text[:40]!r}, and must be a whole number") from None
+    with contextlib.suppress(ValueError):
+        value = int(text) if text else default
+        if -1 << (bits - 1) <= value < 1 << (bits - 1):
+            return value
+    raise Refusal(400, f"{name} is {text[:40]!r}, and must be a whole number of at most {bits} bits")
 
 
 def refuse_error(code: int, message: str | None = None) -> None:

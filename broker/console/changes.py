@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.broker.console.change import Change, Changed, Preview, is_confirmed, number, refuse_error
-from moldau.broker.console.group_pages import BY_NAME_VERSION, SHARE, committed_offsets, coordinator_of, group_row
-from moldau.broker.console.page import Refusal, Visit, gather, path_to
+from moldau.broker.console.groups import BY_NAME_VERSION, SHARE, committed_offsets, coordinator_of, group_of
+from moldau.broker.console.page import Refusal, Visit, decimal, gather, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
 from moldau.broker.console.topic_changes import (
     add_partitions,
@@ -66,17 +66,17 @@ async def change_offsets(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
 
 
 async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordinator: int) -> Preview:
-    row = await group_row(visit.client, group_id, coordinator)
-    if row.kind == SHARE:
+    group = await group_of(visit.client, group_id, coordinator)
+    if group.kind == SHARE:
         raise Refusal(400, "the offsets of a share group are not changed here")
-    if row.state != "Empty":
-        raise Refusal(409, f"the group is {row.state}: its members have to stop first")
-    committed = (await committed_offsets(visit.client, [row]))[group_id].offsets
+    if group.state != "Empty":
+        raise Refusal(409, f"the group is {group.state}: its members have to stop first")
+    committed = (await committed_offsets(visit.client, [group]))[group_id].offsets
     keys = [key for key in committed if form.get("topic", "").strip() in ("", key[0])]
     target = form.get("to", TARGETS[0])
     if target not in TARGETS:
         raise Refusal(400, f"to must be one of {', '.join(TARGETS)}")
-    at = number(form, "at", 0)
+    at = number(form, "at", 0, 64)
     firsts, lasts = await gather(offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST))
     at_time = await offsets_of(visit.client, keys, at) if target == "time" else {}
     rows: list[list[str | int | None]] = []
@@ -112,8 +112,9 @@ def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
     for name, text in form.items():
         kind, _, rest = name.partition(":")
         index, _, topic = rest.partition(":")
-        if kind == "offset" and index.isdecimal() and text.isdecimal():
-            found[topic, int(index)] = int(text)
+        partition, offset = decimal(index), decimal(text)
+        if kind == "offset" and partition is not None and offset is not None:
+            found[topic, partition] = offset
     if not found:
         raise Refusal(400, "no offset is given")
     return found
@@ -126,8 +127,8 @@ async def end_transaction(visit: Visit, form: Mapping[str, str]) -> Changed:
     if index not in topic.partitions:
         raise Refusal(404, f"topic {name} has no partition {index}")
     marker = WritableTxnMarker(
-        producer_id=number(form, "producer_id", -1),
-        producer_epoch=number(form, "producer_epoch", -1),
+        producer_id=number(form, "producer_id", -1, 64),
+        producer_epoch=number(form, "producer_epoch", -1, 16),
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[index])],
         coordinator_epoch=max(number(form, "coordinator_epoch", 0), 0),

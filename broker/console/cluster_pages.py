@@ -8,7 +8,7 @@ from typing import Final
 
 from moldau import __version__
 from moldau.broker.console.kafka_client import Unanswered
-from moldau.broker.console.page import SLICE, Page, Refusal, Visit, error_name, gather
+from moldau.broker.console.page import SLICE, Page, Refusal, Visit, decimal, error_name, gather
 from moldau.broker.release import KAFKA_VERSION
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.messages.describe_configs import (
@@ -240,9 +240,9 @@ class BrokerDescription:
 
 async def describe_broker(visit: Visit) -> BrokerDescription:
     text = visit.variables["id"]
-    broker_id = int(text) if text.isdecimal() else -1
-    broker = visit.ports.cluster.image.cluster.brokers.get(broker_id)
-    if broker is None:
+    broker_id = decimal(text)
+    broker = None if broker_id is None else visit.ports.cluster.image.cluster.brokers.get(broker_id)
+    if broker_id is None or broker is None:
         raise Refusal(404, f"no broker has the id {text}")
     error = ""
     directories: list[LogDirectory] = []

@@ -6,37 +6,31 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.console.group_members import MemberRow, describe_members
-from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
+from moldau.broker.console.groups import (
+    CommittedOffsets,
+    committed_offsets,
+    coordinator_of,
+    finished_offsets,
+    group_of,
+    list_groups,
+)
+from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
 from moldau.broker.console.lag import Budget, Ends, PartitionLag, ends_of, partition_lags
 from moldau.broker.console.lag_history import GROUPS_MAX, PERIOD_MS, LagHistory, outline
-from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Refusal, Rows, Visit, choose, error_name, gather
+from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Rows, Visit, choose
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
-from moldau.protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsResponse,
-)
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from moldau.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from moldau.security.access import AclOperation, ResourceKind, Unrestricted
 
 log = logging.getLogger("moldau.console")
-SHARE: Final = "share"
 KINDS: Final = ("", "classic", "consumer", "share", "streams")
-BY_NAME_VERSION: Final = 9
-"""The last version of OffsetFetch with the names of topics."""
 SORTED_MAX: Final = 500
 """The most groups whose lags are compared for one page."""
 OUTLINE: Final = (600, 80)
 """Width and height of the picture of the last hour."""
-GROUPS_ASKED_MAX: Final = 16
-"""The most groups of one request, whose offsets a coordinator looks up in one step."""
 LIST_BUDGET: Final = (1 << 22, 1 << 17)
 GROUP_BUDGET: Final = (1 << 24, 1 << 21)
 """Bytes that are read in order to count records: for the whole page, for a partition."""
@@ -74,11 +68,11 @@ async def describe_groups(visit: Visit) -> GroupList:
     watch(visit)
     sort, kind = visit.choice("sort", ("lag", "name")), visit.choice("kind", KINDS)
     listed, errors = await list_groups(visit.client)
-    found = {each.group_id: (each, broker_id) for each, broker_id in listed if kind in ("", each.group_type)}
+    found = {each.id: each for each in listed if kind in ("", each.kind)}
     size = SORTED_MAX if sort == "lag" else ROWS_MAX
     names, total, next_page = await choose(found, visit, lambda name: True, size)
-    rows = [_row(*found[name]) for name in names]
-    offsets = await committed_offsets(visit.client, rows)
+    rows = [GroupRow(*found[name]) for name in names]
+    offsets = await committed_offsets(visit.client, [found[name] for name in names])
     ends = await _ends(visit.client, offsets.values())
     if sort == "lag":
         bounds = await upper_bounds(offsets, ends)
@@ -91,30 +85,6 @@ async def describe_groups(visit: Visit) -> GroupList:
         rows = [replace(row, trend=growth(visit.kept.history.of(row.id))) for row in rows]
     compared = len(names) if sort == "lag" and total > len(names) else 0
     return GroupList(visit.field("q"), kind, sort, Rows(rows, total, next_page), errors, compared)
-
-
-def _row(group: ListedGroup, broker_id: int) -> GroupRow:
-    return GroupRow(group.group_id, group.group_type, group.group_state, group.protocol_type, broker_id)
-
-
-async def list_groups(client: KafkaClient) -> tuple[list[tuple[ListedGroup, int]], list[str]]:
-    """The groups that the user may describe, each with its coordinator; and what could not be listed."""
-    found: list[tuple[ListedGroup, int]] = []
-    errors: list[str] = []
-
-    async def ask(broker_id: int) -> None:
-        try:
-            answer = await client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=broker_id)
-        except Unanswered as unanswered:
-            errors.append(str(unanswered))
-            return
-        if answer.error_code:
-            errors.append(f"broker {broker_id}: {error_name(answer.error_code)}")
-        found.extend((each, broker_id) for each in answer.groups)
-
-    brokers = client.ports.cluster.image.cluster.brokers
-    await gather(*(ask(broker_id) for broker_id in sorted(brokers) if not brokers[broker_id].fenced))
-    return found, errors
 
 
 async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dict[int, Ends]:
@@ -148,10 +118,16 @@ async def _with_lag(
     """The row with its lag. Records are counted as far as the budget allows."""
     if not of.offsets:
         return row
-    lags = await partition_lags(client, of.offsets, ends[of.isolation], budget, of.isolation)
-    lags = [without_acknowledged(each, of.reported.get((each.topic, each.partition))) for each in lags]
+    lags = await _lags(client, row.id, of, ends[of.isolation], budget)
     records, is_exact, behind_ms = total_lag(lags)
     return replace(row, partitions=len(lags), records=records, is_exact=is_exact, behind_ms=behind_ms)
+
+
+async def _lags(
+    client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Ends, budget: Budget
+) -> list[PartitionLag]:
+    finished = await finished_offsets(client, group_id, of, ends.last)
+    return await partition_lags(client, of.offsets, ends, budget, of.isolation, finished)
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | None]:
@@ -162,95 +138,6 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
         all(each.is_exact for each in known),
         max((each.behind_ms for each in known if each.behind_ms is not None), default=None),
     )
-
-
-@dataclass(slots=True)
-class CommittedOffsets:
-    """The offsets of one group: committed ones, or the start offsets of a share group."""
-
-    offsets: dict[Partition, int | None] = field(default_factory=dict)
-    metadata: dict[Partition, str] = field(default_factory=dict)
-    reported: dict[Partition, int] = field(default_factory=dict)
-    """The lags in offsets of a share group, as its coordinator tells them: acknowledged records are left out."""
-    isolation: int = READ_COMMITTED
-    error: str = ""
-
-
-async def committed_offsets(client: KafkaClient, rows: Iterable[GroupRow]) -> dict[str, CommittedOffsets]:
-    """The offsets of groups by their ids, of the topics that the user may describe."""
-    found: dict[str, CommittedOffsets] = {}
-    by_coordinator: dict[tuple[int, bool], list[str]] = {}
-    for row in rows:
-        found[row.id] = CommittedOffsets()
-        by_coordinator.setdefault((row.coordinator, row.kind == SHARE), []).append(row.id)
-
-    async def ask(coordinator: int, is_share: bool) -> None:
-        ids = by_coordinator[coordinator, is_share]
-        read = _share_offsets if is_share else _consumer_offsets
-        try:
-            for begin in range(0, len(ids), GROUPS_ASKED_MAX):
-                await read(client, coordinator, ids[begin : begin + GROUPS_ASKED_MAX], found)
-        except Unanswered as unanswered:
-            for group_id in ids:
-                found[group_id].error = str(unanswered)
-
-    await gather(*(ask(*key) for key in by_coordinator))
-    return found
-
-
-async def _consumer_offsets(
-    client: KafkaClient, coordinator: int, group_ids: list[str], found: dict[str, CommittedOffsets]
-) -> None:
-    groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
-    answer = await client.ask(
-        OffsetFetchRequest(groups=groups), OffsetFetchResponse, broker_id=coordinator, version=BY_NAME_VERSION
-    )
-    for group in answer.groups:
-        of = found[group.group_id]
-        of.error = error_name(group.error_code)
-        for topic in group.topics:
-            for each in topic.partitions:
-                key = (topic.name, each.partition_index)
-                of.offsets[key] = each.committed_offset if each.committed_offset >= 0 else None
-                of.metadata[key] = each.metadata or ""
-
-
-async def _share_offsets(
-    client: KafkaClient, coordinator: int, group_ids: list[str], found: dict[str, CommittedOffsets]
-) -> None:
-    allowed = [each for each in group_ids if client.may(AclOperation.DESCRIBE, ResourceKind.GROUP, each)]
-    groups = [DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None) for group_id in allowed]
-    answer = await client.ask(
-        DescribeShareGroupOffsetsRequest(groups=groups), DescribeShareGroupOffsetsResponse, broker_id=coordinator
-    )
-    for group in answer.groups:
-        of = found[group.group_id]
-        of.error, of.isolation = error_name(group.error_code), READ_UNCOMMITTED
-        for topic in group.topics:
-            if not client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.topic_name):
-                continue
-            for each in topic.partitions:
-                of.offsets[topic.topic_name, each.partition_index] = (
-                    each.start_offset if each.start_offset >= 0 else None
-                )
-                if each.lag >= 0:
-                    of.reported[topic.topic_name, each.partition_index] = each.lag
-
-
-def without_acknowledged(lag: PartitionLag, reported: int | None) -> PartitionLag:
-    """The lag of a share partition without the records behind its start offset that are acknowledged. `reported` is the
-    lag in offsets without them. Where the range has markers too, some of these may count as acknowledged, and the
-    result is an upper bound.
-    """
-    if reported is None or lag.records is None or lag.committed is None or lag.end is None:
-        return lag
-    offsets = lag.end - lag.committed
-    acknowledged = max(offsets - reported, 0)
-    if not acknowledged:
-        return lag
-    gaps = max(offsets - lag.records, 0)
-    records = min(lag.records, max(lag.records - acknowledged + gaps, 0))
-    return replace(lag, records=records, is_exact=lag.is_exact and not gaps, behind_ms=None if records else 0)
 
 
 # The last hour
@@ -273,11 +160,11 @@ async def _sample(ports: ConsolePorts, history: LagHistory) -> None:
 
 async def _lags_now(client: KafkaClient) -> dict[str, int | None]:
     """The lag of each group in records, of some of them where there are very many."""
-    rows = [_row(*each) for each in (await list_groups(client))[0]][:GROUPS_MAX]
-    offsets = await committed_offsets(client, rows)
+    listed = (await list_groups(client))[0][:GROUPS_MAX]
+    offsets = await committed_offsets(client, listed)
     ends = await _ends(client, offsets.values())
     budget = Budget(*LIST_BUDGET)
-    lags = [await _with_lag(client, row, offsets[row.id], ends, budget) for row in rows]
+    lags = [await _with_lag(client, GroupRow(*each), offsets[each.id], ends, budget) for each in listed]
     return {each.id: each.records for each in lags}
 
 
@@ -304,6 +191,8 @@ class GroupDescription:
     coordinator: int
     details: dict[str, str]
     members: list[MemberRow]
+    is_read_committed: bool
+    """Whether its members receive no record before its transaction is committed."""
     partitions: list[PartitionLag]
     records: int | None
     is_exact: bool
@@ -322,24 +211,24 @@ async def describe_group(visit: Visit) -> GroupDescription:
     group_id = visit.variables["id"]
     visit.require(AclOperation.DESCRIBE, ResourceKind.GROUP, group_id)
     coordinator = await coordinator_of(visit.client, group_id)
-    row = await group_row(visit.client, group_id, coordinator)
-    described = await describe_members(visit.client, group_id, row.kind, coordinator)
-    offsets = (await committed_offsets(visit.client, [row]))[group_id]
+    group = await group_of(visit.client, group_id, coordinator)
+    described = await describe_members(visit.client, group_id, group.kind, coordinator)
+    offsets = (await committed_offsets(visit.client, [group]))[group_id]
     for key in described.assigned:
         offsets.offsets.setdefault(key, None)
     ends = await ends_of(visit.client, offsets.offsets, offsets.isolation)
-    lags = await partition_lags(visit.client, offsets.offsets, ends, Budget(*GROUP_BUDGET), offsets.isolation)
-    lags = [without_acknowledged(each, offsets.reported.get((each.topic, each.partition))) for each in lags]
+    lags = await _lags(visit.client, group_id, offsets, ends, Budget(*GROUP_BUDGET))
     lags = [replace(each, metadata=offsets.metadata.get((each.topic, each.partition), "")) for each in lags]
     records, is_exact, behind_ms = total_lag(lags)
     history = visit.kept.history.of(group_id) if sees_topics(visit) else []
     return GroupDescription(
         group_id,
-        row.kind,
-        row.state,
+        group.kind,
+        group.state,
         coordinator,
         described.details,
         described.members,
+        offsets.isolation == READ_COMMITTED,
         lags,
         records,
         is_exact,
@@ -349,29 +238,6 @@ async def describe_group(visit: Visit) -> GroupDescription:
         outline(history, *OUTLINE),
         [each for each in (described.error, offsets.error) if each],
     )
-
-
-async def group_row(client: KafkaClient, group_id: str, coordinator: int) -> GroupRow:
-    """A group as its coordinator lists it. Raises `Refusal` and `Unanswered`."""
-    listed = await client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=coordinator)
-    for each in listed.groups:
-        if each.group_id == group_id:
-            return _row(each, coordinator)
-    raise Refusal(404, f"there is no group {group_id}")
-
-
-async def coordinator_of(client: KafkaClient, group_id: str) -> int:
-    """The broker that coordinates a group. Raises `Refusal`.
-
-    Where the topic of the groups does not exist there are none, and asking for the coordinator would create it.
-    """
-    if client.ports.cluster.image.topics.by_name(GROUP_METADATA_TOPIC) is None:
-        raise Refusal(404, f"there is no group {group_id}")
-    answer = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), FindCoordinatorResponse)
-    (found,) = answer.coordinators
-    if found.error_code:
-        raise Refusal(503, f"the coordinator of the group is not known: {error_name(found.error_code)}")
-    return found.node_id
 
 
 PAGES: Final = (

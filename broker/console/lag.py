@@ -3,14 +3,18 @@
     committed offset ──▶ batches up to the last stable offset, without markers and aborted ones ──▶ their records
 
 The difference of two offsets counts markers, aborted records and what compaction removed. So the batches are read and
-their records counted, as far as `Budget` allows; beyond it the difference of the offsets is an upper bound.
+their records counted, as far as `Budget` allows; beyond it the difference of the offsets is an upper bound. Where the
+group is in the middle of a batch, its records are decoded, in an executor thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
@@ -25,9 +29,9 @@ from moldau.protocol.record_reader import records_of
 FETCH_VERSION: Final = 12
 """The last version that names topics by name."""
 PIECE_SIZE: Final = 1 << 17
-"""Bytes of one Fetch: their batches are walked in one step, less than 2 ms for batches of one small record."""
-EXPANDED_SIZE_MAX: Final = 1 << 20
-"""Bytes to which a batch is expanded, for the records of it that are before the committed offset."""
+"""Bytes of one Fetch, whose batches are counted in one piece of work."""
+EXPANDED_SIZE_MAX: Final = 1 << 24
+"""Bytes to which a batch may expand whose records are looked at one by one."""
 
 
 class Budget:
@@ -36,6 +40,28 @@ class Budget:
     def __init__(self, page: int, partition: int) -> None:
         self.left = page
         self.partition = partition
+
+
+class OffsetSet:
+    """Offsets in half-open ranges, which ascend and do not overlap."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
+        self._edges = [edge for each in ranges for edge in each]
+        self._counts = list(accumulate((end - first for first, end in ranges), initial=0))
+
+    def __contains__(self, offset: int) -> bool:
+        return bisect_right(self._edges, offset) % 2 == 1
+
+    def count(self, begin: int, end: int) -> int:
+        """How many of the offsets from one to another are in the set."""
+        return self._count_below(end) - self._count_below(begin)
+
+    def _count_below(self, offset: int) -> int:
+        place = bisect_right(self._edges, offset)
+        return self._counts[place // 2] + (offset - self._edges[place - 1] if place % 2 else 0)
+
+
+NO_OFFSETS: Final = OffsetSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +104,11 @@ async def partition_lags(
     ends: Ends,
     budget: Budget,
     isolation: int = READ_COMMITTED,
+    finished: Mapping[Partition, OffsetSet | None] | None = None,
 ) -> list[PartitionLag]:
-    """The lag of each partition, in the order of topics and partitions."""
+    """The lag of each partition, in the order of topics and partitions. `finished`: the offsets behind the committed
+    one that are not read again; None where they are not known, and the lag is an upper bound.
+    """
     now_ms = client.ports.environment.wall_ms()
     lags = []
     for count, (key, offset) in enumerate(sorted(committed.items()), 1):
@@ -93,11 +122,15 @@ async def partition_lags(
         if begin >= end:
             lags.append(PartitionLag(*key, offset, end, 0, True, 0))
             continue
-        counted = await _count(client, key, begin, end, budget, isolation)
-        behind_ms = 0 if counted.first_ms is None and counted.is_exact else None
+        left_out = (finished or {}).get(key, NO_OFFSETS)
+        counted = Counted(begin, end, left_out or NO_OFFSETS)
+        await _count(client, key, counted, budget, isolation)
+        is_exact = counted.offset >= end and left_out is not None
+        records = counted.records + counted.offsets_left
+        behind_ms = 0 if counted.first_ms is None and is_exact else None
         if counted.first_ms is not None:
             behind_ms = max(now_ms - counted.first_ms, 0)
-        lags.append(PartitionLag(*key, offset, end, counted.records, counted.is_exact, behind_ms))
+        lags.append(PartitionLag(*key, offset, end, records, is_exact, behind_ms))
     return lags
 
 
@@ -107,36 +140,44 @@ class Counted:
 
     offset: int
     """The next offset to look at."""
+    end: int
+    finished: OffsetSet = NO_OFFSETS
+    """Offsets that are not counted."""
     records: int = 0
     first_ms: int | None = None
     """The timestamp of the first record."""
-    is_exact: bool = False
+
+    @property
+    def offsets_left(self) -> int:
+        """The offsets that may be records and were not looked at."""
+        if self.offset >= self.end:
+            return 0
+        return self.end - self.offset - self.finished.count(self.offset, self.end)
 
 
-async def _count(client: KafkaClient, key: Partition, begin: int, end: int, budget: Budget, isolation: int) -> Counted:
-    counted = Counted(begin)
+async def _count(client: KafkaClient, key: Partition, counted: Counted, budget: Budget, isolation: int) -> None:
+    """Count as far as the budget and the leader allow."""
     left = budget.partition
-    while counted.offset < end and left > 0 and budget.left > 0:
+    while counted.offset < counted.end and left > 0 and budget.left > 0:
         fetched = await fetch(client, key, counted.offset, PIECE_SIZE, isolation)
         if fetched is None or fetched.error or not fetched.records:
-            break
+            return
         size = len(fetched.records)
         left, budget.left = left - size, budget.left - size
         before = counted.offset
+        # In the process the records are a view of a buffer of the log.
+        work = partial(count_batches, counted, bytes(fetched.records), fetched.aborted)
         try:
-            count_batches(counted, fetched.records, fetched.aborted, end)
+            await client.ports.environment.offload(work)
         except MalformedMessage:
-            break
+            return
         if counted.offset == before:
-            break
-    counted.is_exact = counted.offset >= end
-    if not counted.is_exact:
-        counted.records += end - counted.offset
-    return counted
+            return
 
 
-def count_batches(counted: Counted, records: BytesLike, aborted: Iterable[AbortedTransaction], end: int) -> None:
-    """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to `end`.
+def count_batches(counted: Counted, records: BytesLike, aborted: Iterable[AbortedTransaction]) -> None:
+    """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to
+    `counted.end`. It may run in any thread.
 
     Raises `MalformedMessage`.
     """
@@ -144,8 +185,8 @@ def count_batches(counted: Counted, records: BytesLike, aborted: Iterable[Aborte
     for each in sorted(aborted, key=lambda each: each.first_offset):
         open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
     for position, header in iterate_batches(records):
-        if header.base_offset >= end:
-            counted.offset = end
+        if header.base_offset >= counted.end:
+            counted.offset = counted.end
             return
         if header.last_offset < counted.offset:
             continue
@@ -160,23 +201,27 @@ def count_batches(counted: Counted, records: BytesLike, aborted: Iterable[Aborte
 
 
 def _count_batch(counted: Counted, records: BytesLike, position: int, header: BatchHeader) -> None:
-    if header.records_count <= 0:
+    begin, end = max(header.base_offset, counted.offset), min(header.next_offset, counted.end)
+    left_out = counted.finished.count(begin, end)
+    if header.records_count <= 0 or left_out == end - begin:
         return
-    timestamp = header.max_timestamp if header.timestamp_type else header.base_timestamp
-    if header.base_offset >= counted.offset and header.delete_horizon_ms is None:
-        counted.records += header.records_count
-    elif header.records_count == header.last_offset_delta + 1 and header.delete_horizon_ms is None:
-        counted.records += header.last_offset - counted.offset + 1
+    is_whole = end - begin == header.last_offset_delta + 1 and not left_out
+    is_dense = header.records_count == header.last_offset_delta + 1
+    is_log_append_time = bool(header.timestamp_type)
+    timestamp = header.max_timestamp if is_log_append_time else header.base_timestamp
+    is_dated = counted.first_ms is not None or is_log_append_time or (is_whole and header.delete_horizon_ms is None)
+    if is_dated and (is_whole or is_dense):
+        counted.records += header.records_count if is_whole else end - begin - left_out
     else:
-        later = [
+        unread = [
             each
             for each in records_of(records, position, header, size_max=EXPANDED_SIZE_MAX)
-            if each.offset >= counted.offset
+            if begin <= each.offset < end and each.offset not in counted.finished
         ]
-        counted.records += len(later)
-        if not later:
+        counted.records += len(unread)
+        if not unread:
             return
-        timestamp = later[0].timestamp
+        timestamp = unread[0].timestamp
     if counted.first_ms is None:
         counted.first_ms = timestamp
 

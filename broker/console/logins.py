@@ -2,8 +2,8 @@
 
     POST /login ──▶ SASL exchange with this broker's listener, in the process ──▶ session: a random id in a cookie
 
-A session holds the principal, so that a page shows what the ACLs allow this principal. The password is not kept. A
-request that changes something, a login too, must come from a page of this console.
+A session holds the principal, so that a page shows what the ACLs allow this principal. Neither password nor token is
+kept. A request that changes something, a login too, must come from a page of this console.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ LOGINS_MAX: Final = 16
 STEPS_MAX: Final = 8
 SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 class Session:
@@ -91,6 +92,22 @@ class Logins:
         """Whether users log in."""
         return self._ports.listener.security.has_login
 
+    @property
+    def takes_password(self) -> bool:
+        """Whether a user may log in by name and password."""
+        return any(each in self._offered for each in (*SCRAM, PLAIN))
+
+    @property
+    def takes_token(self) -> bool:
+        """Whether a user may log in by a token of an identity provider."""
+        return OAUTHBEARER in self._offered
+
+    @property
+    def _offered(self) -> tuple[str, ...]:
+        if not self.is_needed:
+            return ()
+        return sasl_settings(self._ports.config, self._ports.listener.name).mechanisms
+
     def access_of(self, request: HttpRequest) -> Access | None:
         """The access of the user of a request; None where the user has to log in. Raises `Refusal`."""
         listener = self._ports.listener
@@ -115,18 +132,20 @@ class Logins:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
-    async def log_in(self, request: HttpRequest, user: str, password: str) -> str:
-        """Log a user in. Returns the id of the session. Raises `Refusal`."""
+    async def log_in(self, request: HttpRequest, form: Mapping[str, str]) -> str:
+        """Log a user in: by the fields `user` and `password`, or by `token`. Returns the id of the session. Raises
+        `Refusal`.
+        """
         protocol = self._ports.config.listener_protocols[self._ports.listener.name]
         if protocol in ENCRYPTED and not is_loopback(request.client_host):
             raise Refusal(
-                403, "the listeners encrypt passwords, and this page does not: log in from this machine, or by a proxy"
+                403, "the listeners encrypt logins, and this page does not: log in from this machine, or by a proxy"
             )
         if self._under_way >= LOGINS_MAX:
             raise Refusal(503, "too many logins are under way")
         self._under_way += 1
         try:
-            outcome = await self._exchange(request.client_host, user, password)
+            outcome = await self._exchange(request.client_host, self._mechanism(form))
         except LoginFailed as failed:
             raise Refusal(401, str(failed)) from None
         finally:
@@ -145,7 +164,7 @@ class Logins:
         """End the session of a request."""
         self._sessions.pop(session_id_of(request), None)
 
-    async def _exchange(self, client_host: str, user: str, password: str) -> Outcome:
+    async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> Outcome:
         """A SASL exchange with the listener, in the process. Raises `LoginFailed`."""
         ports = self._ports
         connection = LoginClient(ports, client_host)
@@ -153,7 +172,6 @@ class Logins:
         authentication = ports.listener.security.authentication_of(cast("Connection", connection))
         assert authentication is not None, "the listener asks for a login"
         connection.authentication = authentication
-        mechanism = self._mechanism(user, password)
         try:
             hello = SaslHandshakeRequest(mechanism=mechanism.name)
             await done(authentication.handshake(self._context(connection, hello, 1), hello))
@@ -177,9 +195,18 @@ class Logins:
         route = self._ports.listener.routes[spec_of(type(request)).key or 0]
         return RequestContext(connection, route, version, 0, CLIENT_ID)
 
-    def _mechanism(self, user: str, password: str) -> ClientMechanism:
-        """The client's side of the best mechanism that takes a password. Raises `Refusal`."""
-        offered = sasl_settings(self._ports.config, self._ports.listener.name).mechanisms
+    def _mechanism(self, form: Mapping[str, str]) -> ClientMechanism:
+        """The client's side of the exchange: that of the token, or the best one that takes a password. Raises
+        `Refusal`.
+        """
+        offered, token = self._offered, form.get("token", "").strip()
+        user, password = form.get("user", ""), form.get("password", "")
+        if token and OAUTHBEARER in offered:
+            from moldau.security.sasl.oauthbearer.exchange import BearerClient
+
+            if not (token.isascii() and token.isprintable() and " " not in token):
+                raise Refusal(400, "a token is printable ASCII without blanks")
+            return BearerClient(token)
         for name in SCRAM:
             if name in offered:
                 from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
@@ -191,7 +218,7 @@ class Logins:
             from moldau.security.sasl.plain import PlainClient
 
             return PlainClient(user, password)
-        raise Refusal(403, f"the listener offers {', '.join(offered)}, and the console takes a user and a password")
+        raise Refusal(403, f"the listener offers {', '.join(offered)}: log in with a token")
 
 
 async def done(response: object) -> object:
@@ -218,6 +245,15 @@ def check_origin(request: HttpRequest) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     if origin not in (f"http://{host}", f"https://{host}") or site != "same-origin":
         raise Refusal(403, f"the request is of a page of {origin[:200] or 'an unknown origin'}, and changes nothing")
+
+
+def check_embedding(request: HttpRequest) -> None:
+    """Refuse a request that a page of another site makes in the background, as for an image: it cannot read a page of
+    the console, but may cost the node the work of one. A link from another site is followed. Raises `Refusal`.
+    """
+    headers = request.headers
+    if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+        raise Refusal(403, "a page of another site shows nothing of the console")
 
 
 def check_form_key(session: Session | None, given: str) -> None:

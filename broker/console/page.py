@@ -24,6 +24,7 @@ ROWS_MAX: Final = 50
 """The rows of a list on one page."""
 SLICE: Final = 500
 """Elements that are looked at in one iteration of the event loop."""
+DIGITS_MAX: Final = 18
 T = TypeVar("T")
 
 
@@ -178,6 +179,18 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
+
+
+def decimal(text: str) -> int | None:
+    """The number that at most 18 decimal digits mean; None for any other text."""
+    return int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
+
+
+def printable(text: str) -> str:
+    """A text in which each character that a browser would not show, or would act on, is an escape."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)
 
 
 def path_to(*steps: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.lag import fetch
 from moldau.broker.console.masking import Masks
-from moldau.broker.console.page import Page, Refusal, Visit, as_json, gather
+from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
 from moldau.broker.console.record_contents import CONTENTS_OF_TOPICS, Contents
 from moldau.broker.console.record_reading import (
@@ -78,7 +78,7 @@ async def describe_records(visit: Visit) -> RecordList:
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
     visit.require(AclOperation.READ, ResourceKind.TOPIC, name)
-    wanted = wanted_of(visit, name)
+    wanted = await wanted_of(visit, name)
     begin = visit.choice("begin", (NEWEST, OLDEST, OFFSET, TIME))
     limit = visit.whole_number("limit", LIMIT, 1, LIMIT_MAX)
     keys = partitions_of(visit, topic)
@@ -141,12 +141,13 @@ async def describe_records(visit: Visit) -> RecordList:
     )
 
 
-def wanted_of(visit: Visit, topic: str) -> Wanted:
+async def wanted_of(visit: Visit, topic: str) -> Wanted:
     """What the query asks for. Raises `Refusal`."""
     pattern = visit.field("find")
     find = None
     if pattern:
-        find = linear_match(f"(?s).*(?:{pattern}).*")
+        # RE2 may take long to compile an expression that fits into its memory.
+        find = await visit.ports.environment.offload(partial(linear_match, f"(?s).*(?:{pattern}).*"))
         if find is None:
             raise Refusal(400, f"{pattern[:200]!r} is not an expression of RE2")
     key = visit.query.get("key") or None
@@ -186,7 +187,7 @@ async def tail_records(visit: Visit, last_event_id: str) -> AsyncIterator[bytes]
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
     visit.require(AclOperation.READ, ResourceKind.TOPIC, name)
-    wanted, keys = wanted_of(visit, name), partitions_of(visit, topic)
+    wanted, keys = await wanted_of(visit, name), partitions_of(visit, topic)
     isolation = int(wanted.is_committed)
     offsets = await offsets_of(visit.client, keys, LATEST, isolation)
     for index, offset in _resumed(last_event_id).items():
@@ -200,8 +201,9 @@ def _resumed(last_event_id: str) -> dict[int, int]:
     found = {}
     for each in last_event_id.split(","):
         index, _, offset = each.partition(":")
-        if index.isdecimal() and offset.isdecimal():
-            found[int(index)] = int(offset)
+        numbers = decimal(index), decimal(offset)
+        if numbers[0] is not None and numbers[1] is not None:
+            found[numbers[0]] = numbers[1]
     return found
 
 

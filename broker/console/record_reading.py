@@ -14,9 +14,9 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.console.kafka_client import KafkaClient
-from moldau.broker.console.lag import Fetched, fetch
+from moldau.broker.console.lag import EXPANDED_SIZE_MAX, Fetched, fetch
 from moldau.broker.console.masking import Masks
-from moldau.broker.console.page import error_name
+from moldau.broker.console.page import error_name, printable
 from moldau.broker.console.partitions import Partition
 from moldau.broker.console.record_contents import Contents, contents_of
 from moldau.broker.console.schemas import Schemas
@@ -26,8 +26,6 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 
 PIECE_SIZE: Final = 1 << 18
-EXPANDED_SIZE_MAX: Final = 1 << 24
-"""Bytes to which one batch may expand; a larger one is shown as a problem."""
 WINDOW_MAX: Final = 10_000
 """The most offsets of a window on the way back from the end."""
 VALUE_SHOWN: Final = 2_000
@@ -277,10 +275,3 @@ def bytes_as_text(data: bytes | None, form: str, shown_max: int) -> ShownBytes:
 
 def _hex(data: bytes, shown_max: int) -> ShownBytes:
     return ShownBytes(data[: shown_max // 3].hex(" "), "hex", len(data), len(data) > shown_max // 3)
-
-
-def printable(text: str) -> str:
-    """A text in which each character that a browser would not show, or would act on, is an escape."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.console.page import as_json, path_to
+from moldau.broker.console.page import as_json, path_to, printable
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import size
 
@@ -83,6 +83,7 @@ def _jinja() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         auto_reload=False,
+        finalize=shown_text,
     )
     filters: dict[str, Callable[..., str]] = {
         "size": size_text,
@@ -90,6 +91,7 @@ def _jinja() -> jinja2.Environment:
         "duration": duration_text,
         "time": time_text,
         "rate": rate_text,
+        "byte_rate": byte_rate_text,
     }
     made.filters.update(filters)
     made.globals.update(path_to=path_to)
@@ -97,6 +99,13 @@ def _jinja() -> jinja2.Environment:
 
 
 # What templates call
+
+
+def shown_text(value: object) -> object:
+    """What a template shows of a value: texts without characters that a browser acts on. HTML, which a macro made of
+    such texts, stays.
+    """
+    return printable(value) if type(value) is str else value
 
 
 def count_text(value: int | None) -> str:
@@ -108,7 +117,12 @@ def rate_text(value: float | None) -> str:
     """Records a second; a dash for an unknown rate."""
     if value is None:
         return "–"
-    return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.2g}/s"
+    return f"{value:,.0f} records/s" if value >= 10 or not value else f"{value:.2g} records/s"
+
+
+def byte_rate_text(value: float | None) -> str:
+    """Bytes a second; a dash for an unknown rate."""
+    return "–" if value is None else f"{size(round(value))}/s"
 
 
 def size_text(value: int | None) -> str:

@@ -19,11 +19,10 @@ from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
 from moldau.broker.console.lag_history import LagHistory
-from moldau.broker.console.logins import COOKIE, Logins, check_form_key, check_origin
-from moldau.broker.console.page import Kept, Page, Refusal, Visit
+from moldau.broker.console.logins import COOKIE, Logins, check_embedding, check_form_key, check_origin
+from moldau.broker.console.page import Kept, Page, Refusal, Visit, printable
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import tail_records
-from moldau.broker.console.record_reading import printable
 from moldau.broker.console.rendering import Renderer, file_of
 from moldau.broker.console.schemas import Schemas
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
@@ -114,6 +113,7 @@ class Console:
     def _visit(self, request: HttpRequest) -> Visit | None:
         """The visit of a user; None where the user has to log in. Raises `Refusal`."""
         self._check_host(request)
+        check_embedding(request)
         access = self._logins.access_of(request)
         if access is None:
             return None
@@ -171,7 +171,8 @@ class Console:
         return await self._login_form(request, 200, "")
 
     async def _login_form(self, request: HttpRequest, status: int, error: str) -> Answer:
-        html = await self._renderer.html("login.html", {"error": error, **self._around(request)})
+        logins = {"takes_password": self._logins.takes_password, "takes_token": self._logins.takes_token}
+        html = await self._renderer.html("login.html", {"error": error, **logins, **self._around(request)})
         return Answer(status, HTML, html, HEADERS)
 
     async def log_in(self, request: HttpRequest) -> Answer:
@@ -185,7 +186,7 @@ class Console:
         except Refusal as refusal:
             return await self._refused(request, refusal)
         try:
-            session_id = await self._logins.log_in(request, form.get("user", ""), form.get("password", ""))
+            session_id = await self._logins.log_in(request, form)
         except Refusal as refusal:
             return await self._login_form(request, refusal.status, str(refusal))
         cookie = ("Set-Cookie", f"{COOKIE}={session_id}; Path=/; HttpOnly; SameSite=Strict")

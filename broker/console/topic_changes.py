@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from moldau.broker.console.change import TIMEOUT_MS, Changed, Preview, is_confirmed, number, refuse_error
-from moldau.broker.console.page import Refusal, Visit, gather, path_to
+from moldau.broker.console.page import Refusal, Visit, decimal, gather, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, ask_leaders, offsets_of, replica_sizes
 from moldau.broker.console.rendering import size_text
 from moldau.broker.console.topic_pages import visible_topic
@@ -64,7 +64,7 @@ PARTITIONS_MAX: Final = 1_000
 async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
     """Create a topic; an empty number is the broker's default."""
     name = form.get("name", "").strip()
-    partitions, replicas = number(form, "partitions", -1), number(form, "replicas", -1)
+    partitions, replicas = number(form, "partitions", -1), number(form, "replicas", -1, 16)
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
     answer = await visit.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse)
     (result,) = answer.topics
@@ -164,7 +164,7 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
     keys = [(topic.name, index) for index in _indexes(topic, form)]
     starts, ends = await gather(offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST))
     if not is_confirmed(form):
-        wanted = number(form, "offset", -1)
+        wanted = number(form, "offset", -1, 64)
         rows: list[list[str | int | None]] = []
         fields = {}
         for key in keys:
@@ -183,7 +183,7 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
             fields,
             "Deleted records cannot be restored.",
         )
-    offsets = {index: int(text) for index, text in _numbered(form, "before", r"\d+").items()}
+    offsets = {index: int(text) for index, text in _numbered(form, "before", r"\d{1,18}").items()}
     deleted: set[int] = set()
 
     async def ask(leader: int, named: Mapping[str, list[int]]) -> None:
@@ -256,7 +256,7 @@ async def move_partitions(visit: Visit, form: Mapping[str, str]) -> Changed | Pr
     if is_confirmed(form):
         moves = {
             index: [int(each) for each in text.split(",")]
-            for index, text in _numbered(form, "move", r"\d+(,\d+)*").items()
+            for index, text in _numbered(form, "move", r"\d{1,9}(,\d{1,9})*").items()
         }
         await _reassign(visit, topic, moves)
         return Changed(f"partitions of {topic.name} move to {moves}", path_to("topics", topic.name))
@@ -317,7 +317,7 @@ def _brokers(visit: Visit, form: Mapping[str, str]) -> list[int]:
     """The brokers that a form names. Raises `Refusal`."""
     texts = form.get("brokers", "").replace(",", " ").split()
     known = visit.ports.cluster.image.cluster.brokers
-    found = [int(each) for each in texts if each.isdecimal() and int(each) in known]
+    found = [broker_id for each in texts if (broker_id := decimal(each)) is not None and broker_id in known]
     if not found or len(found) != len(texts) or len(set(found)) != len(found):
         raise Refusal(400, "brokers must be different ids of brokers, such as 1, 2, 3")
     return found
@@ -340,8 +340,9 @@ def _numbered(form: Mapping[str, str], kind: str, pattern: str) -> dict[int, str
     found = {}
     for name, text in form.items():
         before, _, index = name.partition(":")
-        if before == kind and index.isdecimal() and re.fullmatch(pattern, text, re.ASCII):
-            found[int(index)] = text
+        partition = decimal(index)
+        if before == kind and partition is not None and re.fullmatch(pattern, text, re.ASCII):
+            found[partition] = text
     if not found:
         raise Refusal(400, "nothing to change is given")
     return found

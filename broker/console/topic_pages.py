@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,6 +93,8 @@ class PartitionRow:
     """Of the leader's replica."""
     records_a_second: float | None
     """Over the last `RATE_MS`, by the timestamps of the records."""
+    bytes_a_second: float | None
+    """The same records, of the mean size of those in the leader's log, as they are stored."""
     local_offset: int | None
     """The first offset in the local log of a tiered topic; None where the topic is not tiered."""
     tiered_offset: int | None
@@ -113,6 +116,7 @@ class TopicDescription:
     is_tiered: bool
     records_a_second: float | None
     """Of the partitions on this page."""
+    bytes_a_second: float | None
     is_moving: bool
     """Whether replicas of some partition are added or removed."""
 
@@ -141,6 +145,7 @@ async def describe_topic(visit: Visit) -> TopicDescription:
     rows = []
     for index in indexes:
         partition, key = topic.partitions[index], (name, index)
+        size, records_a_second = sizes.get((name, index, partition.leader)), rate(recent.get(key), ends.get(key))
         rows.append(
             PartitionRow(
                 index,
@@ -153,8 +158,9 @@ async def describe_topic(visit: Visit) -> TopicDescription:
                 starts.get(key),
                 stable.get(key),
                 ends.get(key),
-                sizes.get((name, index, partition.leader)),
-                rate(recent.get(key), ends.get(key)),
+                size,
+                records_a_second,
+                byte_rate(records_a_second, size, local.get(key, starts.get(key)), ends.get(key)),
                 local.get(key),
                 offset if (offset := tiered.get(key, -1)) >= 0 else None,
                 "offline"
@@ -164,7 +170,6 @@ async def describe_topic(visit: Visit) -> TopicDescription:
                 else "in sync",
             )
         )
-    rates = [each.records_a_second for each in rows if each.records_a_second is not None]
     shows = visit.choice("shows", ("changed", "all"))
     has_more = first + ROWS_MAX in topic.partitions
     return TopicDescription(
@@ -178,9 +183,8 @@ async def describe_topic(visit: Visit) -> TopicDescription:
         sum(sizes.values()) if sizes else None,
         name.startswith(INTERNAL),
         is_tiered,
-        sum(rates)
-        if (rates := [each.records_a_second for each in rows if each.records_a_second is not None])
-        else None,
+        total(each.records_a_second for each in rows),
+        total(each.bytes_a_second for each in rows),
         any(each.adding_replicas or each.removing_replicas for each in topic.partitions.values()),
     )
 
@@ -190,6 +194,21 @@ def rate(recent: int | None, end: int | None) -> float | None:
     if recent is None or end is None:
         return None
     return 0.0 if recent < 0 else round(max(end - recent, 0) * 1000 / RATE_MS, 2)
+
+
+def byte_rate(records_a_second: float | None, size: int | None, begin: int | None, end: int | None) -> float | None:
+    """Bytes a second: the rate of the records times the mean size of the offsets in the leader's log. None where one of
+    them is unknown.
+    """
+    if records_a_second is None or size is None or begin is None or end is None:
+        return None
+    return round(records_a_second * size / (end - begin), 2) if end > begin else 0.0
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of those that are known; None where none is."""
+    known = [each for each in values if each is not None]
+    return round(sum(known), 2) if known else None
 
 
 def visible_topic(visit: Visit, name: str) -> Topic:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.kafka_client import Unanswered
-from moldau.broker.console.page import SLICE, Page, Refusal, Rows, Visit, choose, error_name, gather
+from moldau.broker.console.page import SLICE, Page, Refusal, Rows, Visit, choose, decimal, error_name, gather
 from moldau.broker.console.partitions import LATEST, READ_COMMITTED, Partition, offsets_of, producers_of
 from moldau.broker.console.topic_pages import visible_topic
 from moldau.protocol.messages import describe_transactions, list_transactions
@@ -251,9 +251,10 @@ async def describe_producers(visit: Visit) -> ProducerList:
     name, text = visit.variables["name"], visit.variables["partition"]
     topic = visible_topic(visit, name)
     visit.require(AclOperation.READ, ResourceKind.TOPIC, name)
-    if not text.isdecimal() or int(text) not in topic.partitions:
+    index = decimal(text)
+    if index is None or index not in topic.partitions:
         raise Refusal(404, f"topic {name} has no partition {text}")
-    key = (name, int(text))
+    key = (name, index)
     found = (await producers_of(visit.client, [key])).get(key)
     if found is None:
         raise Refusal(503, f"the leader of {name}-{text} does not answer")

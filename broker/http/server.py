@@ -143,6 +143,8 @@ class HttpConnection(asyncio.Protocol):
         self.address = ""
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_SIZE_MAX)
         self._head: h11.Request | None = None
+        self._head_size = 0
+        """The bytes that were read while the head was not complete."""
         self._body = bytearray()
         self._is_asked = False
         self._transport: asyncio.Transport | None = None
@@ -175,8 +177,11 @@ class HttpConnection(asyncio.Protocol):
         if self._is_asked:
             return  # The server handles one request for each connection.
         try:
-            self._h11.receive_data(data)
-            self._read_events()
+            if self._head is None:
+                data = self._read_head(data)
+            if data and not self._is_asked:
+                self._h11.receive_data(data)
+                self._read_events()
         except h11.RemoteProtocolError as error:
             self._refuse(plain(error.error_status_hint, str(error)))
 
@@ -190,6 +195,19 @@ class HttpConnection(asyncio.Protocol):
         """
         if self._transport is not None:
             self._transport.abort()
+
+    def _read_head(self, data: bytes) -> bytes:
+        """Read what may be the head, and return what is beyond its limit. h11 itself refuses a longer head only where
+        it comes in pieces. Raises `RemoteProtocolError`.
+        """
+        room = HEAD_SIZE_MAX - self._head_size
+        self._head_size += len(data)
+        if room > 0:
+            self._h11.receive_data(data[:room])
+            self._read_events()
+        if self._head is None and self._head_size > HEAD_SIZE_MAX and not self._is_asked:
+            raise h11.RemoteProtocolError("the head is too long", error_status_hint=431)
+        return data[max(room, 0) :]
 
     def _read_events(self) -> None:
         """Read the request as far as it has arrived. Raises `RemoteProtocolError`."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moldau.broker.console.lag import Counted, count_batches
+from moldau.broker.console.lag import Counted, OffsetSet, count_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import AbortedTransaction
@@ -116,9 +116,31 @@ def test_what_the_budget_leaves_out_is_an_upper_bound_that_says_so() -> None:
 def test_a_compacted_batch_counts_the_records_that_are_left(begin: int, expected: int) -> None:
     records = [Record(value=b"v", timestamp=10 + at, offset=at) for at in (0, 1, 2, 5)]
     batch = bytearray(build_batch(records, base_offset=0))
-    counted = Counted(begin)
-    count_batches(counted, bytes(batch), [], 10)
+    counted = Counted(begin, 10)
+    count_batches(counted, bytes(batch), [])
     assert counted.records == expected
+
+
+@pytest.mark.parametrize("offsets", [(0, 1, 2, 3, 4, 5), (0, 1, 3, 5)])
+def test_only_offsets_that_a_share_group_receives_are_counted(offsets: tuple[int, ...]) -> None:
+    records = [Record(value=b"v", timestamp=10 + at, offset=at) for at in offsets]
+    batch = build_batch(records, base_offset=0)
+    finished = OffsetSet([(0, 1), (2, 3), (3, 4)])
+    for begin, end in ((0, 6), (0, 4), (1, 5), (2, 4), (3, 6)):
+        counted = Counted(begin, end, finished)
+        count_batches(counted, batch, [])
+        left = [at for at in offsets if begin <= at < end and at not in (0, 2, 3)]
+        assert counted.records == len(left), (begin, end)
+        assert counted.first_ms == (10 + left[0] if left else None)
+
+
+def test_offsets_are_counted_in_ranges() -> None:
+    some = OffsetSet([(2, 4), (4, 5), (8, 10)])
+    members = {2, 3, 4, 8, 9}
+    assert {each for each in range(-1, 12) if each in some} == members
+    for begin in range(-1, 12):
+        for end in range(begin, 12):
+            assert some.count(begin, end) == len(members & set(range(begin, end)))
 
 
 def test_of_two_aborted_transactions_of_a_producer_each_ends_with_its_marker() -> None:
@@ -148,6 +170,6 @@ def test_of_two_aborted_transactions_of_a_producer_each_ends_with_its_marker() -
         )
     )
     aborted = [AbortedTransaction(producer_id=7, first_offset=first) for first in (4, 0)]
-    counted = Counted(0)
-    count_batches(counted, log, aborted, 6)
+    counted = Counted(0, 6)
+    count_batches(counted, log, aborted)
     assert (counted.records, counted.offset) == (1, 6)

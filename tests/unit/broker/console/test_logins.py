@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlencode
 
+from moldau.security.sasl.oauthbearer.token import unsecured_token
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of, send
 from tests.support.node import HOST, Node, serve_and, serve_secured_and
 
@@ -29,6 +31,24 @@ SECURED = {
     "super.users": "User:admin;User:ANONYMOUS",
 }
 """A node whose listener asks for a login by PLAIN, and whose authorizer has no ACLs."""
+
+
+TOKENS = {
+    **{name: value for name, value in SECURED.items() if "plain.sasl.jaas" not in name},
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+        ' unsecuredLoginStringClaim_sub="admin";'
+    ),
+}
+"""The same by OAUTHBEARER with tokens that are not signed."""
+
+
+async def send_token(token: str) -> tuple[int, str]:
+    """The status of a login by a token, and the cookie."""
+    status, fields, _ = await send("POST", "/login", urlencode({"token": token}).encode(), {**FORM, "Origin": ORIGIN})
+    return status, fields.get("set-cookie", "").partition(";")[0]
 
 
 async def log_in(user: str, password: str, **headers: str) -> tuple[int, str]:
@@ -75,6 +95,34 @@ def test_a_page_shows_what_the_user_of_the_session_may_describe() -> None:
         assert "User:alice" in (await get("/", Cookie=alice))[2]
 
     serve_secured_and(story, SECURED)
+
+
+def test_a_page_of_another_site_neither_loads_nor_reads_one() -> None:
+    async def story(node: Node) -> None:
+        foreign = {"Sec-Fetch-Site": "cross-site"}
+        assert (await get("/topics", **foreign, **{"Sec-Fetch-Mode": "no-cors"}))[0] == 403
+        assert (await get("/topics", **foreign, **{"Sec-Fetch-Mode": "navigate"}))[0] == 200
+        assert (await get("/topics", **{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}))[0] == 200
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_token_logs_in_where_the_listener_takes_tokens() -> None:
+    async def story(node: Node) -> None:
+        html = (await get("/login"))[2]
+        assert 'name="token"' in html and 'name="password"' not in html
+        assert (await log_in("admin", "admin-secret"))[0] == 403
+        token = unsecured_token("alice", node.broker.environment.wall_ms(), 60_000)
+        for refused, status in (("a.b.c", 401), (f"{token}\x01auth=x", 400), (token[:-2], 401)):
+            assert (await send_token(refused))[0] == status
+        status, cookie = await send_token(f" {token}\n")
+        assert status == 303
+        assert "User:alice" in (await get("/", Cookie=cookie))[2]
+        assert (await json_of("/topics", Cookie=cookie))["topics"]["total"] == 0
+        await asyncio.sleep(61)
+        assert (await get("/", Cookie=cookie))[0] == 303, "the session ends with the token"
+
+    serve_secured_and(story, TOKENS)
 
 
 def test_a_foreign_origin_neither_logs_in_nor_out() -> None:

@@ -178,11 +178,15 @@ def test_a_topic_shows_how_much_is_written_by_the_timestamps_of_the_last_minute(
         now_ms = node.broker.environment.wall_ms()
         old = [Record(value=b"v", timestamp=now_ms - 300_000)] * 7
         new = [Record(value=b"v", timestamp=now_ms)] * 30
-        await client.produce("orders", build_batch(old))
-        await client.produce("orders", build_batch(new))
+        batches = [build_batch(old), build_batch(new)]
+        for each in batches:
+            await client.produce("orders", each)
         page = await json_of("/topics/orders")
         assert [each["records_a_second"] for each in page["partitions"]["rows"]] == [0.5, 0]
         assert (page["records_a_second"], page["is_tiered"]) == (0.5, False)
-        assert "0.5/s" in (await get("/topics/orders"))[2]
+        size = sum(map(len, batches))
+        assert page["bytes_a_second"] == round(0.5 * size / 37, 2)
+        html = (await get("/topics/orders"))[2]
+        assert f"0.5 records/s, about {round(0.5 * size / 37)} bytes/s" in html
 
     serve_and(story, **SETTINGS)

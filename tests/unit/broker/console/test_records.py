@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from urllib.parse import quote
 
 import pytest
 
-from moldau.broker.console.record_reading import bytes_as_text, printable
+from moldau.broker.console.page import printable
+from moldau.broker.console.record_reading import bytes_as_text
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of
 from tests.support.node import HOST, Node, batch, serve_and
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
-from tests.support.transactional_producer import started
+from tests.support.transactional_producer import coordinator, started
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">\u202e\x1b[31m'
 
@@ -91,6 +98,48 @@ def test_hostile_values_are_shown_as_text() -> None:
         assert status == 200 and "<script>alert" not in html
         status, _, html = await get("/topics/%3Cscript%3Ealert(1)%3C%2Fscript%3E")
         assert status == 404 and "<script>alert" not in html
+
+    serve_and(story, **SETTINGS)
+
+
+def test_hostile_ids_and_metadata_are_shown_as_text() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        group_id = "<img src=x onerror=alert(1)>\u202egroup\x1b"
+        await coordinator(client, group_id, 0)
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=group_id)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
+        )
+        await asyncio.sleep(1)
+        assert (await client.ask(request, 8)).topics[0].partitions[0].error_code == 0
+        for path in ("/groups", f"/groups/{quote(group_id, safe='')}", f"/groups?q={quote(group_id)}"):
+            status, _, html = await get(path)
+            assert status == 200 and "&lt;img" in html and "\\u202egroup\\x1b" in html, path
+            assert "<img" not in html and "\u202e" not in html and "\x1b" not in html
+
+    serve_and(story, **SETTINGS)
+
+
+def test_numbers_that_no_offset_has_are_refused() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        long = "9" * 5000
+        for path in (f"/topics/orders/{long}/producers", f"/brokers/{long}"):
+            assert (await get(path))[0] == 404
+        for query in (f"at={long}", f"partition={long}", "at=-1", "limit=1e9", "find=(%5CpL%7B1000%7D)%7B1000%7D"):
+            assert (await get(f"/topics/orders/records?{query}"))[0] == 400, query
+        await client.produce("orders", batch("a"))
+        head = f"GET /topics/orders/records/tail HTTP/1.0\r\nHost: {HOST}\r\nLast-Event-ID: 0:{long}\r\n\r\n"
+        reader, writer = await asyncio.open_connection(HOST, HTTP_PORT)
+        writer.write(head.encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
 
     serve_and(story, **SETTINGS)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.console.group_pages import CommittedOffsets, upper_bounds
+from moldau.broker.console.group_pages import upper_bounds
+from moldau.broker.console.groups import CommittedOffsets
 from moldau.broker.console.lag import Budget, Ends, partition_lags
 from moldau.broker.console.page import SLICE, Visit, choose
 from moldau.broker.console.partitions import ASKED_MAX, LATEST, READ_COMMITTED, ask_leaders, offsets_of

@@ -89,6 +89,7 @@ def test_a_get_is_answered_and_the_connection_closed() -> None:
         (b"\x16\x03\x01 hello\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/2\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_SIZE_MAX, "431 Request Header Fields Too Large"),
+        (b"GET /?" + b"x&" * HEAD_SIZE_MAX + b" HTTP/1.1\r\nHost: a\r\n\r\n", "431 Request Header Fields Too Large"),
     ],
 )
 def test_what_is_not_served_is_said(request_head: bytes, status: str) -> None:

@@ -1,0 +1,216 @@
+"""What coordinators tell about groups: the list, and the offsets of a group of any kind.
+
+list_groups, committed_offsets ──▶ group coordinators ──▶ groups; committed offsets, start offsets of share groups
+finished_offsets ──▶ share coordinators ──▶ records behind a start offset that are acknowledged or given up
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.console.kafka_client import TIMEOUT_MS, KafkaClient, Unanswered
+from moldau.broker.console.lag import OffsetSet
+from moldau.broker.console.page import Refusal, error_name, gather
+from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
+from moldau.broker.coordinators.share_persister import NOBODY
+from moldau.coordinator.share_state.events import NO_EPOCH, ReadState, StateAnswer
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from moldau.replication.share.in_flight import RecordState
+from moldau.security.access import AclOperation, ResourceKind
+
+SHARE: Final = "share"
+BY_NAME_VERSION: Final = 9
+"""The last version of OffsetFetch with the names of topics."""
+GROUPS_ASKED_MAX: Final = 16
+"""The most groups of one request, whose offsets a coordinator looks up in one step."""
+STATES_ASKED_MAX: Final = 32
+"""The most share partitions whose state is asked for in one step."""
+
+
+class Group(NamedTuple):
+    """A group as its coordinator lists it."""
+
+    id: str
+    kind: str
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+def _group(listed: ListedGroup, broker_id: int) -> Group:
+    return Group(listed.group_id, listed.group_type, listed.group_state, listed.protocol_type, broker_id)
+
+
+async def list_groups(client: KafkaClient) -> tuple[list[Group], list[str]]:
+    """The groups that the user may describe, and what could not be listed."""
+    found: list[Group] = []
+    errors: list[str] = []
+
+    async def ask(broker_id: int) -> None:
+        try:
+            answer = await client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=broker_id)
+        except Unanswered as unanswered:
+            errors.append(str(unanswered))
+            return
+        if answer.error_code:
+            errors.append(f"broker {broker_id}: {error_name(answer.error_code)}")
+        found.extend(_group(each, broker_id) for each in answer.groups)
+
+    brokers = client.ports.cluster.image.cluster.brokers
+    await gather(*(ask(broker_id) for broker_id in sorted(brokers) if not brokers[broker_id].fenced))
+    return found, errors
+
+
+async def group_of(client: KafkaClient, group_id: str, coordinator: int) -> Group:
+    """A group as its coordinator lists it. Raises `Refusal` and `Unanswered`."""
+    listed = await client.ask(ListGroupsRequest(), ListGroupsResponse, broker_id=coordinator)
+    for each in listed.groups:
+        if each.group_id == group_id:
+            return _group(each, coordinator)
+    raise Refusal(404, f"there is no group {group_id}")
+
+
+async def coordinator_of(client: KafkaClient, group_id: str) -> int:
+    """The broker that coordinates a group. Raises `Refusal`.
+
+    Where the topic of the groups does not exist there are none, and asking for the coordinator would create it.
+    """
+    if client.ports.cluster.image.topics.by_name(GROUP_METADATA_TOPIC) is None:
+        raise Refusal(404, f"there is no group {group_id}")
+    answer = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), FindCoordinatorResponse)
+    (found,) = answer.coordinators
+    if found.error_code:
+        raise Refusal(503, f"the coordinator of the group is not known: {error_name(found.error_code)}")
+    return found.node_id
+
+
+@dataclass(slots=True)
+class CommittedOffsets:
+    """The offsets of one group: committed ones, or the start offsets of a share group."""
+
+    offsets: dict[Partition, int | None] = field(default_factory=dict)
+    metadata: dict[Partition, str] = field(default_factory=dict)
+    is_share: bool = False
+    isolation: int = READ_COMMITTED
+    error: str = ""
+
+
+async def committed_offsets(client: KafkaClient, groups: Iterable[Group]) -> dict[str, CommittedOffsets]:
+    """The offsets of groups by their ids, of the topics that the user may describe."""
+    found: dict[str, CommittedOffsets] = {}
+    by_coordinator: dict[tuple[int, bool], list[str]] = {}
+    for group in groups:
+        found[group.id] = CommittedOffsets()
+        by_coordinator.setdefault((group.coordinator, group.kind == SHARE), []).append(group.id)
+
+    async def ask(coordinator: int, is_share: bool) -> None:
+        ids = by_coordinator[coordinator, is_share]
+        read = _share_offsets if is_share else _consumer_offsets
+        try:
+            for begin in range(0, len(ids), GROUPS_ASKED_MAX):
+                await read(client, coordinator, ids[begin : begin + GROUPS_ASKED_MAX], found)
+        except Unanswered as unanswered:
+            for group_id in ids:
+                found[group_id].error = str(unanswered)
+
+    await gather(*(ask(*key) for key in by_coordinator))
+    return found
+
+
+async def _consumer_offsets(
+    client: KafkaClient, coordinator: int, group_ids: list[str], found: dict[str, CommittedOffsets]
+) -> None:
+    groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
+    answer = await client.ask(
+        OffsetFetchRequest(groups=groups), OffsetFetchResponse, broker_id=coordinator, version=BY_NAME_VERSION
+    )
+    for group in answer.groups:
+        of = found[group.group_id]
+        of.error = error_name(group.error_code)
+        for topic in group.topics:
+            for each in topic.partitions:
+                key = (topic.name, each.partition_index)
+                of.offsets[key] = each.committed_offset if each.committed_offset >= 0 else None
+                of.metadata[key] = each.metadata or ""
+
+
+async def _share_offsets(
+    client: KafkaClient, coordinator: int, group_ids: list[str], found: dict[str, CommittedOffsets]
+) -> None:
+    allowed = [each for each in group_ids if client.may(AclOperation.DESCRIBE, ResourceKind.GROUP, each)]
+    groups = [DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None) for group_id in allowed]
+    answer = await client.ask(
+        DescribeShareGroupOffsetsRequest(groups=groups), DescribeShareGroupOffsetsResponse, broker_id=coordinator
+    )
+    settings_of = client.ports.services.share_partitions.settings_of
+    for group in answer.groups:
+        of = found[group.group_id]
+        of.is_share, of.error = True, error_name(group.error_code)
+        of.isolation = READ_COMMITTED if settings_of(group.group_id).reads_committed else READ_UNCOMMITTED
+        for topic in group.topics:
+            if not client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.topic_name):
+                continue
+            for each in topic.partitions:
+                of.offsets[topic.topic_name, each.partition_index] = (
+                    each.start_offset if each.start_offset >= 0 else None
+                )
+
+
+async def finished_offsets(
+    client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Mapping[Partition, int]
+) -> dict[Partition, OffsetSet | None]:
+    """The offsets behind the start offsets of a share group that no member receives again, from the share coordinators;
+    None where one of them does not answer. Partitions that the group has read to their end are left out.
+    """
+    topics = client.ports.cluster.image.topics
+    keys = []
+    for key, start in of.offsets.items() if of.is_share else ():
+        topic = topics.by_name(key[0])
+        if topic is not None and start is not None and start < ends.get(key, start):
+            keys.append((key, ShareKey(group_id, topic.id, key[1])))
+    found: dict[Partition, OffsetSet | None] = {key: None for key, _ in keys}
+
+    async def ask(key: Partition, share_key: ShareKey) -> None:
+        found[key] = await _finished(client, share_key)
+
+    for begin in range(0, len(keys), STATES_ASKED_MAX):
+        await gather(*(ask(*each) for each in keys[begin : begin + STATES_ASKED_MAX]))
+    return found
+
+
+async def _finished(client: KafkaClient, key: ShareKey) -> OffsetSet | None:
+    """The state of a share partition as its leader would read it; no leader epoch is compared or stored."""
+    waiting: asyncio.Future[StateAnswer] = asyncio.get_running_loop().create_future()
+
+    def answered(answer: StateAnswer) -> None:
+        if not waiting.done():
+            waiting.set_result(answer)
+
+    client.ports.services.share_persister.ask(ReadState(NOBODY, key, NO_EPOCH), answered)
+    try:
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            answer = await waiting
+    except TimeoutError:
+        return None
+    if answer.error is not ErrorCode.NONE:
+        return None
+    return OffsetSet(
+        [
+            (each.first_offset, each.last_offset + 1)
+            for each in answer.batches
+            if each.delivery_state != RecordState.AVAILABLE
+        ]
+    )
