@@ -71,7 +71,7 @@ def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Js
     """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
     from moldau.broker.cli import dumped_files
     from moldau.broker.cli.dumped_files import dump_batches
-    from moldau.broker.console.record_contents import CONTENTS_OF_TOPICS, Contents
+    from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
 
     name = path.name.removesuffix(".deleted")
     if name.endswith((".log", ".checkpoint")):

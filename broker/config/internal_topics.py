@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final, NamedTuple
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
@@ -13,8 +14,28 @@ REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 It is not marked internal: as in Apache Kafka, clients see it as an ordinary topic.
 """
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
-NEVER_TIERED: Final = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC, "__cluster_metadata"}
+METADATA_TOPIC: Final = "__cluster_metadata"
+NEVER_TIERED: Final = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC, METADATA_TOPIC}
 """The topics on which remote.storage.enable has no effect."""
+
+
+class Contents(Enum):
+    """The kind of records in a log, which decides how they are decoded."""
+
+    PLAIN = "plain"
+    METADATA = "metadata"
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+    SHARE_STATE = "share-state"
+
+
+CONTENTS_OF_TOPICS: Final = {
+    METADATA_TOPIC: Contents.METADATA,
+    GROUP_METADATA_TOPIC: Contents.OFFSETS,
+    TRANSACTION_STATE_TOPIC: Contents.TRANSACTIONS,
+    SHARE_GROUP_STATE_TOPIC: Contents.SHARE_STATE,
+}
+"""The kind of the records of each of these topics; all others are plain."""
 
 
 class InternalTopic(NamedTuple):

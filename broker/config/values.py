@@ -202,9 +202,9 @@ def _java_double(value: float) -> str:
         return repr(value)
     if value != value or abs(value) == float("inf"):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    from decimal import Decimal
-
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int), "infinities and NaN have no digits"
-    text = "".join(str(digit) for digit in digits)
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{exponent + len(text) - 1}"
+    shown, _, power = repr(abs(value)).partition("e")
+    whole, _, fraction = shown.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(power or "0") + len(digits) - len(fraction) - 1
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{exponent}"

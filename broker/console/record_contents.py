@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Final
 
+from moldau.broker.config.internal_topics import Contents
 from moldau.broker.config.setting import HIDDEN
 from moldau.protocol.compiler import decode
 from moldau.protocol.control_records import ControlRecordType, control_record_type
@@ -25,10 +25,6 @@ from moldau.protocol.records import (
 from moldau.protocol.records.record_frames import DeclaredRecord, declared_records, value_version
 from moldau.protocol.schema import Field, Wire, fields_of
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
-SHARE_STATE_TOPIC: Final = "__share_group_state"
 _LEGACY_OFFSET: Final = DeclaredRecord(offsets.OffsetCommitKey, offsets.OffsetCommitValue)
 """The type of offsets in the first releases of Apache Kafka; the number is 0."""
 _CONTROL_VALUES: Final = {
@@ -42,16 +38,6 @@ _CONTROL_VALUES: Final = {
 }
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-
-
-class Contents(Enum):
-    """The kind of records in a log, which decides how they are decoded."""
-
-    PLAIN = "plain"
-    METADATA = "metadata"
-    OFFSETS = "offsets"
-    TRANSACTIONS = "transactions"
-    SHARE_STATE = "share-state"
 
 
 def shown_bytes(data: bytes | None) -> Json:
@@ -97,15 +83,6 @@ def _shown_one(field: Field, value: object, version: int) -> Json:
         return shown_id(bytes(value)) if field.kind is Wire.UUID else shown_bytes(bytes(value))
     assert isinstance(value, (bool, int, float, str)), f"{field.name} holds a {type(value).__name__}"
     return value
-
-
-CONTENTS_OF_TOPICS: Final = {
-    METADATA_TOPIC: Contents.METADATA,
-    OFFSETS_TOPIC: Contents.OFFSETS,
-    TRANSACTIONS_TOPIC: Contents.TRANSACTIONS,
-    SHARE_STATE_TOPIC: Contents.SHARE_STATE,
-}
-"""The kind of the records of each internal topic; all others are plain."""
 
 
 # Records

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.lag import fetch
 from moldau.broker.console.masking import Masks
 from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
-from moldau.broker.console.record_contents import CONTENTS_OF_TOPICS, Contents
 from moldau.broker.console.record_reading import (
     FORMS,
     Budget,

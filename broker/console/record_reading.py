@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import EXPANDED_SIZE_MAX, Fetched, fetch
 from moldau.broker.console.masking import Masks
 from moldau.broker.console.page import error_name, printable
 from moldau.broker.console.partitions import Partition
-from moldau.broker.console.record_contents import Contents, contents_of
 from moldau.broker.console.schemas import Schemas
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import MalformedMessage
@@ -219,6 +219,8 @@ def show(partition: int, record: Record, wanted: Wanted, notes: str = "", *, is_
     """A record as text, with notes."""
     value_max = WHOLE_SHOWN if wanted.is_whole else VALUE_SHOWN
     if is_control or wanted.contents is not Contents.PLAIN:
+        from moldau.broker.console.record_contents import contents_of  # It declares the records of all coordinators.
+
         decoded = contents_of(record, wanted.contents, is_control=is_control)
         key = _decoded(decoded.pop("key", None), record.key, KEY_SHOWN)
         value = _decoded(decoded.pop("value", None), record.value, value_max)

@@ -1,6 +1,7 @@
 """Rendering: a description becomes HTML by a template of Jinja2, or JSON, in slices.
 
-Jinja2 is imported, and a template compiled, at the first page that needs it, in an executor thread.
+Jinja2 is imported, and a template compiled, at the first page that needs it, in an executor thread. Of Jinja2 only
+`jinja2.environment` and what it uses is imported: decision 22 says why.
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.console.page import as_json, path_to, printable
@@ -18,7 +23,8 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import size
 
 if TYPE_CHECKING:
-    import jinja2
+    from jinja2.environment import Environment as JinjaEnvironment
+    from jinja2.environment import Template
 
 SLICE_NS: Final = 1_000_000
 """The time (ns) of the event loop after which other work has its turn."""
@@ -33,8 +39,8 @@ class Renderer:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._templates: dict[str, jinja2.Template] = {}
-        self._jinja: jinja2.Environment | None = None
+        self._templates: dict[str, Template] = {}
+        self._jinja: JinjaEnvironment | None = None
 
     async def html(self, template: str, values: Mapping[str, object]) -> str:
         """A page as HTML. All texts in it are escaped."""
@@ -60,7 +66,7 @@ class Renderer:
                 began_ns = clock_ns()
         return "".join(pieces)
 
-    def _load(self, template: str) -> jinja2.Template:
+    def _load(self, template: str) -> Template:
         if self._jinja is None:
             self._jinja = _jinja()
         return self._jinja.get_template(template)
@@ -73,15 +79,44 @@ def file_of(name: str) -> bytes:
     return found
 
 
-def _jinja() -> jinja2.Environment:
-    import jinja2
+class PackageTemplates:
+    """Loads the templates of this package, as a loader of Jinja2 does."""
 
-    made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: file_of(f"templates/{name}").decode()),
+    def load(
+        self, environment: JinjaEnvironment, name: str, given: MutableMapping[str, object] | None = None
+    ) -> Template:
+        """A template with the names of the environment besides its own."""
+        code = environment.compile(file_of(f"templates/{name}").decode(), name, name)
+        return environment.template_class.from_code(environment, code, given if given is not None else {})
+
+
+def import_parts_of_jinja() -> None:
+    """Make parts of Jinja2 importable without the rest: `jinja2/__init__.py` imports loaders and caches for bytecode,
+    which load OpenSSL, pickle and the compressors. A process that has imported Jinja2 already stays as it is.
+    """
+    if "jinja2" in sys.modules:
+        return
+    found = find_spec("jinja2")
+    assert found is not None, "Jinja2 is a dependency"
+    package = ModuleType("jinja2")
+    package.__path__ = list(found.submodule_search_locations or ())
+    sys.modules["jinja2"] = package
+    try:
+        import_module("jinja2.environment")
+    finally:
+        del sys.modules["jinja2"]
+
+
+def _jinja() -> JinjaEnvironment:
+    import_parts_of_jinja()
+    environment = sys.modules["jinja2.environment"]
+    runtime = sys.modules["jinja2.runtime"]
+    made: JinjaEnvironment = environment.Environment(
+        loader=PackageTemplates(),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        undefined=runtime.StrictUndefined,
         auto_reload=False,
         finalize=shown_text,
     )

@@ -9,7 +9,8 @@ from struct import pack
 import pytest
 
 from moldau.broker.cli import main
-from moldau.broker.console.record_contents import Contents, Json, contents_of
+from moldau.broker.config.internal_topics import Contents
+from moldau.broker.console.record_contents import Json, contents_of
 from moldau.protocol.compiler import encode
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker

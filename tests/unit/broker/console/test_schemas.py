@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from moldau.broker.config.internal_topics import Contents
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.lag import Fetched
 from moldau.broker.console.masking import Masks
-from moldau.broker.console.record_contents import Contents
 from moldau.broker.console.record_reading import ShownRecord, Wanted, select
 from moldau.broker.console.schemas import PAUSE_MS, Schemas
 from moldau.protocol.record_builder import Record, build_batch
