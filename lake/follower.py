@@ -20,6 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.lake.columns import READ_COLUMNS, DecodedColumns, Misfit, RawColumns
+from moldau.lake.compaction import compact
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
@@ -53,6 +54,8 @@ class FollowProgress:
     misfits_count: int = 0
     conflicts_count: int = 0
     orphans_count: int = 0
+    compacted_count: int = 0
+    """Small files that were replaced by fewer ones."""
     caught_up_ms: int = 0
     """When the table had last all that the places show; Unix time."""
     committed_ms: int = 0
@@ -73,6 +76,8 @@ class FollowSettings:
     misfits: str = SUSPEND
     """What is done with a record that does not fit: `suspend`, `skip` or `dead-letter`."""
     has_headers: bool = False
+    compacts_from: int | None = None
+    """How many small files of a partition are joined, once there are so many; None: none are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +132,18 @@ class Follower:
                 self._note_conflict(conflict)
         if not self._is_behind(ends):
             self.progress.caught_up_ms = listed_ms
+        self._compact()
         if self.progress.commits_count >= self._swept_commits + SWEEP_COMMITS:
             self._swept_commits = self.progress.commits_count
             self.progress.orphans_count += len(self._table.sweep())
+
+    def _compact(self) -> None:
+        if self._settings.compacts_from is None:
+            return
+        count = compact(self._table, self._settings.compacts_from, self._ports.is_stopping)
+        self.progress.compacted_count += count
+        if count:
+            self._ports.say(f"{count:,} small files were joined")
 
     def _is_behind(self, ends: Mapping[int, int]) -> bool:
         known = self._ledger.offsets

@@ -18,6 +18,7 @@ METRICS: Final = (
     ("moldau_table_conflicts_total", "counter", "commits that failed because another program had committed"),
     ("moldau_table_misfits_total", "counter", "records that did not fit the table"),
     ("moldau_table_orphans_deleted_total", "counter", "files of attempts that failed, deleted by this process"),
+    ("moldau_table_files_compacted_total", "counter", "small files that this process has replaced by fewer ones"),
 )
 """(name, type, help) of each metric."""
 
@@ -41,6 +42,7 @@ def _lines(progress: FollowProgress, labels: str, now_ms: int) -> Iterator[str]:
         "moldau_table_conflicts_total": progress.conflicts_count,
         "moldau_table_misfits_total": progress.misfits_count,
         "moldau_table_orphans_deleted_total": progress.orphans_count,
+        "moldau_table_files_compacted_total": progress.compacted_count,
     }
     for name, kind, described in METRICS:
         yield f"# HELP {name} {described}"

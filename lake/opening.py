@@ -15,6 +15,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema
 from moldau.lake.data_files import FILE_SIZE_MAX, UNITS
 from moldau.lake.dead_letters import SUFFIX, DeadLetters
+from moldau.lake.durable_files import DurableFileIO, make_durable_directory
 from moldau.lake.follower import DEAD_LETTER, Columns, Follower, FollowPorts, FollowSettings
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
@@ -43,7 +44,9 @@ class FollowChoices:
     warehouse: str | None = None
     """A directory with a catalog of its own."""
     catalog: str | None = None
-    """The name of a catalog in pyiceberg's configuration."""
+    """The name of a catalog, which pyiceberg's configuration may describe."""
+    catalog_properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties of that catalog beside those of the configuration, which they replace."""
     table: str | None = None
     """`namespace.name`; by default the topic in the namespace `default`."""
     mode: str = "auto"
@@ -96,17 +99,17 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
 
 
 def catalog_of(choices: FollowChoices) -> Catalog:
-    """The catalog: one of pyiceberg's configuration, or that of a directory, which is made where it is not there.
+    """The catalog: one by its name and properties, or that of a directory, which is made where it is not there.
     Raises `Refused` and OSError.
     """
-    properties = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+    properties = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
     if choices.warehouse is None:
         try:
-            return load_catalog(choices.catalog, **properties)
+            return load_catalog(choices.catalog, **{**choices.catalog_properties, **properties})
         except ValueError as problem:
             raise Refused(f"--catalog {choices.catalog}: {problem}") from None
     directory = Path(choices.warehouse).absolute()
-    directory.mkdir(parents=True, exist_ok=True)
+    make_durable_directory(directory)
     return load_catalog(
         "moldau",
         type="sql",

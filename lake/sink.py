@@ -23,8 +23,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots, _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
 
 from moldau.lake.data_files import FILE_SIZE_MAX, TIME_COLUMN, UNITS, AttemptFiles, Step
 from moldau.lake.ledger import PREFIX, TAG, Ledger, ledger_in
@@ -184,6 +185,15 @@ def _ledger_in(snapshot: Snapshot, table: Table) -> Ledger | None:
     return ledger_in(summary, f"snapshot {snapshot.snapshot_id} of {'.'.join(table.name())}")
 
 
+class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
+    """A snapshot with the same rows in other files. Iceberg's operation for it is `replace`, which readers of changes
+    pass over; pyiceberg has no class that writes it.
+    """
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        return super()._summary(snapshot_properties).model_copy(update={"operation": Operation.REPLACE})
+
+
 class Attempt:
     """Rows on their way into a table."""
 
@@ -219,8 +229,9 @@ class Attempt:
         """Leave a file of the table out of the next snapshot."""
         self._replaced.append(file)
 
-    def commit(self, offsets: Mapping[int, int]) -> Ledger:
-        """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger.
+    def commit(self, offsets: Mapping[int, int], *, changes_rows: bool = True) -> Ledger:
+        """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger. `changes_rows`
+        is False where the files that are left out have the same rows as the new ones.
 
         Raises `CommitConflict`, after which the files of the attempt are deleted. After any other error the outcome is
         unknown; the files stay, and the next claim deletes them if they are orphans.
@@ -230,7 +241,10 @@ class Attempt:
         self._ports.step("files written")
         properties = reached.properties(str(self._uuid))
         made = self._transaction.update_snapshot(snapshot_properties=properties)
-        producer = made.overwrite() if self._replaced else made.merge_append()
+        if not changes_rows:
+            producer = RewriteFiles(Operation.OVERWRITE, self._transaction, self.table.io, None, properties)
+        else:
+            producer = made.overwrite() if self._replaced else made.merge_append()
         producer.commit_uuid = self._uuid
         for file in self._replaced:
             producer.delete_data_file(file)

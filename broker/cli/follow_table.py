@@ -26,7 +26,7 @@ examples:
 
 A topic with cleanup.policy=compact becomes a table with a row for each key, others one with a row for each record.
 --warehouse DIR keeps the catalog in DIR/catalog.db; --catalog NAME is one of pyiceberg's configuration
-(~/.pyiceberg.yaml, or PYICEBERG_CATALOG__NAME__URI): REST, SQL, Hive, Glue.
+(~/.pyiceberg.yaml, or PYICEBERG_CATALOG__NAME__URI) or of --catalog-property: REST, SQL, Hive, Glue.
 
 It needs the extra 'iceberg' (pip install 'moldau[iceberg]'), and 'schemas' for Avro and Protobuf, 'tiered' for object
 stores. docs/lake.md has the columns, the evolution of schemas, the metrics, and what a crash leaves."""
@@ -42,7 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True, help="the topic to follow")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--warehouse", metavar="DIR", help="a directory for the catalog and its tables")
-    where.add_argument("--catalog", metavar="NAME", help="a catalog of pyiceberg's configuration")
+    where.add_argument(
+        "--catalog", metavar="NAME", help="a catalog of pyiceberg's configuration, or of --catalog-property"
+    )
+    parser.add_argument(
+        "--catalog-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the catalog, as pyiceberg names it: type=rest, uri=http://host:8181; may be given several times",
+    )
     parser.add_argument("--table", metavar="NAMESPACE.NAME", help="the table (default: default.TOPIC)")
     parser.add_argument(
         "--mode",
@@ -73,6 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=ROUND_SIZE,
         metavar="MIB",
         help="of segments in a commit (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--compact", action="store_true", help="join small files of a partition, once there are many of them"
     )
     parser.add_argument("--once", action="store_true", help="take what is there, and end")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve /metrics there, as Prometheus reads it")
@@ -122,21 +134,39 @@ def metrics_address(text: str | None) -> HttpAddress | None:
 
 
 def choices_of(arguments: argparse.Namespace) -> FollowChoices:
-    """What the arguments choose."""
+    """What the arguments choose. Raises `CommandError`."""
+    from moldau.lake.compaction import FILES_MIN
     from moldau.lake.follower import FollowSettings
     from moldau.lake.opening import FollowChoices, unit_named
 
     options = {"path": arguments.path, "kafka.isolation.level": arguments.isolation}
     options |= {"moldau.tiered.storage.endpoint": arguments.endpoint} if arguments.endpoint is not None else {}
     options |= {"moldau.tiered.storage.region": arguments.region} if arguments.region is not None else {}
+    settings = FollowSettings(
+        arguments.round_size << 20, arguments.misfits, arguments.headers, FILES_MIN if arguments.compact else None
+    )
     return FollowChoices(
         options,
         arguments.topic,
         arguments.warehouse,
         arguments.catalog,
+        catalog_properties(arguments),
         arguments.table,
         arguments.mode,
         arguments.registry,
         unit_named(arguments.partition_by),
-        FollowSettings(arguments.round_size << 20, arguments.misfits, arguments.headers),
+        settings,
     )
+
+
+def catalog_properties(arguments: argparse.Namespace) -> dict[str, str]:
+    """The properties of `--catalog-property`. Raises `CommandError`."""
+    found = {}
+    for each in arguments.catalog_property:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise CommandError(f"--catalog-property {each}: give NAME=VALUE, as in uri=http://localhost:8181")
+        found[name] = value
+    if found and arguments.catalog is None:
+        raise CommandError("--catalog-property needs --catalog: the catalog of --warehouse has its properties")
+    return found

@@ -2,7 +2,7 @@
 
 | table      | has to have, after each next run                                                            |
 |------------|---------------------------------------------------------------------------------------------|
-| append     | each offset of the topic once, partitioned by day                                            |
+| append     | each offset of the topic once, partitioned by day; small files are joined                    |
 | upsert     | the last value of each key; files are replaced                                               |
 | dead-letter| each offset in one of two tables, values decoded by a schema that grows                      |
 
@@ -45,7 +45,7 @@ class Story:
         self._last: dict[bytes, bytes] = {}
         self._letters: set[tuple[int, int]] = set()
         options: dict[str, dict[str, Any]] = {
-            "append": {"mode": "append", "round_size": 2_000},
+            "append": {"mode": "append", "round_size": 2_000, "compacts_from": 3},
             "upsert": {"mode": "upsert"},
             DEAD_LETTER: {"registry": str(self.stage.schemas), "misfits": DEAD_LETTER, "unit": None},
         }

@@ -58,7 +58,11 @@ class LakeStage:
 
     def choices(self, **changed: Any) -> FollowChoices:
         """The choices of a user for this topic; `changed` names fields of `FollowChoices` or of its settings."""
-        settings = {name: changed.pop(name) for name in ("misfits", "round_size", "has_headers") if name in changed}
+        settings = {
+            name: changed.pop(name)
+            for name in ("misfits", "round_size", "has_headers", "compacts_from")
+            if name in changed
+        }
         options = {"path": str(self.logs), "kafka.isolation.level": "read_committed"}
         chosen = FollowChoices(options, "t", str(self.warehouse), mode="append", settings=FollowSettings(64 << 20))
         return replace(chosen, **changed, settings=replace(chosen.settings, **settings))

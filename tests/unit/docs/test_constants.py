@@ -74,6 +74,7 @@ STATED = (
     Stated("lake.md", "32 MiB of rows", "lake.data_files.BUFFER_SIZE", "bytes"),
     Stated("lake.md", "about 64 MiB of segments", "broker.cli.follow_table.ROUND_SIZE", "MiB"),
     Stated("lake.md", "at most 64 MiB of rows", "lake.upsert.FILE_SIZE_MAX", "bytes"),
+    Stated("lake.md", "below 8 MiB", "lake.compaction.SMALL_SIZE", "bytes"),
     Stated("spark.md", "a task has 64 MiB of files", "tables.planning.planner.TASK_SIZE", "bytes"),
     Stated("spark.md", "each has at least 4 MiB", "tables.planning.planner.TASK_SIZE_MIN", "bytes"),
     Stated("spark.md", "the stored batches of 16 MiB of a segment", "tables.views.latest.SLICE_SIZE", "bytes"),

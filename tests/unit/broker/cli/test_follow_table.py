@@ -16,6 +16,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 from moldau.broker.cli import follow_table, main
 from moldau.broker.cli.command import parser
 from moldau.broker.cli.follow_table import choices_of
+from moldau.lake.compaction import FILES_MIN
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage, all_offsets
 
@@ -35,12 +36,22 @@ def test_the_arguments_are_the_choices(stage: LakeStage) -> None:
     arguments = parser(first_word="follow-table").parse_args(words(stage, *more, "--read-uncommitted", "--region", "x"))
     chosen = choices_of(arguments)
     assert chosen.registry == "http://r" and chosen.unit is None and chosen.mode == "append"
+    assert chosen.settings.compacts_from is None and chosen.catalog_properties == {}
     assert chosen.settings.round_size == 1 << 20 and chosen.settings.misfits == "skip" and chosen.settings.has_headers
     assert chosen.options == {
         "path": str(stage.logs),
         "kafka.isolation.level": "read_uncommitted",
         "moldau.tiered.storage.region": "x",
     }
+
+
+def test_a_catalog_is_given_by_its_properties() -> None:
+    told = ["follow-table", "--path", "data", "--topic", "t", "--catalog", "prod", "--compact"]
+    more = ["--catalog-property", "type=rest", "--catalog-property", "uri=http://h:8181/?a=b"]
+    chosen = choices_of(parser(first_word="follow-table").parse_args([*told, *more]))
+    assert chosen.catalog == "prod" and chosen.warehouse is None
+    assert chosen.catalog_properties == {"type": "rest", "uri": "http://h:8181/?a=b"}
+    assert chosen.settings.compacts_from == FILES_MIN
 
 
 def test_one_run_takes_what_is_there(stage: LakeStage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +75,8 @@ def test_one_run_takes_what_is_there(stage: LakeStage, capsys: pytest.CaptureFix
     [
         (["--interval", "0"], "--interval and --round-size must be positive"),
         (["--metrics", "nowhere"], "--metrics nowhere: give HOST:PORT"),
+        (["--catalog-property", "uri"], "--catalog-property uri: give NAME=VALUE"),
+        (["--catalog-property", "uri=x"], "--catalog-property needs --catalog"),
         (["--table", "t"], "--table t: a table has a namespace and a name"),
         (["--mode", "auto"], "give --mode append or --mode upsert"),
         (["--topic", "gone"], "no partition of gone is in these log directories"),

@@ -1,0 +1,71 @@
+"""Compaction: several small files of a partition of a table become one, in a commit that changes no row.
+
+Files are joined with those of about their own size: a class has the sizes between two powers of 16. So a row is written
+anew about once for each factor of 16 by which its file grows, and not with every commit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, Table
+
+from moldau.lake.sink import Attempt, CommitConflict, LakeTable
+
+FILES_MIN: Final = 16
+"""The number of small files of a partition, of one class of size, that are joined."""
+SMALL_SIZE: Final = 8 << 20
+"""Bytes of a file below which it is small. One such file at a time is in memory, decompressed."""
+
+
+def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -> int:
+    """Join the small files of a claimed table, a commit for each group of them, until there is no group of `files_min`
+    files. Returns how many files were replaced. Another program that commits meanwhile ends it.
+
+    Raises `WriterReplaced`, OSError and the errors of the catalog.
+    """
+    count = 0
+    while not is_stopping():
+        attempt = table.begin()
+        group = small_files(attempt.table, files_min)
+        if not group:
+            break
+        try:
+            _join(attempt, group)
+        except CommitConflict:
+            break
+        count += len(group)
+    return count
+
+
+def small_files(table: Table, files_min: int) -> Sequence[FileScanTask]:
+    """A group of at least so many small files, in the order of their offsets; empty where there is none. Files from
+    which another program has deleted rows are left alone.
+    """
+    groups: dict[tuple[str, int], list[FileScanTask]] = defaultdict(list)
+    for task in table.scan().plan_files():
+        file = task.file
+        if file.file_size_in_bytes < SMALL_SIZE and file.spec_id == table.spec().spec_id and not task.delete_files:
+            groups[str(file.partition), file.file_size_in_bytes.bit_length() // 4].append(task)
+    group = max(groups.values(), key=len, default=[])
+    if len(group) < max(files_min, 2):
+        return []
+    offset = table.schema().find_field("offset").field_id
+    return sorted(group, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
+
+
+def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> None:
+    scan = ArrowScan(attempt.table.metadata, attempt.table.io, attempt.table.schema(), AlwaysTrue())
+    try:
+        for task in group:
+            for batch in scan.to_record_batches([task]):
+                attempt.add(batch)
+            attempt.replace(task.file)
+    except BaseException:
+        attempt.discard()
+        raise
+    attempt.commit(attempt.ledger.offsets, changes_rows=False)

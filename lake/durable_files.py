@@ -1,0 +1,74 @@
+"""Files of a table in a directory of this machine: on the disk before a snapshot names them.
+
+pyiceberg leaves the files that it writes to the page cache, while SQLite syncs the commit of its catalog: after a power
+failure a table could name files that are empty or not there. Here each file is synced when it is closed, and so are the
+directories that have a new name, all of which is before the commit. An object store has an object when it answers.
+"""
+
+from __future__ import annotations
+
+from io import RawIOBase
+from pathlib import Path
+from typing import Any
+
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
+from pyiceberg.io.pyarrow import PyArrowFileIO, PyArrowLocalFileSystem
+
+from moldau.storage.files.local_files import LocalFiles
+
+
+class SyncedFile(RawIOBase):
+    """A file that is written from its beginning to its end. `close` makes its bytes and its name durable, and raises
+    OSError where it cannot.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Make the file, and the directories of its path where they are missing. Raises OSError."""
+        self._path = path
+        make_durable_directory(Path(path).parent)
+        self._stream = LocalFileSystem().open_output_stream(path)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return int(self._stream.write(data))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        self._stream.close()
+        fs = LocalFiles()
+        file = fs.open(self._path, read_only=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        fs.sync_directory(str(Path(self._path).parent))
+
+
+class DurableFileSystem(PyArrowLocalFileSystem):  # type: ignore[misc]
+    """The file system of this machine, with durable files."""
+
+    def open_output_stream(self, path: str, *_: Any, **__: Any) -> Any:
+        return SyncedFile(path)
+
+
+class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
+    """The files of a table, wherever they are: those of this machine are durable when they are closed."""
+
+    def _initialize_local_fs(self) -> DurableFileSystem:
+        return DurableFileSystem()
+
+
+def make_durable_directory(path: Path) -> None:
+    """Make a directory and its parents where they are missing. Raises OSError."""
+    if path.is_dir():
+        return
+    make_durable_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    LocalFiles().sync_directory(str(path.parent))
