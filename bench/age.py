@@ -51,6 +51,8 @@ def measured_paths(figure: Figure) -> tuple[str, ...]:
         return HOT_PATH
     if group == "tables":
         return TABLES
+    if group == "lake":
+        return ("lake", *TABLES)
     return SPARK if group in OF_SPARK or figure.name.startswith("spark:") else PRODUCT
 
 

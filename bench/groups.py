@@ -85,6 +85,7 @@ GROUPS: Final = (
         rounds=1,
     ),
     Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", is_in_quick=False),
+    Group("lake", "bench.lake", "a topic followed as an Iceberg table, by one process", is_in_quick=False, rounds=2),
     Group(
         "spark",
         "bench.spark_reads",

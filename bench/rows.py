@@ -193,6 +193,8 @@ ROWS: Final = (
     _percent("tables: 100 B values, none: all columns on one core, of reading and checksums alone", "tables", 60),
     _not_below("tables: offsets and timestamps: skipped", "tables", 3000),
     _at_least("tables: into pandas, against confluent-kafka, dicts and pandas", "tables", 20),
+    _percent("tables: from an object store, two cores: all columns, of what obstore alone downloads", "tables", 60),
+    _within("lake: 10 MB/s followed: longest time until a record is in the table", "lake", 60),
     _within("spark: planning 1,000,000 tiered segments", "spark_planning", 30),
     _within("spark: planning 1,000,000 tiered segments: memory", "spark_planning", 1500),
     _within("spark: planning 100,000 segments", "spark_planning", 10),

@@ -17,6 +17,7 @@ from random import Random
 from statistics import median
 from typing import Final, NamedTuple
 
+from bench import table_objects
 from bench.figures import OURS, PEER, Figure
 from bench.groups import Form
 from bench.processes import cpu_time_with_children
@@ -73,6 +74,12 @@ class Pass(NamedTuple):
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
+    """`form.case` selects by name: `files` or `objects`."""
+    figures = of_files(bench, form) if form.case in "files" else []
+    return figures + (table_objects.measure(bench, form) if form.case in "objects" else [])
+
+
+def of_files(bench: Bench, form: Form) -> list[Figure]:
     server = bench.new("moldau", extra=("log.retention.ms=-1",))
     server.format()
     figures: list[Figure] = []

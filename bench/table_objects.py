@@ -1,0 +1,88 @@
+"""A tiered topic as Arrow batches from an object store, without Spark, beside what obstore alone downloads of it.
+
+A broker copies the segments to an S3 server on this machine (versitygw) and ends. Then the two take turns, each in a
+process of its own on all cores, which the server needs as well; the first of two passes warms a process up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from statistics import median
+from typing import Final
+
+from bench import spark_objects
+from bench.cold_read import settings
+from bench.figures import OURS, Figure
+from bench.groups import Form
+from bench.object_server import REGION
+from bench.spark_reads import PARTITIONS, TIERED, object_server, produce
+from bench.subjects import Bench, Running, remove
+
+PASSES: Final = 2
+
+
+def measure(bench: Bench, form: Form) -> list[Figure]:
+    """All columns. Nothing where versitygw is missing."""
+    with ExitStack() as stack:
+        endpoint = object_server(bench, stack)
+        if endpoint is None:
+            return []
+        server = bench.new(OURS, extra=("log.retention.ms=-1", *settings(endpoint)))
+        server.format()
+        config = spark_objects.topic_config(is_quick=form.is_quick)
+        count = TIERED.records_quick if form.is_quick else TIERED.records
+        with Running(server) as running:
+            produce(running, spark_objects.TOPIC, TIERED, count, config)
+            # The last segment of each partition stays with the broker.
+            left = PARTITIONS * int(config["segment.bytes"])
+            spark_objects.await_copies(endpoint, count * TIERED.value_size - left)
+        remove(server)
+        size = sum(each for _, each in spark_objects.objects(endpoint))
+        runs = [(aside("scan", endpoint), aside("obstore", endpoint)) for _ in range(form.rounds)]
+    shares = [100 * alone / scan for scan, alone in runs]
+    rates = [size / scan / 1e6 for scan, _ in runs]
+    alone_rate = median(size / alone / 1e6 for _, alone in runs)
+    note = f"{size >> 20} MiB of segments, {TIERED}; obstore alone: {alone_rate:,.0f} MB/s; versitygw beside it"
+    name = "tables: from an object store, two cores: all columns"
+    return [
+        Figure(f"{name}, of what obstore alone downloads", "%", {OURS: shares}, False, note),
+        Figure(name, "MB/s", {OURS: rates}, False),
+    ]
+
+
+def aside(work: str, endpoint: str) -> float:
+    """Seconds of one measurement in a process of its own."""
+    command = [sys.executable, "-m", "bench.table_objects", work, endpoint]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    print(f"  tables from an object store: {work} {told.strip()}", flush=True)
+    return float(json.loads(told))
+
+
+def main() -> None:
+    work, endpoint = sys.argv[1:]
+    seconds = 0.0
+    for _ in range(PASSES):
+        began = time.perf_counter()
+        if work == "scan":
+            scan(endpoint)
+        else:
+            asyncio.run(spark_objects.downloaded(endpoint))
+        seconds = time.perf_counter() - began
+    print(json.dumps(seconds))
+
+
+def scan(endpoint: str) -> int:
+    """All columns of the topic. Returns the number of rows."""
+    import moldau
+
+    options = {"moldau.tiered.storage.endpoint": endpoint, "moldau.tiered.storage.region": REGION}
+    return sum(batch.num_rows for batch in moldau.read_topic(spark_objects.URL, spark_objects.TOPIC, options=options))
+
+
+if __name__ == "__main__":
+    main()
