@@ -217,15 +217,20 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
     def submit(self, event: RequestT | RuntimeEvent) -> None:
         """Step the machine with an event. Replies are sent through the tokens, now or later."""
         assert self.state is RunnerState.ACTIVE, "requests go to machines that are loaded"
-        self._events.append(event)
         if self._is_stepping:
+            self._events.append(event)
             return
-        self._is_stepping = True
-        try:
-            while self._events:
-                self._step(self._events.popleft())
-        finally:
-            self._is_stepping = False
+        reply = self._machine.reply_at_once(event, self._environment.monotonic_ms(), self._environment.wall_ms())
+        if reply is not None:
+            cast(Token, reply.token).complete(reply.response)
+        else:
+            self._events.append(event)
+            self._is_stepping = True
+            try:
+                while self._events:
+                    self._step(self._events.popleft())
+            finally:
+                self._is_stepping = False
         self._arm()
 
     @property

@@ -385,10 +385,13 @@ class Connection(asyncio.BufferedProtocol):
             self._output.unanswered(context)
             return
         replies = self.replies
-        if type(response) is Pending:  # The class has no subclass, and isinstance takes as long as a call.
-            reply = QueuedReply(context, response)
+        pending = response if type(response) is Pending else None  # No subclass; isinstance takes as long as a call.
+        if pending is not None and pending.response is not None and not context.is_long:
+            response, pending = pending.response, None
+        if pending is not None:
+            reply = QueuedReply(context, pending)
             replies.waiting.append(reply)
-            response.listen(lambda response: self._complete(reply, response))
+            pending.listen(lambda response: self._complete(reply, response))
             must_wait = True
         else:
             pieces, size = encoded(context, response)

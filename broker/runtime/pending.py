@@ -42,23 +42,24 @@ class Pending(Generic[T]):
     is called when the connection is lost first: then the reply need not be completed.
     """
 
-    __slots__ = ("_listener", "_response", "on_abandon", "waits_for")
+    __slots__ = ("_listener", "on_abandon", "response", "waits_for")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None, waits_for: str = OTHER) -> None:
         """`waits_for` is one of the names above."""
         self.on_abandon = on_abandon
         self.waits_for = waits_for
-        self._response: T | None = None
+        self.response: T | None = None
+        """The response, once it is complete."""
         self._listener: Callable[[T], None] | None = None
 
     @property
     def is_complete(self) -> bool:
-        return self._response is not None
+        return self.response is not None
 
     def complete(self, response: T) -> None:
         """Give the response. A second call is a bug of the broker."""
-        assert self._response is None, "a reply was completed twice"
-        self._response = response
+        assert self.response is None, "a reply was completed twice"
+        self.response = response
         self.on_abandon = None
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -66,8 +67,8 @@ class Pending(Generic[T]):
 
     def listen(self, listener: Callable[[T], None]) -> None:
         """Call the listener with the response; at once where it is complete."""
-        if self._response is not None:
-            listener(self._response)
+        if self.response is not None:
+            listener(self.response)
         else:
             self._listener = listener
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import NamedTuple
 
+from moldau.coordinator.group.group import TimerKind
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest
@@ -54,7 +55,7 @@ class Leave(NamedTuple):
         return self.request.group_id
 
 
-class ClassicTimer(Enum):
+class ClassicTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
     JOIN = auto()

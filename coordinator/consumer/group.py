@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from moldau.coordinator.consumer.assignors import NOTHING, Assignment
 from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
 from moldau.coordinator.consumer.records import group_tombstones
-from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.group import Group, GroupStep, TimerKey, TimerKind
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.metadata_hash import group_hash
@@ -36,7 +36,7 @@ NO_ASSIGNMENT_EPOCH: Final = -1
 """The assignment epoch after its tombstone: the group is about to be removed."""
 
 
-class ConsumerTimer(Enum):
+class ConsumerTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
     REBALANCE = auto()

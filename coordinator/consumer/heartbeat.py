@@ -45,16 +45,9 @@ MEMBER_ID_VERSION = 1
 
 def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
     request = event.request
-    settings = settings_of(step, request.group_id)
-    answer: Refused | ConsumerGroupHeartbeatResponse | None
-    if isinstance(group, ConsumerGroup) and is_settled(step, group, event):
-        step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, request.member_id)
-        answer = ConsumerGroupHeartbeatResponse(
-            member_id=request.member_id,
-            member_epoch=request.member_epoch,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        )
-    else:
+    answer: Refused | ConsumerGroupHeartbeatResponse | None = settled_answer(step, group, event)
+    if answer is None:
+        settings = settings_of(step, request.group_id)
         answer = invalid_request(request, event.waiter.version, settings)
         if answer is None and request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             answer = leave(step, group, request)
@@ -63,8 +56,30 @@ def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) ->
     if isinstance(answer, Refused):
         step.reply(event.waiter, refusal(answer.error, answer.message))
     else:
-        assert answer is not None
         step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+
+
+def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
+    """Reply to a heartbeat that only prolongs the session of its member; any other is left to `heartbeat`."""
+    answer = settled_answer(step, group, event)
+    if answer is not None:
+        step.reply(event.waiter, answer)
+
+
+def settled_answer(
+    step: GroupStep, group: Group | None, event: ConsumerHeartbeat
+) -> ConsumerGroupHeartbeatResponse | None:
+    """Prolong the session of a member, and answer; None where its heartbeat needs more than that."""
+    if not isinstance(group, ConsumerGroup) or not is_settled(step, group, event):
+        return None
+    request = event.request
+    settings = settings_of(step, request.group_id)
+    step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, request.member_id)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+    )
 
 
 def is_settled(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) -> bool:

@@ -11,7 +11,7 @@ from moldau.coordinator.consumer.commit import commit_offsets, commit_transactio
 from moldau.coordinator.consumer.describe import describe_group
 from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup, RegexesResolved
 from moldau.coordinator.consumer.group import ConsumerGroup
-from moldau.coordinator.consumer.heartbeat import heartbeat
+from moldau.coordinator.consumer.heartbeat import heartbeat, reply_if_settled
 from moldau.coordinator.consumer.records import RECORDS
 from moldau.coordinator.consumer.regular_expressions import regexes_resolved
 from moldau.coordinator.consumer.replay import replay
@@ -54,6 +54,7 @@ CONSUMER: Final = GroupKind(
         DescribeConsumerGroup: on_first_request(DescribeConsumerGroup, describe_group),
         RegexesResolved: on_first_request(RegexesResolved, regexes_resolved),
     },
+    at_once={ConsumerHeartbeat: on_first_request(ConsumerHeartbeat, reply_if_settled)},
     records=RECORDS,
     replay=replay,
     timer_fired=timer,

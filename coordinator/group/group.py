@@ -76,10 +76,16 @@ class Group(Protocol):
         """The changes that remove the group from the log, its offsets aside."""
 
 
-class TimerKey(NamedTuple):
-    """The name of a timer. Each kind of group has its own kinds of timers."""
+class TimerKind(Enum):
+    """The base of the kinds of timers: each kind of group has its own."""
 
-    kind: Enum
+    __hash__ = object.__hash__  # The hash of Enum is a Python function, and each heartbeat moves a timer.
+
+
+class TimerKey(NamedTuple):
+    """The name of a timer."""
+
+    kind: TimerKind
     group_id: str = ""
     member_id: str = ""
 
@@ -110,10 +116,10 @@ class GroupStep(Step[Change]):
         """
         self.notes.append(f"group {group.group_id!r}: {text}")
 
-    def schedule(self, kind: Enum, group: Group, delay_ms: int, member_id: str = "") -> None:
+    def schedule(self, kind: TimerKind, group: Group, delay_ms: int, member_id: str = "") -> None:
         self.timers.schedule(TimerKey(kind, group.group_id, member_id), self.now_ms + delay_ms)
 
-    def cancel(self, kind: Enum, group: Group, member_id: str = "") -> None:
+    def cancel(self, kind: TimerKind, group: Group, member_id: str = "") -> None:
         self.timers.cancel(TimerKey(kind, group.group_id, member_id))
 
 
@@ -158,6 +164,10 @@ class GroupKind:
     is_ahead_of_log: bool = False
     """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
     replay: where the log refuses the batch of a step, the step has changed nothing, timers included.
+    """
+    at_once: Mapping[type[AboutGroup], OnRequest] = field(default_factory=dict)
+    """Requests of members that are answered without a step where nothing is to be decided. Such a function replies, and
+    changes at most a deadline; or it leaves the step as it was, and the request is decided in a step.
     """
     fetch_refusal: Callable[[Group, str | None, int], ErrorCode] = lambda group, member_id, epoch: ErrorCode.NONE
     """The error of an OffsetFetch with this member id (None: none) and member epoch (-1: none)."""

@@ -133,5 +133,8 @@ class StateMachine(Protocol[RequestT_contra, LoadedT_contra]):
     def step(self, event: RequestT_contra | RuntimeEvent, now_ms: int, wall_ms: int) -> Effects:
         """Decide about an event. `now_ms` is the monotonic clock of deadlines, `wall_ms` the wall clock of records."""
 
+    def reply_at_once(self, event: RequestT_contra | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
+        """Reply to a request that changes nothing but a deadline. None: the event needs a step."""
+
     def next_deadline_ms(self) -> int | None:
         """The time of the next `Tick`, on the clock of deadlines (ms); None where no deadline is set."""

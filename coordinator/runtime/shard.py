@@ -13,6 +13,7 @@ from moldau.coordinator.runtime.machine import (
     Committed,
     Effects,
     Loaded,
+    MachineReply,
     RuntimeEvent,
     Tick,
     Unloaded,
@@ -102,7 +103,15 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
     def fire_timer(self, step: StepT) -> None:
         """Handle one timer that is due, if there is one."""
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether all that was written is committed: the reply to a request that writes nothing need not wait."""
+        return not self._uncommitted and self._appended_end_offset <= self.committed_end_offset
+
     # The `StateMachine` contract
+
+    def reply_at_once(self, event: RequestT | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
+        return None
 
     def next_deadline_ms(self) -> int | None:
         timer_ms = self.next_timer_ms()

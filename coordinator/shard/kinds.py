@@ -39,6 +39,9 @@ KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for ki
 KIND_OF_REQUEST: Final[Mapping[type[AboutGroup], GroupKind]] = {
     request: kind for kind in KINDS for request in kind.first_requests
 }
+AT_ONCE: Final[Mapping[type, OnRequest]] = {
+    request: decide for kind in KINDS for request, decide in kind.at_once.items()
+}
 KIND_OF_KEY: Final[Mapping[type, GroupKind]] = {record.key: kind for kind in KINDS for record in kind.records}
 TYPE_OF_KEY: Final[Mapping[type, RecordType]] = {record.key: record for kind in KINDS for record in kind.records}
 TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for record in TYPE_OF_KEY.values()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum, auto
-from typing import Final, NamedTuple
+from enum import auto
+from typing import Final, NamedTuple, cast
 
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import (
@@ -16,7 +16,7 @@ from moldau.coordinator.group.events import (
     ShardRequest,
     TopicsDeleted,
 )
-from moldau.coordinator.group.group import Group, GroupKind, GroupStep, Rebalances, TimerKey
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, Rebalances, TimerKey, TimerKind
 from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import (
     Change,
@@ -30,9 +30,11 @@ from moldau.coordinator.offsets.offset_commit import end_transaction
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import APPENDED, RestorableTimers
 from moldau.coordinator.shard.kinds import (
+    AT_ONCE,
     KIND_OF_GROUP,
     KIND_OF_KEY,
     decision,
@@ -48,7 +50,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 
 
-class ShardTimer(Enum):
+class ShardTimer(TimerKind):
     EXPIRY = auto()
     """The next search for expired offsets."""
 
@@ -203,6 +205,15 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 group = self._groups.get(request.group_id)
                 decision(group, request)(step, group, request)
                 self._restore_timers_if_refused(step, kind_of(group, request))
+
+    def reply_at_once(self, event: ShardRequest | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
+        decide = AT_ONCE.get(type(event))
+        if decide is None or not self.is_committed:
+            return None
+        request = cast("AboutGroup", event)
+        step = self.begin(now_ms, wall_ms)
+        decide(step, self._groups.get(request.group_id), request)
+        return step.replies[0] if step.replies else None
 
     def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind) -> None:
         if step.changes and not kind.is_ahead_of_log:

@@ -10,10 +10,10 @@ A member goes to its target in one step: share partitions have no owner, so that
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import Final
 
-from moldau.coordinator.group.group import TimerKey
+from moldau.coordinator.group.group import TimerKey, TimerKind
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.share.assignor import Assigned
@@ -25,7 +25,7 @@ FIRST_EPOCH: Final = 1
 """The epoch of a group without records of an epoch, and that of its target: its first member has the next one."""
 
 
-class ShareTimer(Enum):
+class ShareTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
 

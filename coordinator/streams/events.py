@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import auto
 from typing import NamedTuple
 
+from moldau.coordinator.group.group import TimerKind
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic
 from moldau.protocol.errors import ErrorCode
@@ -75,7 +76,7 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
     )
 
 
-class StreamsTimer(Enum):
+class StreamsTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
     REBALANCE = auto()

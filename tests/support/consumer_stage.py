@@ -109,7 +109,11 @@ class ConsumerStage:
 
     def ask(self, event: object) -> object:
         """The answer to an event whose waiter is `waiter()`; None while it is parked."""
-        self._step(event)
+        reply = self.shard.reply_at_once(event, self.now_ms, self.now_ms)  # type: ignore[arg-type]
+        if reply is None:
+            self._step(event)
+        else:
+            self.answers[reply.token], self.written = reply.response, []
         self.check()
         return self.answers.pop(self.token, None)
 
@@ -199,15 +203,18 @@ class ConsumerStage:
                 self.heartbeat(member_id, member.epoch, owned=owned)
         assert self.group.state.value == "Stable"
 
-    def commit(self, member_id: str, epoch: int, topic: str, partition: int, version: int = 9) -> int:
-        """The error of a commit."""
+    def commit_event(self, member_id: str, epoch: int, topic: str, partition: int, version: int = 9) -> CommitOffsets:
         asked = OffsetCommitRequestTopic(
             name=topic, partitions=[OffsetCommitRequestPartition(partition_index=partition, committed_offset=5)]
         )
         request = OffsetCommitRequest(
             group_id=GROUP_ID, generation_id_or_member_epoch=epoch, member_id=member_id, topics=[asked]
         )
-        response = self.ask(CommitOffsets(self.waiter(version), request))
+        return CommitOffsets(self.waiter(version), request)
+
+    def commit(self, member_id: str, epoch: int, topic: str, partition: int, version: int = 9) -> int:
+        """The error of a commit."""
+        response = self.ask(self.commit_event(member_id, epoch, topic, partition, version))
         assert isinstance(response, OffsetCommitResponse)
         return response.topics[0].partitions[0].error_code
 

@@ -11,6 +11,7 @@ from moldau.coordinator.consumer.heartbeat import is_settled, join_or_stay
 from moldau.coordinator.consumer.member import MemberState
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.runtime.machine import Appended, Committed
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.consumer_stage import ConsumerStage, assigned
@@ -69,9 +70,13 @@ def test_a_heartbeat_that_only_prolongs_the_session_is_answered_as_any_other(
     event = ConsumerHeartbeat(stage.waiter(), request, "client", "/host", "", None)
     step = stage.shard.begin(stage.now_ms, stage.now_ms)
     assert is_settled(step, stage.group, event) is settled
-    if settled:
+    at_once = stage.shard.reply_at_once(event, stage.now_ms, stage.now_ms)
+    assert (at_once is not None) is settled
+    if at_once is not None:
         by_the_long_way = join_or_stay(step, stage.group, event, stage.config.consumer)
-        assert (stage.ask(event), step.changes) == (by_the_long_way, [])
+        assert (at_once.response, step.changes) == (by_the_long_way, [])
+        (in_a_step,) = stage.shard.step(event, stage.now_ms, stage.now_ms).replies
+        assert in_a_step == at_once
 
 
 def test_a_heartbeat_takes_the_long_way_where_the_client_or_the_cluster_is_another() -> None:
@@ -89,6 +94,23 @@ def test_a_heartbeat_takes_the_long_way_where_the_client_or_the_cluster_is_anoth
     assert not is_short("client", "/other")
     stage.topics(a=5)
     assert not is_short("client", "/host")
+
+
+def test_no_heartbeat_is_answered_ahead_of_an_uncommitted_write() -> None:
+    stage = ConsumerStage()
+    stage.join("m1")
+    stage.stay("m1")
+    end_offset = len(stage.log)
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=2)
+    event = ConsumerHeartbeat(stage.waiter(), request, "client", "/host", "", None)
+    committing = stage.commit_event("m1", 2, "a", 0)
+    assert stage.shard.step(committing, stage.now_ms, stage.now_ms).records
+    stage.shard.step(Appended(end_offset + 1, end_offset), stage.now_ms, stage.now_ms)
+    assert stage.shard.reply_at_once(event, stage.now_ms, stage.now_ms) is None
+    assert stage.shard.step(event, stage.now_ms, stage.now_ms).replies == []
+    replies = stage.shard.step(Committed(end_offset + 1), stage.now_ms, stage.now_ms).replies
+    assert [reply.token for reply in replies] == [committing.waiter.token, event.waiter.token]
+    assert stage.shard.reply_at_once(event, stage.now_ms, stage.now_ms) is not None
 
 
 def test_a_short_heartbeat_prolongs_the_session() -> None:
